@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine (Python 3.11+, make): `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run install test check fmt bench stress lock clean
+
+run: install
+	@$(BIN)/hermes --help
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
+	@echo "setting up $(VENV) (first time only) ..." >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . >&2
+	@touch $(STAMP)
+
+test: check
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: install
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+bench: install
+	$(BIN)/python -m bench
+
+stress: install
+	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress
+
+lock:
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV)

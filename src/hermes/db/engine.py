@@ -1,0 +1,157 @@
+"""One writer and a few readers for one SQLite file.
+
+Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
+that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from hermes.db.faults import translate
+
+T = TypeVar("T")
+Tx: TypeAlias = sqlite3.Connection
+"""An open transaction. Functions that take one must have no effect outside it."""
+
+READERS = 4
+GROUP_LIMIT = 128
+"""How many waiting writes share one commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write(Generic[T]):
+    run: Callable[[Tx], T]
+    done: Future[T]
+
+
+class Database:
+    """An open file. `write` and `read` run a function in a transaction and return what it returned."""
+
+    def __init__(self, path: Path, *, lock_timeout: float) -> None:
+        self.path = path
+        self._lock_timeout = lock_timeout
+        self._writes: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
+        self._connections: list[sqlite3.Connection] = []
+        self._connections_guard = threading.Lock()
+        self._local = threading.local()
+        self._closed = False
+        with self._translated():
+            self._writer = self._connect()
+            self._writer.execute("PRAGMA journal_mode = WAL")
+            self._writer.execute("PRAGMA synchronous = FULL")
+        self._writer_thread = threading.Thread(target=self._write_loop, name="hermes-db-writer", daemon=True)
+        self._writer_thread.start()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hermes-db-reader")
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in a write transaction. When this returns, what it wrote is on the disk."""
+        if self._closed:
+            raise RuntimeError(f"{self.path} is closed")
+        done: Future[T] = Future()
+        self._writes.put(_Write(run, done))
+        return await asyncio.wrap_future(done)
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot. It cannot write."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, run)
+
+    async def close(self) -> None:
+        """Finish every accepted write, then close the file. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writes.put(None)
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._readers.shutdown()
+        self._writer_thread.join()
+        for connection in self._connections:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self._lock_timeout, isolation_level=None, check_same_thread=False
+        )
+        connection.row_factory = sqlite3.Row
+        with self._connections_guard:
+            self._connections.append(connection)
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def _read(self, run: Callable[[Tx], T]) -> T:
+        with self._translated():
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._local.connection = self._connect()
+                connection.execute("PRAGMA query_only = ON")
+            connection.execute("BEGIN")
+            try:
+                return run(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _write_loop(self) -> None:
+        """Must not raise: whatever goes wrong belongs to the writes that were under way."""
+        while (first := self._writes.get()) is not None:
+            batch = [first]
+            last = False
+            while len(batch) < GROUP_LIMIT and not self._writes.empty():
+                following = self._writes.get()
+                if following is None:
+                    last = True
+                    break
+                batch.append(following)
+            if wanted := [write for write in batch if write.done.set_running_or_notify_cancel()]:
+                self._commit(wanted)
+            if last:
+                break
+
+    def _commit(self, batch: list[_Write[Any]]) -> None:
+        results: list[tuple[_Write[Any], Any]] = []
+        try:
+            with self._translated():
+                self._writer.execute("BEGIN IMMEDIATE")
+                for write in batch:
+                    self._run_in_savepoint(write, results)
+                self._writer.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
+            with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
+                self._writer.execute("ROLLBACK")
+            for write in batch:
+                if not write.done.done():
+                    write.done.set_exception(error)
+            return
+        for write, result in results:
+            write.done.set_result(result)
+
+    def _run_in_savepoint(self, write: _Write[Any], results: list[tuple[_Write[Any], Any]]) -> None:
+        self._writer.execute("SAVEPOINT one")
+        try:
+            result = write.run(self._writer)
+        except Exception as error:
+            if not self._writer.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
+                raise
+            self._writer.execute("ROLLBACK TO one")
+            self._writer.execute("RELEASE one")
+            write.done.set_exception(translate(error, self.path) if isinstance(error, sqlite3.Error) else error)
+            return
+        self._writer.execute("RELEASE one")
+        results.append((write, result))

@@ -1,0 +1,36 @@
+"""What SQLite's result codes mean to a person: one table."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from hermes.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
+
+FAULTS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreBusyError, "{path} is locked by another process"),
+    sqlite3.SQLITE_LOCKED: (StoreBusyError, "{path} is locked by another process"),
+    sqlite3.SQLITE_FULL: (StoreFullError, "there is no room to write to {path}"),
+    sqlite3.SQLITE_IOERR: (
+        StoreFullError,
+        "{path} cannot be read or written ({detail}); the disk may be full",
+    ),
+    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
+    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
+    sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (StoreDamagedError, "{path} is damaged ({detail})"),
+    sqlite3.SQLITE_NOTADB: (StoreDamagedError, "{path} is not a database"),
+}
+
+
+def translate(error: sqlite3.Error, path: Path) -> StoreError:
+    """The error a person should see for `error`."""
+    code = getattr(error, "sqlite_errorcode", None)
+    kind, text = FAULTS.get((code or 0) & 0xFF, (StoreError, "{path}: {detail}"))
+    return kind(text.format(path=path, detail=error))

@@ -1,0 +1,101 @@
+"""Every error a person can meet, as one tree.
+
+    HermesError                 one clear line and what to do next; the process ends with `exit_code`
+    ├── UsageError              what was asked for cannot be done that way
+    ├── SettingsError           config.yaml, .env or a variable holds something that is not allowed
+    ├── HomeError               the home folder cannot be made, read or written
+    ├── NotFoundError           a session, message, route or setting by that name does not exist
+    ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
+    └── StoreError              the database file
+        ├── StoreBusyError      another process held the lock for longer than we wait
+        ├── StoreFullError      no room on the disk; nothing of the write was kept
+        ├── StoreReadOnlyError  the file or its folder may not be written
+        ├── StoreDamagedError   not a database, or one whose pages do not fit together
+        └── StoreNewerError     written by a newer version than this one
+
+An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person.
+"""
+
+from __future__ import annotations
+
+
+class HermesError(Exception):
+    """Something a person should read as one line."""
+
+    exit_code = 1
+    default_hint = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+
+    def line(self) -> str:
+        """The one line that a person reads."""
+        text = self.message.rstrip(".")
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class UsageError(HermesError):
+    """What was asked for cannot be done that way."""
+
+    exit_code = 2
+
+
+class SettingsError(HermesError):
+    """config.yaml, .env or a variable holds something that is not allowed."""
+
+    exit_code = 2
+    default_hint = "`hermes config list` shows every setting and what it takes"
+
+
+class HomeError(HermesError):
+    """The home folder cannot be made, read or written."""
+
+    default_hint = "Check its owner and permissions, or set HERMES_HOME to another folder"
+
+
+class NotFoundError(HermesError):
+    """A session, message, route or setting by that name does not exist."""
+
+
+class StaleError(HermesError):
+    """A lease or an epoch was lost to another owner; the result is refused."""
+
+
+class StoreError(HermesError):
+    """The database file."""
+
+    default_hint = "`hermes doctor` looks closer"
+
+
+class StoreBusyError(StoreError):
+    """Another process held the lock for longer than we wait."""
+
+    default_hint = (
+        "Try again; if it stays, look for a process that holds the file (`store.lock_timeout` is how long we wait)"
+    )
+
+
+class StoreFullError(StoreError):
+    """No room on the disk; nothing of the write was kept."""
+
+    default_hint = "Free some space and try again; what was saved before is untouched"
+
+
+class StoreReadOnlyError(StoreError):
+    """The file or its folder may not be written."""
+
+    default_hint = "Check the owner and permissions of the file and its folder"
+
+
+class StoreDamagedError(StoreError):
+    """Not a database, or one whose pages do not fit together."""
+
+    default_hint = "Nothing was changed. Move the file away or restore a backup of it"
+
+
+class StoreNewerError(StoreError):
+    """Written by a newer version than this one."""
+
+    default_hint = "Upgrade hermes; nothing was changed"

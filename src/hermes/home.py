@@ -1,0 +1,70 @@
+"""Where everything of a profile lives."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.errors import HomeError, UsageError
+
+PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def default_home(env: Mapping[str, str]) -> Path:
+    """`HERMES_HOME`, or `~/.hermes` (`%LOCALAPPDATA%\\hermes` on Windows)."""
+    if given := env.get("HERMES_HOME"):
+        return Path(given).expanduser().absolute()
+    if sys.platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "hermes"
+    return Path.home() / ".hermes"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of one profile. Nothing is made until `ensure`."""
+
+    path: Path
+    profile: str | None = None
+
+    @classmethod
+    def find(cls, env: Mapping[str, str], profile: str | None = None) -> Home:
+        """The home of `profile`, or the default one."""
+        base = default_home(env)
+        if profile is None or profile == "default":
+            return cls(base)
+        if not PROFILE_NAME.fullmatch(profile):
+            raise UsageError(
+                f"'{profile}' cannot be a profile's name",
+                hint="Use letters, digits, '-' and '_', at most 64, and start with a letter or digit",
+            )
+        return cls(base / "profiles" / profile, profile)
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def env_file(self) -> Path:
+        return self.path / ".env"
+
+    @property
+    def state_file(self) -> Path:
+        return self.path / "state.db"
+
+    @property
+    def old_routes_file(self) -> Path:
+        """Where early versions kept the bindings of session keys."""
+        return self.path / "sessions" / "sessions.json"
+
+    def ensure(self) -> None:
+        """Make the folder, for this user alone, if it is not there."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HomeError(f"cannot make the home folder {self.path}: {error.strerror}") from error
+        if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
+            raise HomeError(f"the home folder {self.path} may not be read and written by this user")

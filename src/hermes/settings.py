@@ -1,0 +1,191 @@
+"""The one table of settings: validation, `hermes config`, `--help` and docs/configuration.md all come from it.
+
+    config.yaml + environment ──resolve──> Settings ──get(SETTING)──> a value of the setting's type
+
+A variable that starts with HERMES_ overrides the file, since it can only be meant for us; a variable shared with
+other programs (OPENAI_API_KEY) only fills in what the file leaves open.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from hermes.errors import SettingsError
+
+T = TypeVar("T", str, int, float, bool)
+Origin = Literal["file", "environment", "default"]
+
+TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
+FALSE_WORDS = frozenset({"false", "no", "off", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One row of the table. The type is the default's own."""
+
+    name: str
+    default: T
+    help: str
+    env: str | None = None
+    choices: tuple[T, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    secret: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type's name as the docs print it."""
+        return {bool: "true/false", int: "whole number", float: "number", str: "text"}[type(self.default)]
+
+    @property
+    def allowed(self) -> str:
+        """What the setting takes, in words."""
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        if self.minimum is not None and self.maximum is not None:
+            return f"a {self.kind} from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f"a {self.kind} of at least {self.minimum:g}"
+        return f"a {self.kind}" if self.kind != "text" else "text"
+
+    @property
+    def env_overrides(self) -> bool:
+        """Whether the variable beats the file."""
+        return self.env is not None and self.env.startswith("HERMES_")
+
+    def parse(self, raw: object, where: str) -> T:
+        """The value that `raw` means, or a SettingsError that names `where`, the value and what is allowed."""
+        value = _convert(type(self.default), raw)
+        if value is None or not self._in_range(value):
+            shown = "(hidden)" if self.secret else repr(raw)
+            raise SettingsError(f"{where}: {self.name} is {shown}, but takes {self.allowed}")
+        return value
+
+    def _in_range(self, value: T) -> bool:
+        if self.choices and value not in self.choices:
+            return False
+        if isinstance(value, bool | str):
+            return True
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+
+def _convert(kind: type[T], raw: object) -> T | None:
+    """`raw` as a value of `kind`, or None when it does not mean one."""
+    if kind is bool:
+        return _convert_bool(raw)
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        return None
+    if isinstance(raw, float) and kind is int and not raw.is_integer():
+        return None
+    try:
+        return kind(raw)
+    except ValueError:
+        return None
+
+
+def _convert_bool(raw: object) -> bool | None:
+    if isinstance(raw, bool):
+        return raw
+    word = str(raw).strip().lower() if isinstance(raw, str | int) else ""
+    return True if word in TRUE_WORDS else False if word in FALSE_WORDS else None
+
+
+LOCK_TIMEOUT = Setting(
+    "store.lock_timeout",
+    30.0,
+    "Seconds to wait for another process that is writing to the store.",
+    env="HERMES_LOCK_TIMEOUT",
+    minimum=0.1,
+    maximum=600.0,
+)
+COLOR = Setting(
+    "display.color",
+    "auto",
+    "Colours in the terminal: by itself, always or never.",
+    env="HERMES_COLOR",
+    choices=("auto", "always", "never"),
+)
+
+TABLE: tuple[Setting[Any], ...] = (LOCK_TIMEOUT, COLOR)
+
+
+def find_setting(name: str) -> Setting[Any]:
+    """The row called `name`, or a SettingsError that offers the nearest names."""
+    for setting in TABLE:
+        if setting.name == name:
+            return setting
+    raise SettingsError(f"there is no setting '{name}'{_nearest(name)}")
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, [setting.name for setting in TABLE], n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One leaf of config.yaml and where it stands."""
+
+    name: str
+    value: object
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value and where it came from."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def get(self, setting: Setting[T]) -> T:
+        """The value in force."""
+        value: T = self.values[setting.name]
+        return value
+
+    def origin(self, setting: Setting[Any]) -> Origin:
+        """Where the value in force came from."""
+        return self.origins.get(setting.name, "default")
+
+
+def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[SettingsError]:
+    """Everything that is wrong with a configuration, for the doctor; empty when nothing is."""
+    known = {setting.name: setting for setting in TABLE}
+    found: list[SettingsError] = []
+    entries = list(entries)
+    for entry in entries:
+        if entry.name not in known:
+            found.append(SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}"))
+    for setting in TABLE:
+        try:
+            _resolve_one(setting, {entry.name: entry for entry in entries}, env)
+        except SettingsError as error:
+            found.append(error)
+    return found
+
+
+def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
+    """The settings in force. Raises the first problem, and says how many more there are."""
+    entries = list(entries)
+    if found := problems(entries, env):
+        more = f" (and {len(found) - 1} more: `hermes doctor` lists them)" if len(found) > 1 else ""
+        raise SettingsError(found[0].message + more, hint=found[0].hint)
+    by_name = {entry.name: entry for entry in entries}
+    resolved = {setting.name: _resolve_one(setting, by_name, env) for setting in TABLE}
+    return Settings(
+        values={name: value for name, (value, _) in resolved.items()},
+        origins={name: origin for name, (_, origin) in resolved.items()},
+    )
+
+
+def _resolve_one(setting: Setting[T], entries: Mapping[str, FileEntry], env: Mapping[str, str]) -> tuple[T, Origin]:
+    entry = entries.get(setting.name)
+    variable = env.get(setting.env) if setting.env else None
+    if variable and (entry is None or setting.env_overrides):
+        return setting.parse(variable, f"environment variable {setting.env}"), "environment"
+    if entry is not None and entry.value is not None:
+        return setting.parse(entry.value, entry.where), "file"
+    return setting.default, "default"

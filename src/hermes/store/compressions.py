@@ -1,0 +1,91 @@
+"""Compressions: one row beside the log, swapped in by compare-and-set on the epoch."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError, StaleError, UsageError
+from hermes.store.messages import Messages
+from hermes.store.view import live_view
+from hermes.types import Compression, LiveView
+
+
+class Compressions:
+    """The compression rows of one store. Every method runs inside the caller's transaction."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+
+    def latest(self, tx: Tx, session_id: str) -> Compression | None:
+        """The compression in force, or None."""
+        row = tx.execute(
+            "SELECT * FROM hermes_compressions WHERE session_id = ? ORDER BY epoch DESC LIMIT 1",
+            (session_id,),
+        ).fetchone()
+        return None if row is None else compression_from_row(row)
+
+    def all(self, tx: Tx, session_id: str) -> list[Compression]:
+        """Every compression of a session, oldest first."""
+        rows = tx.execute("SELECT * FROM hermes_compressions WHERE session_id = ? ORDER BY epoch", (session_id,))
+        return [compression_from_row(row) for row in rows]
+
+    def commit(self, tx: Tx, compression: Compression) -> None:
+        """Swap the view. Raises StaleError, and changes nothing, when another compression came first."""
+        latest = self.latest(tx, compression.session_id)
+        if compression.epoch != (latest.epoch if latest else 0) + 1:
+            raise StaleError(f"session {compression.session_id} was compressed by someone else meanwhile")
+        if latest is not None and compression.horizon_message_id < latest.horizon_message_id:
+            raise UsageError(f"the horizon of session {compression.session_id} cannot move back")
+        if compression.upto_message_id < compression.horizon_message_id or any(
+            key > compression.horizon_message_id for key in compression.kept_ids
+        ):
+            raise UsageError("a compression covers only messages that its compressor has seen")
+        tx.execute(
+            "INSERT INTO hermes_compressions (session_id, epoch, horizon_message_id, upto_message_id, kept_ids, "
+            "summary, snapshot_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                compression.session_id,
+                compression.epoch,
+                compression.horizon_message_id,
+                compression.upto_message_id,
+                json.dumps(compression.kept_ids),
+                compression.summary,
+                compression.snapshot_id,
+                compression.created_at,
+            ),
+        )
+
+    def view(self, tx: Tx, session_id: str) -> LiveView:
+        """What the model sees now."""
+        latest = self.latest(tx, session_id)
+        return live_view(session_id, latest, self._messages.live(tx, session_id, latest))
+
+    def snapshot(self, tx: Tx, snapshot_id: str) -> LiveView:
+        """The view as it was just before the compression that made this snapshot."""
+        row = tx.execute("SELECT * FROM hermes_compressions WHERE snapshot_id = ?", (snapshot_id,)).fetchone()
+        if row is None:
+            raise NotFoundError(f"there is no snapshot '{snapshot_id}'")
+        taken = compression_from_row(row)
+        before = tx.execute(
+            "SELECT * FROM hermes_compressions WHERE session_id = ? AND epoch = ?",
+            (taken.session_id, taken.epoch - 1),
+        ).fetchone()
+        previous = None if before is None else compression_from_row(before)
+        messages = self._messages.live(tx, taken.session_id, previous)
+        seen = [message for message in messages if message.id <= taken.upto_message_id]
+        return live_view(taken.session_id, previous, seen)
+
+
+def compression_from_row(row: sqlite3.Row) -> Compression:
+    return Compression(
+        session_id=row["session_id"],
+        epoch=row["epoch"],
+        horizon_message_id=row["horizon_message_id"],
+        upto_message_id=row["upto_message_id"],
+        kept_ids=tuple(json.loads(row["kept_ids"])),
+        summary=row["summary"],
+        snapshot_id=row["snapshot_id"],
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,80 @@
+"""Deleting a session: first say what would go, then take all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermes.db import queue
+from hermes.db.engine import Tx
+from hermes.store.schema import TableShape
+from hermes.store.search import Search
+from hermes.store.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What deleting a conversation removes. A rotated one is all of its sessions."""
+
+    session_ids: tuple[str, ...]
+    messages: int
+    snapshots: int
+    queued: int
+    routes: int
+
+
+class Deletions:
+    """Deletes from one store. Every method runs inside the caller's transaction."""
+
+    def __init__(self, sessions: Sessions, search: Search, shape: TableShape, has_old_routes: bool) -> None:
+        self._sessions = sessions
+        self._search = search
+        self._shape = shape
+        self._has_old_routes = has_old_routes
+
+    def plan(self, tx: Tx, session_id: str) -> Deletion:
+        """What would be deleted with this session."""
+        ids: tuple[str, ...] = tuple(self._sessions.lineage(tx, self._sessions.get(tx, session_id).id))
+        return Deletion(
+            session_ids=ids,
+            messages=_count(tx, "messages", ids),
+            snapshots=_count(tx, "hermes_compressions", ids),
+            queued=_count(tx, "hermes_queue", ids, "AND state = 'waiting'"),
+            routes=_count(tx, "hermes_routes", ids),
+        )
+
+    def delete(self, tx: Tx, session_id: str) -> Deletion:
+        """Delete a session with its messages, snapshots, queued work, bindings and search entries."""
+        planned = self.plan(tx, session_id)
+        for key in planned.session_ids:
+            self._search.forget(tx, key)
+            queue.drop_session(tx, key)
+            tx.execute(
+                "DELETE FROM hermes_message_extra WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)",
+                (key,),
+            )
+            for table in ("messages", "hermes_compressions", "hermes_routes", "hermes_session_extra"):
+                tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
+            if self._has_old_routes:
+                tx.execute(
+                    "DELETE FROM gateway_routing WHERE json_valid(entry_json) "
+                    "AND json_extract(entry_json, '$.session_id') = ?",
+                    (key,),
+                )
+            self._detach_children(tx, key)
+            tx.execute("DELETE FROM sessions WHERE id = ?", (key,))
+        return planned
+
+    def _detach_children(self, tx: Tx, session_id: str) -> None:
+        """Branches and sub-agents' runs stay; they just have no parent any more."""
+        if "parent_session_id" in self._shape.columns:
+            tx.execute("UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?", (session_id,))
+        tx.execute(
+            "UPDATE hermes_session_extra SET parent_session_id = NULL WHERE parent_session_id = ?",
+            (session_id,),
+        )
+
+
+def _count(tx: Tx, table: str, ids: tuple[str, ...], condition: str = "") -> int:
+    marks = ", ".join("?" * len(ids))
+    row = tx.execute(f"SELECT count(*) FROM {table} WHERE session_id IN ({marks}) {condition}", ids).fetchone()
+    return int(row[0])

@@ -1,0 +1,130 @@
+"""Messages: appended, read, never changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError
+from hermes.store.schema import TableShape
+from hermes.store.sessions import Sessions
+from hermes.types import Compression, Draft, Message, ToolCall
+
+PAGE = 500
+
+
+class Messages:
+    """The `messages` table of one store. Every method runs inside the caller's transaction."""
+
+    def __init__(self, shape: TableShape, sessions: Sessions) -> None:
+        self._shape = shape
+        self._sessions = sessions
+        # Rows that an older version compressed in place or rewound are not live; early files cannot have any.
+        self._live = "t.active = 1" if "active" in shape.columns else "1"
+        self._kept = f"({self._live} OR t.compacted = 1)" if "compacted" in shape.columns else self._live
+
+    def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
+        """Store messages at the end of a session, in order. They are committed with the transaction."""
+        if not self._sessions.exists(tx, session_id):
+            raise NotFoundError(f"there is no session '{session_id}'")
+        stored = [self._insert(tx, session_id, draft, now) for draft in drafts]
+        self._sessions.count_messages(tx, session_id, len(stored))
+        return stored
+
+    def _insert(self, tx: Tx, session_id: str, draft: Draft, now: float) -> Message:
+        values = {**asdict(draft), "session_id": session_id, "timestamp": now}
+        calls = [call.to_wire() for call in draft.tool_calls]
+        values["tool_calls"] = json.dumps(calls, ensure_ascii=False) if calls else None
+        message_id = self._shape.insert(tx, values)
+        return Message(
+            id=message_id,
+            session_id=session_id,
+            role=draft.role,
+            content=draft.content,
+            timestamp=now,
+            tool_calls=draft.tool_calls,
+            tool_call_id=draft.tool_call_id,
+            tool_name=draft.tool_name,
+            reasoning=draft.reasoning,
+            finish_reason=draft.finish_reason,
+            token_count=draft.token_count,
+            platform_message_id=draft.platform_message_id,
+        )
+
+    def live(self, tx: Tx, session_id: str, compression: Compression | None) -> list[Message]:
+        """What the live view needs and no more: messages after the horizon and those the compression keeps."""
+        horizon = compression.horizon_message_id if compression else 0
+        kept = [self.get(tx, key) for key in compression.kept_ids] if compression else []
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._live} ORDER BY t.id",
+            (session_id, horizon),
+        )
+        return [message for message in kept if message is not None] + [message_from_row(row) for row in rows]
+
+    def between(self, tx: Tx, session_id: str, after: int, upto: int) -> list[Message]:
+        """The live messages of a range of ids, for snapshots."""
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND t.id <= ? AND {self._live} ORDER BY t.id",
+            (session_id, after, upto),
+        )
+        return [message_from_row(row) for row in rows]
+
+    def history(self, tx: Tx, session_id: str) -> Iterator[Message]:
+        """Everything that was said, oldest first, also what a compression replaced; rewound messages are left out."""
+        after = 0
+        while True:
+            rows = tx.execute(
+                f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._kept} ORDER BY t.id LIMIT ?",
+                (session_id, after, PAGE),
+            ).fetchall()
+            if not rows:
+                return
+            yield from map(message_from_row, rows)
+            after = rows[-1]["id"]
+
+    def get(self, tx: Tx, message_id: int) -> Message | None:
+        """One message, or None when it was deleted."""
+        row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (message_id,)).fetchone()
+        return None if row is None else message_from_row(row)
+
+    def last_id(self, tx: Tx, session_id: str) -> int:
+        """The newest message's id, or 0."""
+        row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
+        return int(row[0] or 0)
+
+    def searchable_sql(self) -> str:
+        """The condition on `messages t` for what a search may find."""
+        return self._kept
+
+
+def message_from_row(row: sqlite3.Row) -> Message:
+    """A message as the store has it. Tool calls that are not valid JSON are kept as none rather than failing."""
+    return Message(
+        id=row["id"],
+        session_id=row["session_id"],
+        role=row["role"],
+        content=row["content"],
+        timestamp=row["timestamp"],
+        tool_calls=_parse_calls(row["tool_calls"]),
+        tool_call_id=row["tool_call_id"],
+        tool_name=row["tool_name"],
+        reasoning=row["reasoning"],
+        finish_reason=row["finish_reason"],
+        token_count=row["token_count"],
+        platform_message_id=row["platform_message_id"],
+    )
+
+
+def _parse_calls(text: str | None) -> tuple[ToolCall, ...]:
+    if not text:
+        return ()
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return ()
+    return (
+        tuple(ToolCall.from_wire(call) for call in value if isinstance(call, dict)) if isinstance(value, list) else ()
+    )

@@ -1,0 +1,208 @@
+"""Tables: the two that existing files share with us, and our own beside them.
+
+An existing file may lack columns that we need. It is not altered: such a value goes to a side table
+(`hermes_session_extra`, `hermes_message_extra`) that has every optional column, and reads join the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hermes.db import leases, queue
+from hermes.db.engine import Tx
+from hermes.db.migrations import Migration
+from hermes.errors import StoreDamagedError
+from hermes.types import Json
+
+SESSIONS = """
+CREATE TABLE IF NOT EXISTS sessions (
+    id TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    user_id TEXT,
+    session_key TEXT,
+    chat_id TEXT,
+    chat_type TEXT,
+    thread_id TEXT,
+    title TEXT,
+    model TEXT,
+    system_prompt TEXT,
+    parent_session_id TEXT REFERENCES sessions (id),
+    started_at REAL NOT NULL,
+    ended_at REAL,
+    end_reason TEXT,
+    message_count INTEGER DEFAULT 0
+)
+"""
+
+MESSAGES = """
+CREATE TABLE IF NOT EXISTS messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    role TEXT NOT NULL,
+    content TEXT,
+    tool_call_id TEXT,
+    tool_calls TEXT,
+    tool_name TEXT,
+    timestamp REAL NOT NULL,
+    token_count INTEGER,
+    finish_reason TEXT,
+    reasoning TEXT,
+    platform_message_id TEXT,
+    active INTEGER NOT NULL DEFAULT 1,
+    compacted INTEGER NOT NULL DEFAULT 0
+)
+"""
+
+SESSION_REQUIRED = ("id", "source", "started_at")
+SESSION_OPTIONAL = (
+    "user_id",
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "title",
+    "model",
+    "system_prompt",
+    "parent_session_id",
+    "ended_at",
+    "end_reason",
+    "message_count",
+)
+MESSAGE_REQUIRED = ("id", "session_id", "role", "content", "timestamp")
+MESSAGE_OPTIONAL = (
+    "tool_call_id",
+    "tool_calls",
+    "tool_name",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "platform_message_id",
+)
+
+MIGRATIONS = (
+    Migration(
+        1,
+        (
+            leases.SCHEMA,
+            *queue.SCHEMA,
+            "CREATE TABLE hermes_session_extra "
+            f"(session_id TEXT PRIMARY KEY, {', '.join(SESSION_OPTIONAL)}) WITHOUT ROWID",
+            f"CREATE TABLE hermes_message_extra (message_id INTEGER PRIMARY KEY, {', '.join(MESSAGE_OPTIONAL)})",
+            """
+            CREATE TABLE hermes_compressions (
+                session_id TEXT NOT NULL,
+                epoch INTEGER NOT NULL,
+                horizon_message_id INTEGER NOT NULL,
+                upto_message_id INTEGER NOT NULL,
+                kept_ids TEXT NOT NULL,
+                summary TEXT NOT NULL,
+                snapshot_id TEXT NOT NULL UNIQUE,
+                created_at REAL NOT NULL,
+                PRIMARY KEY (session_id, epoch)
+            ) WITHOUT ROWID
+            """,
+            """
+            CREATE TABLE hermes_routes (
+                session_key TEXT PRIMARY KEY,
+                session_id TEXT NOT NULL,
+                updated_at REAL NOT NULL
+            ) WITHOUT ROWID
+            """,
+            "CREATE INDEX hermes_routes_session ON hermes_routes (session_id)",
+            "CREATE VIRTUAL TABLE hermes_search USING fts5 "
+            "(text, content='', tokenize='porter unicode61 remove_diacritics 2')",
+            "CREATE TABLE hermes_search_state (indexed_upto INTEGER NOT NULL)",
+            "INSERT INTO hermes_search_state VALUES (0)",
+            "CREATE INDEX hermes_messages_by_session ON messages (session_id, id)",
+            "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """Which columns a shared table has in this file, and the SQL that follows from it."""
+
+    table: str
+    extra_table: str
+    extra_key: str
+    columns: frozenset[str]
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    fillers: Mapping[str, Json]
+    """Values for foreign columns that must not be NULL and have no default."""
+
+    @property
+    def select(self) -> str:
+        """`SELECT … FROM` with every field under its own name; the table is `t`, the side table `x`."""
+        fields = [f"t.{name}" for name in self.required]
+        fields += [f"{self.field(name)} AS {name}" for name in self.optional]
+        key = self.required[0]
+        return (
+            f"SELECT {', '.join(fields)} FROM {self.table} t "
+            f"LEFT JOIN {self.extra_table} x ON x.{self.extra_key} = t.{key}"
+        )
+
+    def field(self, name: str) -> str:
+        """The expression that reads an optional field."""
+        return f"coalesce(t.{name}, x.{name})" if name in self.columns else f"x.{name}"
+
+    def insert(self, tx: Tx, values: Mapping[str, Json]) -> int:
+        """Insert one row, what the table has no column for beside it. Returns the new row's rowid."""
+        own = {name: value for name, value in values.items() if name in self.columns}
+        own = {**self.fillers, **own}
+        marks = ", ".join("?" * len(own))
+        cursor = tx.execute(f"INSERT INTO {self.table} ({', '.join(own)}) VALUES ({marks})", tuple(own.values()))
+        rowid = int(cursor.lastrowid or 0)
+        key = values.get(self.required[0], rowid)
+        self.put_extra(tx, key, {n: v for n, v in values.items() if n not in self.columns and v is not None})
+        return rowid
+
+    def update(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
+        """Set fields of one row, wherever they live."""
+        own = {name: value for name, value in values.items() if name in self.columns}
+        if own:
+            sets = ", ".join(f"{name} = ?" for name in own)
+            tx.execute(f"UPDATE {self.table} SET {sets} WHERE {self.required[0]} = ?", (*own.values(), key))
+        self.put_extra(tx, key, {n: v for n, v in values.items() if n not in self.columns})
+
+    def put_extra(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
+        """Keep values that the table has no column for."""
+        if not values:
+            return
+        names = ", ".join(values)
+        sets = ", ".join(f"{name} = excluded.{name}" for name in values)
+        tx.execute(
+            f"INSERT INTO {self.extra_table} ({self.extra_key}, {names}) VALUES (?, {', '.join('?' * len(values))}) "
+            f"ON CONFLICT ({self.extra_key}) DO UPDATE SET {sets}",
+            (key, *values.values()),
+        )
+
+
+def read_shape(tx: Tx) -> tuple[TableShape, TableShape]:
+    """The shapes of `sessions` and `messages` in this file."""
+    return (
+        _table_shape(tx, "sessions", "hermes_session_extra", "session_id", SESSION_REQUIRED, SESSION_OPTIONAL),
+        _table_shape(tx, "messages", "hermes_message_extra", "message_id", MESSAGE_REQUIRED, MESSAGE_OPTIONAL),
+    )
+
+
+def _table_shape(
+    tx: Tx, table: str, extra: str, extra_key: str, required: Sequence[str], optional: Sequence[str]
+) -> TableShape:
+    info = tx.execute(f"PRAGMA table_info({table})").fetchall()
+    columns = frozenset(row["name"] for row in info)
+    if missing := [name for name in required if name not in columns]:
+        raise StoreDamagedError(
+            f"table {table} has no column {', '.join(missing)}",
+            hint="This is not a hermes store; nothing was changed",
+        )
+    known = {*required, *optional, "active", "compacted"}
+    fillers = {
+        row["name"]: 0 if any(word in row["type"].upper() for word in ("INT", "REAL", "NUM")) else ""
+        for row in info
+        if row["name"] not in known and row["notnull"] and row["dflt_value"] is None and not row["pk"]
+    }
+    return TableShape(table, extra, extra_key, columns, tuple(required), tuple(optional), fillers)

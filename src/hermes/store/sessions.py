@@ -1,0 +1,203 @@
+"""Sessions: made once, found by id, and never given another id."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError, UsageError
+from hermes.store.ids import new_session_id, snapshot_session
+from hermes.store.schema import TableShape
+from hermes.types import Session
+
+MAX_ID = 512
+FIELDS = tuple(field.name for field in fields(Session))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session as a list shows it."""
+
+    session: Session
+    last_active: float
+    preview: str
+
+
+class Sessions:
+    """The `sessions` table of one store. Every method runs inside the caller's transaction."""
+
+    def __init__(self, shape: TableShape) -> None:
+        self._shape = shape
+
+    def create(
+        self,
+        tx: Tx,
+        *,
+        source: str,
+        now: float,
+        random_hex: Callable[[int], str],
+        session_id: str | None = None,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        title: str | None = None,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        parent_session_id: str | None = None,
+    ) -> Session:
+        """A new session. `session_id` is a client's own id, kept unchanged; without it one of ours is made."""
+        if session_id is not None:
+            check_foreign_id(session_id)
+            if self.exists(tx, session_id):
+                raise UsageError(f"session {session_id} exists already")
+        else:
+            session_id = new_session_id(now, random_hex)
+            while self.exists(tx, session_id):
+                session_id = new_session_id(now, random_hex)
+        session = Session(
+            id=session_id,
+            source=source,
+            started_at=now,
+            user_id=user_id,
+            session_key=session_key,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            thread_id=thread_id,
+            title=title,
+            model=model,
+            system_prompt=system_prompt,
+            parent_session_id=parent_session_id,
+        )
+        self._shape.insert(tx, {name: getattr(session, name) for name in FIELDS})
+        return session
+
+    def exists(self, tx: Tx, session_id: str) -> bool:
+        """Whether there is a session with exactly this id."""
+        return tx.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
+
+    def get(self, tx: Tx, session_id: str) -> Session:
+        """The session with exactly this id; NotFoundError when there is none."""
+        row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
+        if row is None:
+            raise NotFoundError(f"there is no session '{session_id}'", hint="`hermes sessions list` shows them")
+        return session_from_row(row)
+
+    def find(self, tx: Tx, text: str) -> Session:
+        """The session a person means: by id, by the unique beginning of one, or by its title."""
+        if self.exists(tx, text):
+            return self.get(tx, text)
+        rows = tx.execute(
+            f"{self._shape.select} WHERE substr(t.id, 1, ?) = ? OR {self._shape.field('title')} = ? "
+            "ORDER BY t.started_at DESC LIMIT 6",
+            (len(text), text, text),
+        ).fetchall()
+        if not rows or not text:
+            raise NotFoundError(f"there is no session '{text}'", hint="`hermes sessions list` shows them")
+        if len(rows) > 1:
+            ids = ", ".join(row["id"] for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+            raise UsageError(f"'{text}' means more than one session: {ids}", hint="Give more of the id")
+        return session_from_row(rows[0])
+
+    def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
+        """The sessions that were active last. Those that a rotation continued elsewhere only with `everything`."""
+        wanted = ["(?1 IS NULL OR t.source = ?1)"]
+        if not everything:
+            wanted.append(f"t.id NOT IN ({self._continued_sql()})")
+        rows = tx.execute(
+            f"""
+            SELECT s.*, coalesce(
+                (SELECT timestamp FROM messages m WHERE m.session_id = s.id ORDER BY m.id DESC LIMIT 1), s.started_at
+            ) AS last_active,
+            (SELECT content FROM messages m WHERE m.session_id = s.id AND m.role = 'user' ORDER BY m.id LIMIT 1)
+            AS preview
+            FROM ({self._shape.select} WHERE {" AND ".join(wanted)}) s
+            ORDER BY last_active DESC LIMIT ?2
+            """,
+            (source, limit),
+        )
+        return [Listed(session_from_row(row), row["last_active"], row["preview"] or "") for row in rows]
+
+    def set_title(self, tx: Tx, session_id: str, title: str | None) -> None:
+        """Name a session, or take its name away."""
+        self.get(tx, session_id)
+        self._shape.update(tx, session_id, {"title": title})
+
+    def set_system_prompt(self, tx: Tx, session_id: str, prompt: str) -> None:
+        """Keep the prompt the session runs with, so that it is the same, byte for byte, after a restart."""
+        self._shape.update(tx, session_id, {"system_prompt": prompt})
+
+    def end(self, tx: Tx, session_id: str, reason: str, *, now: float) -> None:
+        """Mark a session as ended."""
+        self._shape.update(tx, session_id, {"ended_at": now, "end_reason": reason})
+
+    def count_messages(self, tx: Tx, session_id: str, added: int) -> None:
+        """Keep the running count that existing files have."""
+        if "message_count" in self._shape.columns:
+            tx.execute(
+                "UPDATE sessions SET message_count = coalesce(message_count, 0) + ? WHERE id = ?",
+                (added, session_id),
+            )
+        else:
+            tx.execute(
+                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (?1, ?2) "
+                "ON CONFLICT (session_id) DO UPDATE SET message_count = coalesce(message_count, 0) + ?2",
+                (session_id, added),
+            )
+
+    def continuation(self, tx: Tx, session_id: str) -> str | None:
+        """The child that an older version's compression by rotation moved this session to, or None."""
+        row = tx.execute(
+            f"SELECT child FROM ({self._rotations_sql()}) WHERE parent = ? ORDER BY started_at DESC LIMIT 1",
+            (session_id,),
+        ).fetchone()
+        return None if row is None else str(row["child"])
+
+    def live_id(self, tx: Tx, session_id: str) -> str:
+        """Where a rotated conversation lives now; its own id when it was never rotated."""
+        seen = {session_id}
+        while (following := self.continuation(tx, session_id)) is not None and following not in seen:
+            seen.add(following)
+            session_id = following
+        return session_id
+
+    def lineage(self, tx: Tx, session_id: str) -> list[str]:
+        """Every session of a rotated conversation, oldest first, this one included."""
+        chain = [session_id]
+        while (before := self._rotated_from(tx, chain[0])) is not None and before not in chain:
+            chain.insert(0, before)
+        while (after := self.continuation(tx, chain[-1])) is not None and after not in chain:
+            chain.append(after)
+        return chain
+
+    def _rotated_from(self, tx: Tx, session_id: str) -> str | None:
+        row = tx.execute(f"SELECT parent FROM ({self._rotations_sql()}) WHERE child = ?", (session_id,)).fetchone()
+        return None if row is None else str(row["parent"])
+
+    def _rotations_sql(self) -> str:
+        """Pairs of sessions where the parent ended by compression and the child began after that."""
+        return f"""
+            SELECT c.id AS child, p.id AS parent, c.started_at AS started_at
+            FROM ({self._shape.select}) c JOIN ({self._shape.select}) p ON c.parent_session_id = p.id
+            WHERE p.end_reason = 'compression' AND c.started_at >= coalesce(p.ended_at, 0)
+        """
+
+    def _continued_sql(self) -> str:
+        return f"SELECT parent FROM ({self._rotations_sql()})"
+
+
+def session_from_row(row: sqlite3.Row) -> Session:
+    """A session as the store has it; a count that was never kept is 0."""
+    values = {name: row[name] for name in FIELDS}
+    return Session(**{**values, "message_count": values["message_count"] or 0})
+
+
+def check_foreign_id(session_id: str) -> None:
+    """Refuse what cannot be a session's id: empty, too long, control characters, or a snapshot's name."""
+    if not session_id or len(session_id) > MAX_ID or not session_id.isprintable():
+        raise UsageError(f"{session_id[:80]!r} cannot be a session id", hint=f"Use 1 to {MAX_ID} printable characters")
+    if snapshot_session(session_id) is not None:
+        raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can be read, not talked to")

@@ -1,0 +1,113 @@
+"""The open store: its file, and the nouns that live in it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from hermes.clock import Clock
+from hermes.db.engine import Database, Tx
+from hermes.db.migrations import migrate
+from hermes.store.compressions import Compressions
+from hermes.store.deletion import Deletions
+from hermes.store.messages import Messages
+from hermes.store.routes import Routes
+from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS, TableShape, read_shape
+from hermes.store.search import Search
+from hermes.store.sessions import Sessions
+from hermes.types import Draft, LiveView, Message, Session
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    session_shape: TableShape
+    message_shape: TableShape
+    has_old_routes: bool
+
+
+class Store:
+    """One `state.db`. Compose its nouns in one transaction with `write`; the methods below are the common ones."""
+
+    def __init__(self, db: Database, clock: Clock, opened: _Opened, old_routes_file: Path) -> None:
+        self.db = db
+        self.clock = clock
+        self.sessions = Sessions(opened.session_shape)
+        self.messages = Messages(opened.message_shape, self.sessions)
+        self.compressions = Compressions(self.messages)
+        self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
+        self.search = Search(self.messages, opened.message_shape, opened.session_shape)
+        self.deletions = Deletions(self.sessions, self.search, opened.session_shape, opened.has_old_routes)
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:
+        """Open a file in place, or make a new one. Rows that are there are not touched."""
+        db = Database(path, lock_timeout=lock_timeout)
+        try:
+            opened = await db.write(lambda tx: _prepare(tx, clock.now()))
+        except BaseException:
+            await db.close()
+            raise
+        return cls(db, clock, opened, old_routes_file or path.parent / "sessions" / "sessions.json")
+
+    async def __aenter__(self) -> Store:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish every accepted write and close the file."""
+        await self.db.close()
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in one durable transaction."""
+        return await self.db.write(run)
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot."""
+        return await self.db.read(run)
+
+    async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
+        """A new session, committed."""
+        return await self.write(
+            lambda tx: self.sessions.create(
+                tx,
+                source=source,
+                now=self.clock.now(),
+                random_hex=secrets.token_hex,
+                session_id=session_id,
+                title=title,
+            )
+        )
+
+    async def append(self, session_id: str, *drafts: Draft) -> list[Message]:
+        """Append messages to a session, committed, in order."""
+        return await self.write(lambda tx: self.messages.append(tx, session_id, drafts, now=self.clock.now()))
+
+    async def view(self, session_id: str) -> LiveView:
+        """What the model sees of a session now."""
+        return await self.read(lambda tx: self.compressions.view(tx, session_id))
+
+    async def index(self, progress: Callable[[int], None] | None = None) -> None:
+        """Bring the search index up to date, a batch at a time; `progress` gets the size of each batch."""
+        while await self.read(self.search.behind):
+            done = await self.write(self.search.catch_up)
+            if progress is not None:
+                progress(done)
+
+
+def _prepare(tx: Tx, now: float) -> _Opened:
+    tx.execute(SESSIONS)
+    tx.execute(MESSAGES)
+    migrate(tx, MIGRATIONS, now)
+    session_shape, message_shape = read_shape(tx)
+    old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone()
+    return _Opened(session_shape, message_shape, old_routes is not None)

@@ -1,0 +1,126 @@
+"""Values that every room speaks of: sessions, messages, compressions. No behaviour beyond their own fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = Any
+"""What `json.loads` gives: its shape is not ours to promise."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that the model asked for. `arguments` is the text the model wrote, which may not be valid JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def to_wire(self) -> dict[str, Json]:
+        """The shape that OpenAI-compatible endpoints and existing stores use."""
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+
+    @classmethod
+    def from_wire(cls, value: Json) -> ToolCall:
+        """Read the wire shape; missing parts become empty strings, so that old rows never fail to open."""
+        function = value.get("function") or {}
+        arguments = function.get("arguments", "")
+        return cls(
+            id=str(value.get("id") or value.get("call_id") or ""),
+            name=str(function.get("name") or value.get("name") or ""),
+            arguments=arguments if isinstance(arguments, str) else repr(arguments),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message that is not stored yet."""
+
+    role: str
+    content: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    token_count: int | None = None
+    platform_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A stored message. Ids grow in the order of commit, over all sessions of a store."""
+
+    id: int
+    session_id: str
+    role: str
+    content: str | None
+    timestamp: float
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    token_count: int | None = None
+    platform_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation. Its id never changes."""
+
+    id: str
+    source: str
+    started_at: float
+    user_id: str | None = None
+    session_key: str | None = None
+    chat_id: str | None = None
+    chat_type: str | None = None
+    thread_id: str | None = None
+    title: str | None = None
+    model: str | None = None
+    system_prompt: str | None = None
+    parent_session_id: str | None = None
+    ended_at: float | None = None
+    end_reason: str | None = None
+    message_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """One row beside the log: messages up to `horizon_message_id` are shown as `summary`, but for `kept_ids`.
+
+    `upto_message_id` is the newest message the compressor had seen; the snapshot is the view up to there, before it.
+    """
+
+    session_id: str
+    epoch: int
+    horizon_message_id: int
+    upto_message_id: int
+    kept_ids: tuple[int, ...]
+    summary: str
+    snapshot_id: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """What the model sees of a session: kept head, summary, and every message after the horizon, in order."""
+
+    session_id: str
+    epoch: int
+    head: tuple[Message, ...]
+    summary: str | None
+    tail: tuple[Message, ...]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The stored messages of the view, without the summary."""
+        return self.head + self.tail
