@@ -1,4 +1,4 @@
-"""config.yaml: read with line numbers, written with its comments and order kept, replaced atomically."""
+"""config.yaml and .env: read with line numbers, written with comments and order kept, replaced atomically."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     replace_file(path, text.getvalue())
 
 
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of a `.env` file (`KEY=value`); none when there is no such file."""
+    text = _read_text(path)
+    if text is None:
+        return {}
+    from dotenv import dotenv_values
+
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def replace_file(path: Path, text: str) -> None:
     """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one."""
     try:
@@ -56,6 +67,17 @@ def replace_file(path: Path, text: str) -> None:
         raise HomeError(f"cannot write {path}: {error.strerror}") from error
 
 
+def _read_text(path: Path) -> str | None:
+    """The file's text, or None when there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"cannot read {path}: {why}", hint="Check its owner, permissions and contents") from error
+
+
 def _yaml() -> Any:
     from ruamel.yaml import YAML
 
@@ -65,14 +87,9 @@ def _yaml() -> Any:
 
 
 def _load(path: Path) -> MutableMapping[str, Any] | None:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    text = _read_text(path)
+    if text is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"cannot read {path}: {error}", hint="Check its permissions and that it is UTF-8 text"
-        ) from error
     from ruamel.yaml.error import YAMLError
 
     try:

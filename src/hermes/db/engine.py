@@ -49,6 +49,7 @@ class Database:
             self._writer = self._connect()
             self._writer.execute("PRAGMA journal_mode = WAL")
             self._writer.execute("PRAGMA synchronous = FULL")
+            self._writer.execute("PRAGMA secure_delete = ON")
         self._writer_thread = threading.Thread(target=self._write_loop, name="hermes-db-writer", daemon=True)
         self._writer_thread.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hermes-db-reader")
