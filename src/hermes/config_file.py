@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hermes.errors import HomeError, SettingsError
+from hermes.errors import SettingsError
+from hermes.files import replace_file
 from hermes.settings import FileEntry, Setting
 
 
@@ -47,24 +46,6 @@ def read_env_file(path: Path) -> dict[str, str]:
 
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _read_text(path: Path) -> str | None:

@@ -5,6 +5,8 @@
     ├── SettingsError           config.yaml, .env or a variable holds something that is not allowed
     ├── HomeError               the home folder cannot be made, read or written
     ├── NotFoundError           a session, message, route or setting by that name does not exist
+    ├── NoteError               a built-in note cannot be changed that way
+    ├── ProviderError           a memory provider cannot be found, loaded or started
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
@@ -61,6 +63,16 @@ class NotFoundError(HermesError):
 
 class StaleError(HermesError):
     """A lease or an epoch was lost to another owner; the result is refused."""
+
+
+class NoteError(HermesError):
+    """A built-in note cannot be changed that way."""
+
+
+class ProviderError(HermesError):
+    """A memory provider cannot be found, loaded or started."""
+
+    default_hint = "Conversations go on without it; `memory.provider` chooses another"
 
 
 class StoreError(HermesError):
