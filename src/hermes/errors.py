@@ -5,6 +5,7 @@
     ├── SettingsError           config.yaml, .env or a variable holds something that is not allowed
     ├── HomeError               the home folder cannot be made, read or written
     ├── NotFoundError           a session, message, route or setting by that name does not exist
+    ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
@@ -57,6 +58,10 @@ class HomeError(HermesError):
 
 class NotFoundError(HermesError):
     """A session, message, route or setting by that name does not exist."""
+
+
+class ModelError(HermesError):
+    """A model's endpoint cannot be reached, or does not answer as one."""
 
 
 class StaleError(HermesError):
