@@ -7,6 +7,7 @@
     ├── NotFoundError           a session, message, route or setting by that name does not exist
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
+    ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
@@ -59,6 +60,10 @@ class HomeError(HermesError):
 
 class NotFoundError(HermesError):
     """A session, message, route or setting by that name does not exist."""
+
+
+class ModelError(HermesError):
+    """A model's endpoint cannot be reached, or does not answer as one."""
 
 
 class StaleError(HermesError):
