@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 SESSION_6 = """
     id TEXT PRIMARY KEY, source TEXT NOT NULL, user_id TEXT, model TEXT, model_config TEXT, system_prompt TEXT,
@@ -119,8 +120,8 @@ def strange_file(home: Path) -> OldFile:
             "mood TEXT NOT NULL, weight FLOAT NOT NULL, model TEXT NOT NULL DEFAULT 'none', user_id TEXT NOT NULL)"
         )
         db.execute(
-            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL, "
-            "content TEXT, timestamp REAL NOT NULL, colour TEXT NOT NULL, shard INTEGER NOT NULL, "
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, "
+            "role TEXT NOT NULL, content TEXT, timestamp REAL NOT NULL, colour TEXT NOT NULL, shard INTEGER NOT NULL, "
             "tool_calls TEXT NOT NULL DEFAULT '')"
         )
         db.execute("INSERT INTO sessions VALUES (?, 'cli', 1000.0, 'calm', 1.5, 'm', 'u')", (ODD,))
@@ -133,7 +134,8 @@ def strange_file(home: Path) -> OldFile:
     return OldFile(home / "state.db", 0)
 
 
-BUILDERS: tuple[Callable[[Path], OldFile], ...] = (early_file, current_file, strange_file)
+Builder: TypeAlias = Callable[[Path], OldFile]
+BUILDERS: tuple[Builder, ...] = (early_file, current_file, strange_file)
 
 
 def dump(path: Path, tables: Iterable[str] | None = None) -> dict[str, list[tuple[object, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from tests.store import old_files as old
 from tests.store.old_files import OldFile
 from tests.store.still_clock import StillClock
 
-Builder = Callable[[Path], OldFile]
 every_file = pytest.mark.parametrize("build", old.BUILDERS)
 both_schemas = pytest.mark.parametrize("build", [old.early_file, old.current_file])
 
@@ -40,7 +39,7 @@ async def lineage(store: Store, session_id: str) -> tuple[list[str], str]:
 
 @pytest.mark.contract("1.4")
 @every_file
-async def test_opening_reading_and_indexing_rewrites_nothing(tmp_path: Path, build: Builder) -> None:
+async def test_opening_reading_and_indexing_rewrites_nothing(tmp_path: Path, build: old.Builder) -> None:
     file = build(tmp_path)
     tables = old.tables_of(file.path)
     before = old.dump(file.path)
@@ -59,7 +58,9 @@ async def test_opening_reading_and_indexing_rewrites_nothing(tmp_path: Path, bui
 
 @pytest.mark.contract("1.4")
 @both_schemas
-async def test_rotated_lineage_is_one_conversation_that_lives_in_its_last_child(tmp_path: Path, build: Builder) -> None:
+async def test_rotated_lineage_is_one_conversation_that_lives_in_its_last_child(
+    tmp_path: Path, build: old.Builder
+) -> None:
     async with opened(build(tmp_path)) as store:
         chain = [old.PARENT, old.CHILD, old.GRANDCHILD]
         for key in chain:
@@ -68,13 +69,13 @@ async def test_rotated_lineage_is_one_conversation_that_lives_in_its_last_child(
 
 @both_schemas
 @pytest.mark.parametrize("key", [old.BRANCH, old.SUBAGENT, old.ORPHAN, old.CLIENT])
-async def test_branches_subagents_and_orphans_continue_nothing(tmp_path: Path, build: Builder, key: str) -> None:
+async def test_branches_subagents_and_orphans_continue_nothing(tmp_path: Path, build: old.Builder, key: str) -> None:
     async with opened(build(tmp_path)) as store:
         assert await lineage(store, key) == ([key], key)
 
 
 @both_schemas
-async def test_list_hides_what_a_rotation_continued_and_shows_all_else(tmp_path: Path, build: Builder) -> None:
+async def test_list_hides_what_a_rotation_continued_and_shows_all_else(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         listed = await store.read(lambda tx: store.sessions.recent(tx, limit=100))
         everything = await store.read(lambda tx: store.sessions.recent(tx, limit=100, everything=True))
@@ -92,7 +93,7 @@ async def test_preview_does_not_show_what_was_rewound(tmp_path: Path) -> None:
 
 
 @both_schemas
-async def test_messages_of_a_rotated_session_are_its_own(tmp_path: Path, build: Builder) -> None:
+async def test_messages_of_a_rotated_session_are_its_own(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         assert await contents(store, old.PARENT) == ["where do the tulips grow?", "beside the wall"]
         assert await contents(store, old.GRANDCHILD) == ["and the roses?"]
@@ -111,7 +112,7 @@ async def test_compacted_rows_are_history_but_not_live_and_rewound_rows_are_neit
 
 
 @both_schemas
-async def test_null_bytes_and_broken_tool_calls_open(tmp_path: Path, build: Builder) -> None:
+async def test_null_bytes_and_broken_tool_calls_open(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         asked, told, broken, odd = (await store.view(old.ODD)).messages
         assert (asked.content, asked.tool_calls) == (None, (ToolCall("c1", "look", '{"at": "sky"}'),))
@@ -121,7 +122,7 @@ async def test_null_bytes_and_broken_tool_calls_open(tmp_path: Path, build: Buil
 
 
 @both_schemas
-async def test_fields_of_old_rows_are_read(tmp_path: Path, build: Builder) -> None:
+async def test_fields_of_old_rows_are_read(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         session = await store.read(lambda tx: store.sessions.get(tx, old.PARENT))
         assert (session.title, session.user_id, session.system_prompt) == ("garden", "8439114563", "Be kind.")
@@ -132,7 +133,7 @@ async def test_fields_of_old_rows_are_read(tmp_path: Path, build: Builder) -> No
 
 
 @every_file
-async def test_appended_messages_are_seen_by_us_and_by_an_old_reader(tmp_path: Path, build: Builder) -> None:
+async def test_appended_messages_are_seen_by_us_and_by_an_old_reader(tmp_path: Path, build: old.Builder) -> None:
     file = build(tmp_path)
     target = old.ODD if file.schema == 0 else old.GRANDCHILD
     async with opened(file) as store:
@@ -156,7 +157,7 @@ async def test_appended_messages_are_seen_by_us_and_by_an_old_reader(tmp_path: P
 
 
 @every_file
-async def test_running_count_goes_on(tmp_path: Path, build: Builder) -> None:
+async def test_running_count_goes_on(tmp_path: Path, build: old.Builder) -> None:
     file = build(tmp_path)
     async with opened(file) as store:
         await store.append(old.ODD, Draft("user", "a"), Draft("user", "b"))
@@ -165,7 +166,7 @@ async def test_running_count_goes_on(tmp_path: Path, build: Builder) -> None:
 
 
 @every_file
-async def test_title_and_prompt_can_be_set_and_taken_away(tmp_path: Path, build: Builder) -> None:
+async def test_title_and_prompt_can_be_set_and_taken_away(tmp_path: Path, build: old.Builder) -> None:
     file = build(tmp_path)
     async with opened(file) as store:
         await store.write(lambda tx: store.sessions.set_title(tx, old.ODD, "Gärten"))
@@ -191,7 +192,7 @@ async def test_value_kept_beside_the_table_is_still_read_when_another_program_ad
 
 
 @every_file
-async def test_new_session_has_every_field_in_every_file(tmp_path: Path, build: Builder) -> None:
+async def test_new_session_has_every_field_in_every_file(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         made = await store.write(
             lambda tx: store.sessions.create(
