@@ -110,13 +110,17 @@ class Sessions:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")
         rows = tx.execute(
             f"""
-            SELECT s.*, coalesce(
-                (SELECT timestamp FROM messages m WHERE m.session_id = s.id ORDER BY m.id DESC LIMIT 1), s.started_at
-            ) AS last_active,
-            (SELECT t.content FROM messages t WHERE t.session_id = s.id AND t.role = 'user' AND {self._said}
-            ORDER BY t.id LIMIT 1) AS preview
-            FROM ({self._shape.select} WHERE {" AND ".join(wanted)}) s
-            ORDER BY last_active DESC LIMIT ?2
+            SELECT s.*, a.last_active, (
+                SELECT t.content FROM messages t WHERE t.session_id = s.id AND t.role = 'user' AND {self._said}
+                ORDER BY t.id LIMIT 1
+            ) AS preview
+            FROM (
+                SELECT t.id, coalesce(
+                    (SELECT timestamp FROM messages m WHERE m.session_id = t.id ORDER BY m.id DESC LIMIT 1), t.started_at
+                ) AS last_active
+                FROM sessions t WHERE {" AND ".join(wanted)} ORDER BY last_active DESC LIMIT ?2
+            ) a JOIN ({self._shape.select}) s ON s.id = a.id
+            ORDER BY a.last_active DESC
             """,
             (source, limit),
         )
