@@ -176,7 +176,7 @@ class Database:
         try:
             with self._translated():
                 result = write.run(self._writer)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller; the other writes go on
+        except BaseException as error:
             if not self._writer.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise
             self._writer.execute("ROLLBACK TO one")
