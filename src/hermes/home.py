@@ -56,6 +56,24 @@ class Home:
         return self.path / "state.db"
 
     @property
+    def soul_file(self) -> Path:
+        """Who the agent is, in the person's own words."""
+        return self.path / "SOUL.md"
+
+    @property
+    def plugins(self) -> Path:
+        return self.path / "plugins"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "logs" / "agent.log"
+
+    @property
+    def chat_history_file(self) -> Path:
+        """What was typed at the prompt, for the arrow keys."""
+        return self.path / "chat_history"
+
+    @property
     def old_routes_file(self) -> Path:
         """Where early versions kept the bindings of session keys."""
         return self.path / "sessions" / "sessions.json"

@@ -109,7 +109,58 @@ COLOR = Setting(
     choices=("auto", "always", "never"),
 )
 
-TABLE: tuple[Setting[Any], ...] = (LOCK_TIMEOUT, COLOR)
+MEMORY_NOTICES = Setting("display.memory_notices", True, "Say `💾 Memory updated` when a built-in note changes.")
+SHOW_REASONING = Setting("display.reasoning", False, "Show what the model thinks aloud.")
+BASE_URL = Setting(
+    "model.base_url",
+    "",
+    "Where the model answers: any OpenAI-compatible endpoint. Empty with a key set means OpenAI itself.",
+    env="OPENAI_BASE_URL",
+)
+API_KEY = Setting("model.api_key", "", "The endpoint's key, where it needs one.", env="OPENAI_API_KEY", secret=True)
+MODEL = Setting("model.default", "", "The model's name. Empty takes the endpoint's first one.", env="HERMES_MODEL")
+CONTEXT_LENGTH = Setting(
+    "model.context_length", 128_000, "How many tokens request and reply may have together.", minimum=1024
+)
+MODEL_TIMEOUT = Setting(
+    "model.timeout", 120.0, "Seconds without a sign from the endpoint after which a request is given up.", minimum=1.0
+)
+MAX_STEPS = Setting("agent.max_steps", 30, "Rounds of tool calls in one turn at most.", minimum=1, maximum=500)
+TOOLS_OFF = Setting("agent.tools_off", "", "Tools that are neither offered nor callable, separated by commas.")
+PROVIDER = Setting(
+    "memory.provider", "none", "The external memory provider beside the built-in notes; `none` for none."
+)
+MEMORY_DEADLINE = Setting(
+    "memory.deadline", 2.0, "Seconds that a turn waits for memory at most.", minimum=0.0, maximum=60.0
+)
+FIRST_DEADLINE = Setting(
+    "memory.first_deadline", 3.0, "The same for the first turn of a session.", minimum=0.0, maximum=60.0
+)
+MEMORY_LIMIT = Setting("memory.notes_limit", 2200, "Characters that MEMORY.md may have.", minimum=100)
+USER_LIMIT = Setting("memory.user_limit", 1400, "Characters that USER.md may have.", minimum=100)
+REVIEW_EVERY = Setting(
+    "memory.review_every", 6, "After how many turns the background review reads along; 0 for never.", minimum=0
+)
+
+TABLE: tuple[Setting[Any], ...] = (
+    LOCK_TIMEOUT,
+    COLOR,
+    MEMORY_NOTICES,
+    SHOW_REASONING,
+    BASE_URL,
+    API_KEY,
+    MODEL,
+    CONTEXT_LENGTH,
+    MODEL_TIMEOUT,
+    MAX_STEPS,
+    TOOLS_OFF,
+    PROVIDER,
+    MEMORY_DEADLINE,
+    FIRST_DEADLINE,
+    MEMORY_LIMIT,
+    USER_LIMIT,
+    REVIEW_EVERY,
+)
 
 
 def find_setting(name: str) -> Setting[Any]:
