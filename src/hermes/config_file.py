@@ -9,79 +9,105 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from hermes.config_edit import put_value, yaml
 from hermes.errors import HomeError, SettingsError
 from hermes.settings import FileEntry, Setting
 
 
 def read_entries(path: Path) -> list[FileEntry]:
     """The leaves of the file as dotted names; a file that is not there has none."""
-    document = _load(path)
-    return list(_leaves(document, "", path)) if document is not None else []
+    text = _read(path)
+    document = None if text is None else _parse(path, text)
+    return [] if document is None else list(_leaves(document, "", path, (id(document),)))
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was."""
-    document = _load(path)
+    """Put one value into the file. Everything else in it stays as it was, to the letter."""
+    read_entries(path)
+    text = _read(path) or ""
+    names = setting.name.split(".")
+    wanted = _with_value(path, _parse(path, text), names, value)
+    edited = put_value(text, names, value)
+    if not _means(path, edited, wanted):  # a shape that only a full rewrite gets right, such as {flow: style}
+        out = StringIO()
+        yaml().dump(wanted, out)
+        edited = out.getvalue()
+    replace_file(path, edited)
+
+
+def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: list[str], value: object) -> Any:
     root: MutableMapping[str, Any] = {} if document is None else document
-    *parents, leaf = setting.name.split(".")
+    *parents, leaf = names
     block = root
     for parent in parents:
-        child = block.setdefault(parent, {})
-        if child is None:
-            child = block[parent] = {}
-        if not isinstance(child, MutableMapping):
+        if block.get(parent) is None:
+            block[parent] = {}
+        if not isinstance(block[parent], MutableMapping):
             raise SettingsError(f"{path}: '{parent}' holds a value, not a block of settings")
-        block = child
+        block = block[parent]
     block[leaf] = value
-    text = StringIO()
-    _yaml().dump(root, text)
-    replace_file(path, text.getvalue())
+    return root
+
+
+def _means(path: Path, text: str, wanted: Any) -> bool:
+    try:
+        return bool(_parse(path, text) == wanted)
+    except SettingsError:
+        return False
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one."""
+    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one.
+
+    A link stays a link: what it points to is replaced.
+    """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        target = path.resolve() if path.is_symlink() else path
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(path)
+            Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+        _sync_folder(target.parent)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
+        raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _yaml() -> Any:
-    from ruamel.yaml import YAML
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name to the disk, where the system lets one open a folder."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    return yaml
 
-
-def _load(path: Path) -> MutableMapping[str, Any] | None:
+def _read(path: Path) -> str | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"cannot read {path}: {error}", hint="Check its permissions and that it is UTF-8 text"
-        ) from error
-    from ruamel.yaml.error import YAMLError
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its permissions") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text", hint="Save it as UTF-8; nothing was changed") from error
 
+
+def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
     try:
-        document = _yaml().load(text)
-    except YAMLError as error:
+        document = yaml().load(text)
+    except Exception as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or "it is not YAML"
-        raise SettingsError(f"{place}: {problem}", hint="Mend that line; nothing was changed") from error
+        problem = getattr(error, "problem", None) or f"this is not YAML that can be read ({type(error).__name__})"
+        raise SettingsError(f"{place}: {problem}", hint="Mend it; nothing was changed") from error
     if document is None:
         return None
     if not isinstance(document, MutableMapping):
@@ -89,13 +115,19 @@ def _load(path: Path) -> MutableMapping[str, Any] | None:
     return document
 
 
-def _leaves(block: Any, prefix: str, path: Path) -> Iterator[FileEntry]:
-    positions = getattr(block, "lc", None)
+def _leaves(block: Any, prefix: str, path: Path, above: tuple[int, ...] = ()) -> Iterator[FileEntry]:
     for key, value in block.items():
         name = f"{prefix}{key}"
-        line = positions.key(key)[0] + 1 if positions is not None and positions.data else None
-        where = f"{path}, line {line}" if line else str(path)
-        if isinstance(value, MutableMapping):
-            yield from _leaves(value, f"{name}.", path)
-        else:
+        where = f"{path}, line {line}" if (line := _line(block, key)) else str(path)
+        if not isinstance(value, MutableMapping):
             yield FileEntry(name, value, where)
+        elif id(value) in above:
+            raise SettingsError(f"{where}: '{name}' contains itself")
+        else:
+            yield from _leaves(value, f"{name}.", path, (*above, id(value)))
+
+
+def _line(block: Any, key: object) -> int | None:
+    """The line a key stands on; None for one that `<<` brought in from elsewhere."""
+    place = (block.lc.data or {}).get(key)
+    return None if place is None else int(place[0]) + 1

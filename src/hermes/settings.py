@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Generic, Literal, TypeVar
 
 from hermes.errors import SettingsError
@@ -49,6 +50,8 @@ class Setting(Generic[T]):
             return f"a {self.kind} from {self.minimum:g} to {self.maximum:g}"
         if self.minimum is not None:
             return f"a {self.kind} of at least {self.minimum:g}"
+        if self.maximum is not None:
+            return f"a {self.kind} of at most {self.maximum:g}"
         return f"a {self.kind}" if self.kind != "text" else "text"
 
     @property
@@ -78,12 +81,17 @@ def _convert(kind: type[T], raw: object) -> T | None:
         return _convert_bool(raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         return None
-    if isinstance(raw, float) and kind is int and not raw.is_integer():
-        return None
     try:
-        return kind(raw)
-    except ValueError:
+        if kind is str:
+            return kind(raw)
+        number = float(raw)
+        return kind(raw if isinstance(raw, int) else number) if isfinite(number) and _fits(kind, number) else None
+    except (ValueError, OverflowError):
         return None
+
+
+def _fits(kind: type[T], number: float) -> bool:
+    return kind is not int or number.is_integer()
 
 
 def _convert_bool(raw: object) -> bool | None:
@@ -157,14 +165,26 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[Setti
     found: list[SettingsError] = []
     entries = list(entries)
     for entry in entries:
-        if entry.name not in known:
-            found.append(SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}"))
+        if entry.name not in known and (problem := _misplaced(entry)) is not None:
+            found.append(problem)
     for setting in TABLE:
         try:
             _resolve_one(setting, {entry.name: entry for entry in entries}, env)
         except SettingsError as error:
             found.append(error)
     return found
+
+
+def _misplaced(entry: FileEntry) -> SettingsError | None:
+    """What is wrong with a name that is no setting; nothing when it is a block that was left empty."""
+    inside = [setting.name for setting in TABLE if setting.name.startswith(f"{entry.name}.")]
+    if not inside:
+        return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}")
+    if entry.value is None:
+        return None
+    return SettingsError(
+        f"{entry.where}: '{entry.name}' is {entry.value!r}, but takes a block of settings ({', '.join(inside)})"
+    )
 
 
 def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
