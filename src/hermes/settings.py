@@ -52,7 +52,7 @@ class Setting(Generic[T]):
             return f"a {self.kind} of at least {self.minimum:g}"
         if self.maximum is not None:
             return f"a {self.kind} of at most {self.maximum:g}"
-        return f"a {self.kind}" if self.kind != "text" else "text"
+        return {"text": "text", "true/false": "true or false"}.get(self.kind, f"a {self.kind}")
 
     @property
     def env_overrides(self) -> bool:
@@ -177,14 +177,14 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[Setti
 
 def _misplaced(entry: FileEntry) -> SettingsError | None:
     """What is wrong with a name that is no setting; nothing when it is a block that was left empty."""
-    inside = [setting.name for setting in TABLE if setting.name.startswith(f"{entry.name}.")]
+    inside = [setting for setting in TABLE if setting.name.startswith(f"{entry.name}.")]
     if not inside:
         return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}")
     if entry.value is None:
         return None
-    return SettingsError(
-        f"{entry.where}: '{entry.name}' is {entry.value!r}, but takes a block of settings ({', '.join(inside)})"
-    )
+    shown = "(hidden)" if any(setting.secret for setting in inside) else repr(entry.value)
+    names = ", ".join(setting.name for setting in inside)
+    return SettingsError(f"{entry.where}: '{entry.name}' is {shown}, but takes a block of settings ({names})")
 
 
 def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
@@ -204,7 +204,8 @@ def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
 def _resolve_one(setting: Setting[T], entries: Mapping[str, FileEntry], env: Mapping[str, str]) -> tuple[T, Origin]:
     entry = entries.get(setting.name)
     variable = env.get(setting.env) if setting.env else None
-    if variable and (entry is None or setting.env_overrides):
+    left_open = entry is None or entry.value is None
+    if variable and (left_open or setting.env_overrides):
         return setting.parse(variable, f"environment variable {setting.env}"), "environment"
     if entry is not None and entry.value is not None:
         return setting.parse(entry.value, entry.where), "file"
