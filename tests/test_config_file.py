@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from hermes.config_edit import put_value
-from hermes.config_file import read_entries, replace_file, write_setting
+from hermes.config_file import read_entries, read_env_file, write_setting
 from hermes.errors import HomeError, SettingsError
+from hermes.files import replace_file
 from hermes.settings import COLOR, LOCK_TIMEOUT, Setting
 
 DEEP = Setting("a.b.c", "x", "deep")
@@ -80,7 +81,7 @@ def test_entry_knows_its_line(config: Path) -> None:
         ("- a\n- b\n", "must hold settings as `name: value`"),
         ("just words\n", "must hold settings as `name: value`"),
         ("5\n", "must hold settings as `name: value`"),
-        (b"\xff\xfe\x00binary", "is not UTF-8 text"),
+        (b"\xff\xfe\x00binary", "it is not UTF-8 text"),
         (b"SQLite format 3\x00\x10", "config.yaml"),
         ("a: *nowhere\n", "undefined alias"),
         ("a: 1\n---\nb: 2\n", "document"),
@@ -230,6 +231,16 @@ def test_broken_file_is_not_overwritten(config: Path) -> None:
 
 def test_put_value_is_pure() -> None:
     assert put_value("a: 1\n", ["b"], 2) == put_value("a: 1\n", ["b"], 2) == "a: 1\nb: 2\n"
+
+
+def test_env_file_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    assert read_env_file(path) == {}
+    path.write_bytes(b"\xef\xbb\xbf# keys\r\nA=1\r\nexport B='two words'\r\nC=$A\r\nEMPTY=\r\nALONE\r\n")
+    assert read_env_file(path) == {"A": "1", "B": "two words", "C": "$A", "EMPTY": ""}
+    path.write_bytes(b"A=\xff\n")
+    with pytest.raises(SettingsError, match="it is not UTF-8 text"):
+        read_env_file(path)
 
 
 @posix

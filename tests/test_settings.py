@@ -106,6 +106,21 @@ def test_only_a_variable_of_our_own_overrides_the_file(variable: str | None, ove
     assert Setting("t.x", "", "x", env=variable).env_overrides is overrides
 
 
+def test_shared_variable_only_fills_in_what_the_file_leaves_open() -> None:
+    shared = Setting("api.key", "", "a key", env="OPENAI_API_KEY", secret=True)
+    env = {"OPENAI_API_KEY": "from outside"}
+    for entries in ([], [entry("api.key", None)], [entry("api", None)]):
+        assert resolve(entries, env, [shared]).get(shared) == "from outside"
+    settings = resolve([entry("api.key", "from file")], env, [shared])
+    assert (settings.get(shared), settings.origin(shared)) == ("from file", "file")
+
+
+def test_secret_in_the_place_of_its_block_is_not_shown() -> None:
+    shared = Setting("api.key", "", "a key", secret=True)
+    (problem,) = problems([entry("api", "hunter2")], {}, [shared])
+    assert problem.message == "config.yaml, line 1: 'api' is (hidden), but takes a block of settings (api.key)"
+
+
 def test_wrong_variable_is_named() -> None:
     with pytest.raises(
         SettingsError, match=r"environment variable HERMES_COLOR: display\.color is 'pink', but takes one"

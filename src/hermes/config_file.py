@@ -1,16 +1,15 @@
-"""config.yaml: read with line numbers, written with its comments and order kept, replaced atomically."""
+"""config.yaml and .env: read with line numbers, written with comments and order kept, replaced atomically."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from hermes.config_edit import put_value, yaml
-from hermes.errors import HomeError, SettingsError
+from hermes.errors import SettingsError
+from hermes.files import replace_file
 from hermes.settings import FileEntry, Setting
 
 
@@ -56,54 +55,32 @@ def _means(path: Path, text: str, wanted: Any) -> bool:
         return False
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one.
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of a `.env` file (`KEY=value`); none when there is no such file."""
+    text = _read(path)
+    if text is None:
+        return {}
+    from dotenv import dotenv_values
 
-    A link stays a link: what it points to is replaced.
-    """
-    try:
-        target = path.resolve() if path.is_symlink() else path
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _sync_folder(target.parent)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
-        raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk, where the system lets one open a folder."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read(path: Path) -> str | None:
+    """The file's text, line ends and all, or None when there is no such file."""
     try:
         return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its permissions") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 text", hint="Save it as UTF-8; nothing was changed") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"cannot read {path}: {why}", hint="Check its owner, permissions and contents") from error
 
 
 def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
     try:
         document = yaml().load(text)
-    except Exception as error:
+    except Exception as error:  # the parser is foreign, and raises far more than its own errors
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or f"this is not YAML that can be read ({type(error).__name__})"

@@ -9,10 +9,10 @@ other programs (OPENAI_API_KEY) only fills in what the file leaves open.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from hermes.errors import SettingsError
 
@@ -117,7 +117,9 @@ COLOR = Setting(
     choices=("auto", "always", "never"),
 )
 
-TABLE: tuple[Setting[Any], ...] = (LOCK_TIMEOUT, COLOR)
+Table: TypeAlias = Sequence[Setting[Any]]
+
+TABLE: Table = (LOCK_TIMEOUT, COLOR)
 
 
 def find_setting(name: str) -> Setting[Any]:
@@ -125,11 +127,11 @@ def find_setting(name: str) -> Setting[Any]:
     for setting in TABLE:
         if setting.name == name:
             return setting
-    raise SettingsError(f"there is no setting '{name}'{_nearest(name)}")
+    raise SettingsError(f"there is no setting '{name}'{_nearest(name, TABLE)}")
 
 
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, [setting.name for setting in TABLE], n=1)
+def _nearest(name: str, table: Table) -> str:
+    close = difflib.get_close_matches(name, [setting.name for setting in table], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -159,15 +161,15 @@ class Settings:
         return self.origins.get(setting.name, "default")
 
 
-def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[SettingsError]:
+def problems(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table = TABLE) -> list[SettingsError]:
     """Everything that is wrong with a configuration, for the doctor; empty when nothing is."""
-    known = {setting.name: setting for setting in TABLE}
+    known = {setting.name: setting for setting in table}
     found: list[SettingsError] = []
     entries = list(entries)
     for entry in entries:
-        if entry.name not in known and (problem := _misplaced(entry)) is not None:
+        if entry.name not in known and (problem := _misplaced(entry, table)) is not None:
             found.append(problem)
-    for setting in TABLE:
+    for setting in table:
         try:
             _resolve_one(setting, {entry.name: entry for entry in entries}, env)
         except SettingsError as error:
@@ -175,11 +177,11 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[Setti
     return found
 
 
-def _misplaced(entry: FileEntry) -> SettingsError | None:
+def _misplaced(entry: FileEntry, table: Table) -> SettingsError | None:
     """What is wrong with a name that is no setting; nothing when it is a block that was left empty."""
-    inside = [setting for setting in TABLE if setting.name.startswith(f"{entry.name}.")]
+    inside = [setting for setting in table if setting.name.startswith(f"{entry.name}.")]
     if not inside:
-        return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}")
+        return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name, table)}")
     if entry.value is None:
         return None
     shown = "(hidden)" if any(setting.secret for setting in inside) else repr(entry.value)
@@ -187,14 +189,14 @@ def _misplaced(entry: FileEntry) -> SettingsError | None:
     return SettingsError(f"{entry.where}: '{entry.name}' is {shown}, but takes a block of settings ({names})")
 
 
-def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
+def resolve(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table = TABLE) -> Settings:
     """The settings in force. Raises the first problem, and says how many more there are."""
     entries = list(entries)
-    if found := problems(entries, env):
+    if found := problems(entries, env, table):
         more = f" (and {len(found) - 1} more: `hermes doctor` lists them)" if len(found) > 1 else ""
         raise SettingsError(found[0].message + more, hint=found[0].hint)
     by_name = {entry.name: entry for entry in entries}
-    resolved = {setting.name: _resolve_one(setting, by_name, env) for setting in TABLE}
+    resolved = {setting.name: _resolve_one(setting, by_name, env) for setting in table}
     return Settings(
         values={name: value for name, (value, _) in resolved.items()},
         origins={name: origin for name, (_, origin) in resolved.items()},

@@ -42,6 +42,22 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool the model may call. `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Json
+
+    def to_wire(self) -> dict[str, Json]:
+        """The shape that OpenAI-compatible endpoints take."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A message that is not stored yet."""
 

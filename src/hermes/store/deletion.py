@@ -55,7 +55,14 @@ class Deletions:
                 "DELETE FROM hermes_message_extra WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)",
                 (key,),
             )
-            for table in ("messages", "hermes_compressions", "hermes_routes", "hermes_session_extra"):
+            for table in (
+                "messages",
+                "hermes_compressions",
+                "hermes_routes",
+                "hermes_session_extra",
+                "hermes_incognito",
+                "hermes_reviews",
+            ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))

@@ -14,6 +14,7 @@ from hermes.db.engine import Database, Tx
 from hermes.db.migrations import migrate
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
+from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.routes import Routes
 from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS, TableShape, index_parents, read_shape
@@ -40,6 +41,7 @@ class Store:
         self.sessions = Sessions(opened.session_shape, opened.message_shape)
         self.messages = Messages(opened.message_shape, self.sessions)
         self.compressions = Compressions(self.sessions, self.messages)
+        self.incognito = Incognito()
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
         self.deletions = Deletions(self.sessions, self.search, opened.session_shape, opened.has_old_routes)
