@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from email.utils import formatdate
@@ -58,10 +59,23 @@ async def test_a_name_that_can_be_none_is_a_failure_and_no_exception(host: str) 
 
 
 async def test_https_to_an_endpoint_without_tls_says_so() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        failed = await fail(model_at(f"https://127.0.0.1:{port}/v1", retries=ONCE))
+    assert failed.message == f"127.0.0.1:{port} does not speak TLS here: is it http:// and not https://?"
+
+
+async def test_a_connection_that_is_never_made_runs_into_its_own_time_out() -> None:
+    timeouts = Timeouts(connect=0.1)
     async with LoopbackServer() as server:
-        failed = await fail(model_at(f"https://127.0.0.1:{server.port}/v1", retries=ONCE))
+        failed = await fail(model_at(f"https://127.0.0.1:{server.port}/v1", retries=ONCE, timeouts=timeouts))
     assert failed.kind == "refused"
-    assert "http:// and not https://" in failed.message
+    assert failed.message == f"127.0.0.1:{server.port} does not accept the connection: is it running?"
 
 
 @pytest.mark.parametrize(
