@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.llm.sse import EventDecoder, ServerEvent
@@ -18,10 +18,9 @@ def decode(*chunks: bytes) -> list[ServerEvent]:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_every_kind_of_line_end_ends_a_line(end: bytes) -> None:
-    assert decode(b"data: one" + end + end + b"data: two" + end + end) == [
-        ServerEvent("", "one"),
-        ServerEvent("", "two"),
-    ]
+    stream = b"data: one" + end + b"data: more" + end + end + b"data: two" + end + end
+    events = [ServerEvent("", "one\nmore"), ServerEvent("", "two")]
+    assert decode(stream) == decode(*(bytes([byte]) for byte in stream)) == events
 
 
 def test_an_event_is_there_as_soon_as_its_empty_line_is() -> None:
@@ -63,6 +62,7 @@ lines = st.sampled_from(["data: ä€😀", "data:", "data: {}", ": note", "even
 streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r", "\r\n"])), max_size=20)
 
 
+@settings(deadline=None)
 @given(streams, st.lists(st.integers(0, 200), max_size=8))
 def test_however_the_bytes_are_cut_the_events_are_the_same(stream: list[tuple[str, str]], cuts: list[int]) -> None:
     whole = "".join(line + end for line, end in stream).encode()

@@ -148,9 +148,10 @@ async def test_a_stream_that_ends_in_done_needs_no_reason_to_finish() -> None:
 
 
 @pytest.mark.parametrize("ending", ["cut", "reset"])
-async def test_a_connection_lost_after_the_model_finished_takes_nothing_away(ending: str) -> None:
-    answer = Answer.from_json({"chunks": [chunk({"content": "ok"}), chunk({}, "stop")], "ending": ending})
-    async with LoopbackServer([answer]) as server:
+@pytest.mark.parametrize("last", ["", 'data: {"usage": {"prom'])
+async def test_a_connection_lost_after_the_model_finished_takes_nothing_away(ending: str, last: str) -> None:
+    chunks = [chunk({"content": "ok"}), chunk({}, "stop"), *([last] if last else [])]
+    async with LoopbackServer([Answer.from_json({"chunks": chunks, "ending": ending})]) as server:
         assert (await complete(model_at(server))).text == "ok"
 
 
