@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from hermes.db.faults import translate
+from hermes.db.faults import is_busy, translate
 
 T = TypeVar("T")
 Tx: TypeAlias = sqlite3.Connection
@@ -26,6 +28,8 @@ Tx: TypeAlias = sqlite3.Connection
 READERS = 4
 GROUP_LIMIT = 128
 """How many waiting writes share one commit."""
+LOCK_PAUSE = (0.001, 0.005)
+"""Seconds between two tries for the write lock. SQLite's own pauses grow, so that who waits longest gets it last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +49,28 @@ class Database:
         self._connections_guard = threading.Lock()
         self._local = threading.local()
         self._closed = False
-        with self._translated():
-            self._writer = self._connect()
-            self._writer.execute("PRAGMA journal_mode = WAL")
-            self._writer.execute("PRAGMA synchronous = FULL")
+        self._writer = self._open_writer()
         self._writer_thread = threading.Thread(target=self._write_loop, name="hermes-db-writer", daemon=True)
         self._writer_thread.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hermes-db-reader")
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a write transaction. When this returns, what it wrote is on the disk."""
-        if self._closed:
-            raise RuntimeError(f"{self.path} is closed")
+        self._check_open()
         done: Future[T] = Future()
         self._writes.put(_Write(run, done))
         return await asyncio.wrap_future(done)
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It cannot write."""
+        self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, run)
 
     async def close(self) -> None:
         """Finish every accepted write, then close the file. Closing twice is fine."""
-        if self._closed:
-            return
-        self._closed = True
-        self._writes.put(None)
+        if not self._closed:
+            self._closed = True
+            self._writes.put(None)
         await asyncio.to_thread(self._shut)
 
     def _shut(self) -> None:
@@ -79,10 +79,37 @@ class Database:
         for connection in self._connections:
             connection.close()
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=self._lock_timeout, isolation_level=None, check_same_thread=False
-        )
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"{self.path} is closed")
+
+    def _open_writer(self) -> sqlite3.Connection:
+        with self._translated():
+            writer = self._connect(timeout=0.0)
+            try:
+                self._wait_for_lock(writer, "PRAGMA journal_mode = WAL")
+                writer.execute("PRAGMA synchronous = FULL")
+                writer.execute("PRAGMA secure_delete = ON")
+            except sqlite3.Error:
+                writer.close()
+                raise
+            return writer
+
+    def _wait_for_lock(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Run a statement that needs a lock, trying again for as long as we may wait."""
+        deadline = time.monotonic() + self._lock_timeout
+        while True:
+            try:
+                connection.execute(statement)
+            except sqlite3.Error as error:
+                if not is_busy(error) or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(*LOCK_PAUSE))
+
+    def _connect(self, *, timeout: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
         with self._connections_guard:
             self._connections.append(connection)
@@ -94,13 +121,16 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
+        except StopIteration as error:  # a future cannot carry it: its caller would wait for ever
+            raise RuntimeError("a transaction's function raised StopIteration") from error
 
     def _read(self, run: Callable[[Tx], T]) -> T:
         with self._translated():
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                connection = self._local.connection = self._connect()
+                connection = self._connect(timeout=self._lock_timeout)
                 connection.execute("PRAGMA query_only = ON")
+                self._local.connection = connection
             connection.execute("BEGIN")
             try:
                 return run(connection)
@@ -128,11 +158,11 @@ class Database:
         results: list[tuple[_Write[Any], Any]] = []
         try:
             with self._translated():
-                self._writer.execute("BEGIN IMMEDIATE")
+                self._wait_for_lock(self._writer, "BEGIN IMMEDIATE")
                 for write in batch:
                     self._run_in_savepoint(write, results)
-                self._writer.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
+                self._wait_for_lock(self._writer, "COMMIT")
+        except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
             with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
                 self._writer.execute("ROLLBACK")
             for write in batch:
@@ -145,13 +175,14 @@ class Database:
     def _run_in_savepoint(self, write: _Write[Any], results: list[tuple[_Write[Any], Any]]) -> None:
         self._writer.execute("SAVEPOINT one")
         try:
-            result = write.run(self._writer)
-        except Exception as error:
+            with self._translated():
+                result = write.run(self._writer)
+        except BaseException as error:
             if not self._writer.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise
             self._writer.execute("ROLLBACK TO one")
             self._writer.execute("RELEASE one")
-            write.done.set_exception(translate(error, self.path) if isinstance(error, sqlite3.Error) else error)
+            write.done.set_exception(error)
             return
         self._writer.execute("RELEASE one")
         results.append((write, result))

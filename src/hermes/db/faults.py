@@ -16,6 +16,7 @@ from hermes.errors import (
 FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{path} is locked by another process"),
     sqlite3.SQLITE_LOCKED: (StoreBusyError, "{path} is locked by another process"),
+    sqlite3.SQLITE_PROTOCOL: (StoreBusyError, "{path} is locked by another process"),
     sqlite3.SQLITE_FULL: (StoreFullError, "there is no room to write to {path}"),
     sqlite3.SQLITE_IOERR: (
         StoreFullError,
@@ -29,8 +30,17 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
 }
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether trying again a little later may help."""
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
+
+
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
     """The error a person should see for `error`."""
-    code = getattr(error, "sqlite_errorcode", None)
-    kind, text = FAULTS.get((code or 0) & 0xFF, (StoreError, "{path}: {detail}"))
+    kind, text = FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # Errors that the Python module raises by itself have no code.
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
 from hermes.errors import NotFoundError
 from hermes.types import Json
 
@@ -42,6 +43,7 @@ SCHEMA = (
     )
     """,
     "CREATE INDEX hermes_queue_waiting ON hermes_queue (queue, lane, id) WHERE state = 'waiting'",
+    "CREATE INDEX hermes_queue_claimed ON hermes_queue (queue, lane) WHERE claimed = 1",
     "CREATE INDEX hermes_queue_dead ON hermes_queue (queue, id) WHERE state = 'dead'",
     "CREATE INDEX hermes_queue_done ON hermes_queue (queue, finished_at) WHERE state = 'done'",
     "CREATE INDEX hermes_queue_session ON hermes_queue (session_id) WHERE session_id IS NOT NULL",
@@ -59,6 +61,9 @@ SCHEMA = (
 
 MAX_CRASHES = 5
 """How often handling an item may end the process before the item is put aside."""
+
+SUSPECT_CRASHES = 3
+"""From here on an item is handled alone, so that only the one that ends the process is put aside."""
 
 State = Literal["waiting", "done", "dead"]
 
@@ -192,6 +197,9 @@ def claim(tx: Tx, queue: str, owner: str, *, ttl: float, now: float, limit: int 
 def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: float) -> Lease | None:
     """Take a lane without taking items from it (a terminal that resumes a session); None while another holds it."""
     name = _lease_name(queue, lane)
+    before = leases.holder(tx, name, now=now)
+    if before is not None and is_gone(before.owner):
+        leases.evict(tx, before)
     lease = leases.acquire(tx, name, owner, ttl=ttl, now=now)
     held = lease or leases.holder(tx, name, now=now)
     if held is not None:
@@ -232,21 +240,14 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
                     (at, reason, item.id),
                 )
                 blocked = True
-    release_lane(tx, claimed.queue, claimed.lane, claimed.lease)
+    leases.release(tx, claimed.lease)
+    _schedule(tx, claimed.queue, claimed.lane, not_before=now)  # lanes take turns: one with a backlog goes to the back
 
 
 def release_lane(tx: Tx, queue: str, lane: str, lease: Lease) -> None:
     """Let a lane go, so that whoever is next can take it at once."""
     leases.release(tx, lease)
-    tx.execute(
-        """
-        UPDATE hermes_lanes SET due_at = (
-            SELECT not_before FROM hermes_queue
-            WHERE queue = ?1 AND lane = ?2 AND state = 'waiting' ORDER BY id LIMIT 1
-        ) WHERE queue = ?1 AND lane = ?2
-        """,
-        (queue, lane),
-    )
+    _schedule(tx, queue, lane)
 
 
 def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, cap: float = 300.0) -> float:
@@ -278,8 +279,9 @@ def queues(tx: Tx) -> list[str]:
 
 def items(tx: Tx, queue: str, state: State, *, limit: int = 100) -> list[Item]:
     """The oldest items in `state`."""
+    # The state is written into the statement, since only then can the index of that state be used.
     rows = tx.execute(
-        "SELECT * FROM hermes_queue WHERE queue = ? AND state = ? ORDER BY id LIMIT ?", (queue, state, limit)
+        f"SELECT * FROM hermes_queue WHERE queue = ? AND state = '{state}' ORDER BY id LIMIT ?", (queue, limit)
     )
     return [Item.from_row(row) for row in rows]
 
@@ -309,27 +311,41 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
 
 
 def drop_session(tx: Tx, session_id: str) -> int:
-    """Remove everything queued for a session that is being deleted."""
-    return tx.execute("DELETE FROM hermes_queue WHERE session_id = ?", (session_id,)).rowcount
+    """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
+    return tx.execute(
+        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, claimed = 0, "
+        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
+        (session_id,),
+    ).rowcount
 
 
 def _lease_name(queue: str, lane: str) -> str:
     return f"lane:{queue}:{lane}"
 
 
+def _schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
+    """Let a lane be due when its head is. While it is held that may be too early, which the next claim mends."""
+    tx.execute(
+        """
+        UPDATE hermes_lanes SET due_at = (
+            SELECT max(not_before, ?3) FROM hermes_queue
+            WHERE queue = ?1 AND lane = ?2 AND state = 'waiting' ORDER BY id LIMIT 1
+        ) WHERE queue = ?1 AND lane = ?2
+        """,
+        (queue, lane, not_before),
+    )
+
+
 def _bury_crashers(tx: Tx, queue: str, lane: str, now: float) -> None:
     """Items that were under way when their owner vanished: count it, and put them aside when it happens too often."""
-    tx.execute(
+    lost = tx.execute(
         "UPDATE hermes_queue SET crashes = crashes + 1, claimed = 0 "
-        "WHERE queue = ? AND lane = ? AND state = 'waiting' AND claimed = 1",
+        "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, crashes",
         (queue, lane),
-    )
-    tx.execute(
-        "UPDATE hermes_queue SET state = 'dead', finished_at = ?, "
-        "reason = 'its handler was lost ' || crashes || ' times' "
-        "WHERE queue = ? AND lane = ? AND state = 'waiting' AND crashes >= ?",
-        (now, queue, lane, MAX_CRASHES),
-    )
+    ).fetchall()
+    for row in lost:
+        if row["crashes"] >= MAX_CRASHES:
+            _finish(tx, row["id"], "dead", f"its handler was lost {row['crashes']} times", now)
 
 
 def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[Item, ...]:
@@ -339,10 +355,13 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
     ).fetchall()
     taken: list[Item] = []
     for row in rows:
-        if row["not_before"] > now:
+        suspect = row["crashes"] >= SUSPECT_CRASHES
+        if row["not_before"] > now or (suspect and taken):
             break
         tx.execute("UPDATE hermes_queue SET claimed = 1, attempts = attempts + 1 WHERE id = ?", (row["id"],))
         taken.append(replace(Item.from_row(row), attempts=row["attempts"] + 1))
+        if suspect:
+            break
     return tuple(taken)
 
 

@@ -1,0 +1,164 @@
+"""Facts of the queue that need no model: what a person or a status page sees, and what a claim costs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes.db import queue
+from hermes.db.queue import Claim, Dead, Done, Retry
+from hermes.errors import NotFoundError
+from tests.db.files import make_file, transaction
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = make_file(tmp_path / "q.db")
+    yield connection
+    connection.close()
+
+
+def add(db: sqlite3.Connection, lane: str, *keys: str, now: float = 0.0, session_id: str | None = None) -> None:
+    with transaction(db) as tx:
+        for key in keys:
+            assert queue.enqueue(tx, "work", lane, key, {}, now=now, session_id=session_id)
+
+
+def take(db: sqlite3.Connection, *, now: float, limit: int = 1, owner: str = "me") -> Claim | None:
+    with transaction(db) as tx:
+        return queue.claim(tx, "work", owner, ttl=10.0, now=now, limit=limit)
+
+
+def taken_keys(db: sqlite3.Connection, *, now: float, limit: int = 1) -> list[str]:
+    claim = take(db, now=now, limit=limit)
+    return [] if claim is None else [item.key for item in claim.items]
+
+
+@pytest.mark.contract("2.3")
+def test_item_whose_handler_is_lost_too_often_is_put_aside_with_a_reason(db: sqlite3.Connection) -> None:
+    add(db, "a", "poison", "good")
+    now = 0.0
+    for _ in range(queue.MAX_CRASHES):
+        assert taken_keys(db, now=now) == ["poison"]
+        now += 11.0
+    assert taken_keys(db, now=now) == ["good"]
+    (dead,) = queue.items(db, "work", "dead")
+    assert (dead.key, dead.reason) == ("poison", f"its handler was lost {queue.MAX_CRASHES} times")
+
+
+@pytest.mark.contract("2.3", "P1")
+def test_items_claimed_together_with_a_poison_item_are_handled(db: sqlite3.Connection) -> None:
+    add(db, "a", "one", "poison", "three")
+    now, done = 0.0, []
+    while (claim := take(db, now=now, limit=3)) is not None:
+        if "poison" not in [item.key for item in claim.items]:
+            done += [item.key for item in claim.items]
+            with transaction(db) as tx:
+                queue.settle(tx, claim, [Done()] * len(claim.items), now=now)
+        now += 11.0
+    assert done == ["one", "three"]
+    assert [item.key for item in queue.items(db, "work", "dead")] == ["poison"]
+
+
+@pytest.mark.contract("2.3")
+def test_lane_with_a_backlog_takes_turns_with_the_others(db: sqlite3.Connection) -> None:
+    add(db, "busy", "b1", "b2", "b3", now=0.0)
+    add(db, "quiet", "q1", now=5.0)
+    order = []
+    for now in (6.0, 7.0, 8.0, 9.0):
+        claim = take(db, now=now)
+        assert claim is not None
+        order.append(claim.items[0].key)
+        with transaction(db) as tx:
+            queue.settle(tx, claim, [Done()], now=now)
+    assert order == ["b1", "q1", "b2", "b3"]
+
+
+@pytest.mark.contract("1.8", "2.3")
+def test_item_behind_a_deleted_one_does_not_wait_for_its_time(db: sqlite3.Connection) -> None:
+    add(db, "a", "gone", session_id="s1")
+    add(db, "a", "stays", session_id="s2")
+    claim = take(db, now=0.0)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Retry(1000.0, "later")], now=0.0)
+        assert queue.drop_session(tx, "s1") == 1
+    assert taken_keys(db, now=1.0) == ["stays"]
+
+
+@pytest.mark.contract("P2")
+def test_effect_of_an_outcome_that_cannot_be_settled_is_rolled_back_with_it(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE effects (key TEXT)")
+    add(db, "a", "one")
+    slow = take(db, now=0.0, owner="slow")
+    fast = take(db, now=11.0, owner="fast")
+    assert slow is not None
+    assert fast is not None
+    for claim, accepted in ((slow, False), (fast, True), (slow, False)):
+        try:
+            with transaction(db) as tx:
+                tx.execute("INSERT INTO effects VALUES ('one')")
+                queue.settle(tx, claim, [Done()], now=12.0)
+        except queue.leases.StaleError:
+            assert not accepted
+        else:
+            assert accepted
+    assert db.execute("SELECT count(*) FROM effects").fetchone()[0] == 1
+
+
+@pytest.mark.contract("2.3")
+def test_what_follows_a_retry_waits_and_has_lost_no_attempt(db: sqlite3.Connection) -> None:
+    add(db, "a", "one", "two", "three")
+    claim = take(db, now=0.0, limit=3)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Done(), Retry(5.0, "busy")], now=1.0)
+    assert taken_keys(db, now=4.0, limit=3) == []
+    again = take(db, now=5.0, limit=3)
+    assert again is not None
+    assert [(item.key, item.attempts) for item in again.items] == [("two", 2), ("three", 1)]
+
+
+def test_status_counts_what_waits_what_is_dead_and_since_when(db: sqlite3.Connection) -> None:
+    assert queue.stats(db, "work", now=9.0) == queue.QueueStats(0, 0, 0, 0.0, None)
+    add(db, "a", "one", "two", now=1.0)
+    add(db, "b", "three", now=2.0)
+    claim = take(db, now=3.0)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Dead("bad address")], now=3.0)
+    assert queue.stats(db, "work", now=9.0) == queue.QueueStats(2, 1, 2, 8.0, "bad address")
+    assert queue.queues(db) == ["work"]
+
+
+def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> None:
+    add(db, "a", "one")
+    claim = take(db, now=0.0)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Dead("no")], now=0.0)
+        queue.revive(tx, claim.items[0].id, now=50.0)
+    assert taken_keys(db, now=50.0) == ["one"]
+    with pytest.raises(NotFoundError):
+        queue.revive(db, claim.items[0].id, now=51.0)
+
+
+@pytest.mark.contract("2.2")
+def test_key_is_remembered_until_it_is_pruned(db: sqlite3.Connection) -> None:
+    add(db, "a", "one")
+    claim = take(db, now=0.0)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Done()], now=10.0)
+        assert not queue.enqueue(tx, "work", "a", "one", {}, now=11.0)
+        assert queue.prune(tx, "work", before=10.0) == 0
+        assert queue.prune(tx, "work", before=10.5) == 1
+        assert queue.enqueue(tx, "work", "a", "one", {}, now=12.0)
+
+
+def test_backoff_doubles_to_a_cap_and_chance_cuts_at_most_half() -> None:
+    assert [queue.backoff(n, lambda: 0.0) for n in (1, 2, 3, 11, 5000)] == [0.5, 1.0, 2.0, 300.0, 300.0]
+    assert queue.backoff(3, lambda: 1.0) == 1.0
