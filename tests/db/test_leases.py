@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes.db import leases
 from hermes.db.engine import Database
 from hermes.errors import StaleError
-from tests.db.files import dump, make_file, transaction
+from tests.db.files import dump, make_file
 from tests.db.processes import finish, hear, say, start
 from tests.scale import scale
 
@@ -79,7 +79,9 @@ def test_lease_past_its_expiry_that_nobody_took_can_be_renewed(db: sqlite3.Conne
 
 
 @pytest.mark.contract("3.3")
-@given(steps=st.lists(st.tuples(st.sampled_from(("acquire", "renew", "release")), st.sampled_from("abc"), st.floats(0, 3))))
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(("acquire", "renew", "release")), st.sampled_from("abc"), st.floats(0, 3)))
+)
 def test_epochs_only_grow_and_holders_never_overlap(steps: list[tuple[str, str, float]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         db = make_file(Path(folder) / "l.db")

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.db import queue
 from hermes.db.queue import Claim, Dead, Done, Retry
-from hermes.errors import NotFoundError
+from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
 
 
@@ -102,7 +102,7 @@ def test_effect_of_an_outcome_that_cannot_be_settled_is_rolled_back_with_it(db: 
             with transaction(db) as tx:
                 tx.execute("INSERT INTO effects VALUES ('one')")
                 queue.settle(tx, claim, [Done()], now=12.0)
-        except queue.leases.StaleError:
+        except StaleError:
             assert not accepted
         else:
             assert accepted

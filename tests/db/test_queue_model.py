@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from hermes.db import leases, queue
 from hermes.db.leases import Lease
@@ -117,7 +124,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.holdings.remove(holding)
 
     def outcome(self, verdict: str, pause: float) -> Outcome:
-        return {"d": Done(), "r": Retry(self.now + pause, "not now"), "x": Dead("no good")}[verdict]
+        outcomes: dict[str, Outcome] = {"d": Done(), "r": Retry(self.now + pause, "not now"), "x": Dead("no good")}
+        return outcomes[verdict]
 
     def finish(self, claim: Claim | None, outcomes: list[Outcome]) -> None:
         """Effects and settlement, in one transaction; nothing after a Retry has an effect."""
@@ -277,7 +285,9 @@ class QueueMachine(RuleBasedStateMachine):
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.contract("2.3", "P1", "P2")
-class TestQueueModel(QueueMachine.TestCase):  # type: ignore[misc,name-defined]
-    settings = settings(
-        max_examples=scale(60, 1500), stateful_step_count=40, deadline=None, derandomize=scale(1, 0) == 1
+def test_every_item_has_its_effect_once_and_in_order_whatever_happens() -> None:
+    examples = scale(60, 1500)
+    run_state_machine_as_test(
+        QueueMachine,
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True),
     )

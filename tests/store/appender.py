@@ -32,7 +32,9 @@ async def append_all(path: Path, writer: str, count: int) -> float:
         while number < count:
             together = range(number, min(count, number + (4 if number % 20 == 0 else 1)))
             began = time.perf_counter()
-            await asyncio.gather(*(store.append(session_of(writer, n), Draft("user", f"{writer} {n}")) for n in together))
+            await asyncio.gather(
+                *(store.append(session_of(writer, n), Draft("user", f"{writer} {n}")) for n in together)
+            )
             longest = max(longest, time.perf_counter() - began)
             number = together.stop
     return longest
