@@ -126,8 +126,8 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
-        except StopIteration as error:  # a future cannot carry it: its caller would wait for ever
-            raise RuntimeError("a transaction's function raised StopIteration") from error
+        except StopIteration:  # a future cannot carry it: its caller would wait for ever
+            raise RuntimeError("a transaction's function raised StopIteration") from None
 
     def _read(self, run: Callable[[Tx], T]) -> T:
         with self._translated():
