@@ -146,6 +146,16 @@ def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> 
         queue.revive(db, claim.items[0].id, now=51.0)
 
 
+def test_item_that_waits_for_its_time_is_not_taken_along_with_a_revived_one(db: sqlite3.Connection) -> None:
+    add(db, "a", "one", "two")
+    claim = take(db, now=0.0, limit=2)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Dead("no"), Retry(100.0, "later")], now=0.0)
+        queue.revive(tx, claim.items[0].id, now=1.0)
+    assert taken_keys(db, now=1.0, limit=2) == ["one"]
+
+
 @pytest.mark.contract("2.2")
 def test_key_is_remembered_until_it_is_pruned(db: sqlite3.Connection) -> None:
     add(db, "a", "one")

@@ -33,6 +33,8 @@ LANES = ("a", "b", "c")
 OWNERS = ("p1", "p2", "p3")
 SESSIONS = ("s1", "s2")
 TTL = 30.0
+VERDICTS = st.lists(st.sampled_from("ddrx"), min_size=1, max_size=4)
+PAUSES = st.sampled_from((0.0, 8.0))
 
 
 @dataclass
@@ -62,10 +64,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @initialize()
     def some_work(self) -> None:
-        for number in range(4):
-            self.enqueue(LANES[number % 2], number, SESSIONS[0])
+        for number in range(8):
+            self.enqueue(LANES[number % 2], number, SESSIONS[number // 3] if number < 6 else None)
 
-    @rule(lane=st.sampled_from(LANES), key=st.integers(0, 25), session=st.sampled_from((None, *SESSIONS)))
+    @rule(lane=st.sampled_from(LANES), key=st.integers(0, 40), session=st.sampled_from((None, None, *SESSIONS)))
     def enqueue(self, lane: str, key: int, session: str | None) -> None:
         with transaction(self.db) as tx:
             added = queue.enqueue(tx, QUEUE, lane, str(key), {"n": key}, now=self.now, session_id=session)
@@ -81,6 +83,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not claimable
             return
         assert 1 <= len(claim.items) <= limit
+        assert all(item.not_before <= self.now for item in claim.items)
         assert claim.lane in claimable or self.buried_head(claim)
         self.hold(Holding(claim.lane, claim.lease, claim))
 
@@ -110,8 +113,16 @@ class QueueMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.now += seconds
 
+    @rule(owner=st.sampled_from(OWNERS), limit=st.integers(1, 4), verdicts=VERDICTS, pause=PAUSES)
+    def work(self, owner: str, limit: int, verdicts: list[str], pause: float) -> None:
+        """What mostly happens: a claim that is settled."""
+        before = len(self.holdings)
+        self.claim(owner, limit)
+        if len(self.holdings) > before:
+            self.finish(self.holdings.pop().claim, [self.outcome(verdict, pause) for verdict in verdicts])
+
     @precondition(lambda self: self.holdings)
-    @rule(data=st.data(), verdicts=st.lists(st.sampled_from("dddrx"), max_size=4), pause=st.sampled_from((0.0, 8.0)))
+    @rule(data=st.data(), verdicts=VERDICTS, pause=PAUSES)
     def settle(self, data: st.DataObject, verdicts: list[str], pause: float) -> None:
         holding = data.draw(st.sampled_from(self.holdings), "holding")
         if holding.claim is None:
@@ -286,7 +297,7 @@ class QueueMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(900)
 @pytest.mark.contract("2.3", "P1", "P2")
 def test_every_item_has_its_effect_once_and_in_order_whatever_happens() -> None:
-    examples = scale(60, 1500)
+    examples = scale(100, 1500)
     run_state_machine_as_test(
         QueueMachine,
         settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True),

@@ -14,7 +14,7 @@ from hermes.clock import SystemClock
 from hermes.store.store import Store
 from tests.db.processes import await_end, hear, say, start
 from tests.scale import scale
-from tests.store.doomed import TOGETHER
+from tests.store.doomed import IN_ONE_CALL, ROUND, TOGETHER
 
 SEED = 20_240
 
@@ -46,6 +46,7 @@ async def test_message_acknowledged_to_a_killed_process_is_there_once_and_in_ord
         assert stored[session_id][: len(acknowledged)] == acknowledged
         assert stored[session_id] == [str(n) for n in range(len(stored[session_id]))]
         assert len(stored[session_id]) - len(acknowledged) <= TOGETHER
+        assert len(stored[session_id]) % ROUND not in range(ROUND - IN_ONE_CALL + 1, ROUND), "half of one call"
     for session_id, contents in stored.items():
         assert await read_back(path, session_id) == contents
 
