@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run install test check fmt bench stress lock clean
+.PHONY: run install test check fmt docs bench stress lock clean
 
 run: install
 	@$(BIN)/hermes --help
@@ -23,14 +23,17 @@ test: check
 	$(BIN)/python -m pytest
 
 check: install
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench scripts
+	$(BIN)/ruff check src tests bench scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 fmt: install
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench scripts
+	$(BIN)/ruff check --fix src tests bench scripts
+
+docs: install
+	$(BIN)/python -m scripts.write_reference
 
 bench: install
 	$(BIN)/python -m bench

@@ -1,4 +1,4 @@
-"""How much a heavy test does: a seeded sample, or the full counts."""
+"""How much of a heavy suite runs: a seeded sample, or with HERMES_STRESS=1 the full counts."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def scale(sample: int, full: int) -> int:
-    """`full` when HERMES_STRESS=1, else `sample`."""
+    """`full` under `make stress`, else `sample`."""
     return full if os.environ.get("HERMES_STRESS") == "1" else sample

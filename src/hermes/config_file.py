@@ -1,15 +1,14 @@
-"""config.yaml: read with line numbers, written with its comments and order kept, replaced atomically."""
+"""config.yaml and .env: read with line numbers, written with comments and order kept, replaced atomically."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hermes.errors import HomeError, SettingsError
+from hermes.errors import SettingsError
+from hermes.files import replace_file
 from hermes.settings import FileEntry, Setting
 
 
@@ -38,22 +37,26 @@ def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     replace_file(path, text.getvalue())
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one."""
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of a `.env` file (`KEY=value`); none when there is no such file."""
+    text = _read_text(path)
+    if text is None:
+        return {}
+    from dotenv import dotenv_values
+
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _read_text(path: Path) -> str | None:
+    """The file's text, or None when there is no such file."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"cannot read {path}: {why}", hint="Check its owner, permissions and contents") from error
 
 
 def _yaml() -> Any:
@@ -65,14 +68,9 @@ def _yaml() -> Any:
 
 
 def _load(path: Path) -> MutableMapping[str, Any] | None:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    text = _read_text(path)
+    if text is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"cannot read {path}: {error}", hint="Check its permissions and that it is UTF-8 text"
-        ) from error
     from ruamel.yaml.error import YAMLError
 
     try:

@@ -5,6 +5,9 @@
     ├── SettingsError           config.yaml, .env or a variable holds something that is not allowed
     ├── HomeError               the home folder cannot be made, read or written
     ├── NotFoundError           a session, message, route or setting by that name does not exist
+    ├── NoteError               a built-in note cannot be changed that way
+    ├── ProviderError           a memory provider cannot be found, loaded or started
+    ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
@@ -59,8 +62,22 @@ class NotFoundError(HermesError):
     """A session, message, route or setting by that name does not exist."""
 
 
+class ModelError(HermesError):
+    """A model's endpoint cannot be reached, or does not answer as one."""
+
+
 class StaleError(HermesError):
     """A lease or an epoch was lost to another owner; the result is refused."""
+
+
+class NoteError(HermesError):
+    """A built-in note cannot be changed that way."""
+
+
+class ProviderError(HermesError):
+    """A memory provider cannot be found, loaded or started."""
+
+    default_hint = "Conversations go on without it; `memory.provider` chooses another"
 
 
 class StoreError(HermesError):

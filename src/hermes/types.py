@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -30,13 +31,30 @@ class ToolCall:
     @classmethod
     def from_wire(cls, value: Json) -> ToolCall:
         """Read the wire shape; missing parts become empty strings, so that old rows never fail to open."""
-        function = value.get("function") or {}
-        arguments = function.get("arguments", "")
+        function = value.get("function")
+        function = function if isinstance(function, dict) else {}
+        arguments = function.get("arguments") or ""
         return cls(
             id=str(value.get("id") or value.get("call_id") or ""),
             name=str(function.get("name") or value.get("name") or ""),
-            arguments=arguments if isinstance(arguments, str) else repr(arguments),
+            arguments=arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool the model may call. `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Json
+
+    def to_wire(self) -> dict[str, Json]:
+        """The shape that OpenAI-compatible endpoints take."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+        }
 
 
 @dataclass(frozen=True, slots=True)

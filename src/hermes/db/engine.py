@@ -95,6 +95,7 @@ class Database:
                 self._wait_for_lock(lambda: inspect(writer))
                 self._wait_for_lock(lambda: writer.execute("PRAGMA journal_mode = WAL"))
                 writer.execute("PRAGMA synchronous = FULL")
+                writer.execute("PRAGMA secure_delete = ON")
             except BaseException:
                 writer.close()
                 raise

@@ -53,6 +53,14 @@ def holder(tx: Tx, name: str, *, now: float) -> Lease | None:
     return None if row is None else Lease(row["name"], row["owner"], row["epoch"], row["expires_at"])
 
 
+def evict(tx: Tx, lease: Lease) -> None:
+    """End the lease of an owner that is certainly gone. The epoch stays, so its results are still refused."""
+    tx.execute(
+        "UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ? AND epoch = ?",
+        (lease.name, lease.owner, lease.epoch),
+    )
+
+
 def check(tx: Tx, lease: Lease) -> None:
     """Raise StaleError unless `lease` is still the newest holding of its name.
 

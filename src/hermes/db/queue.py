@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
 from hermes.errors import NotFoundError
 from hermes.types import Json
 
@@ -196,6 +197,9 @@ def claim(tx: Tx, queue: str, owner: str, *, ttl: float, now: float, limit: int 
 def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: float) -> Lease | None:
     """Take a lane without taking items from it (a terminal that resumes a session); None while another holds it."""
     name = _lease_name(queue, lane)
+    before = leases.holder(tx, name, now=now)
+    if before is not None and is_gone(before.owner):
+        leases.evict(tx, before)
     lease = leases.acquire(tx, name, owner, ttl=ttl, now=now)
     held = lease or leases.holder(tx, name, now=now)
     if held is not None:

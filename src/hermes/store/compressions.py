@@ -8,6 +8,7 @@ import sqlite3
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StaleError, UsageError
 from hermes.store.messages import Messages
+from hermes.store.sessions import Sessions
 from hermes.store.view import live_view
 from hermes.types import Compression, LiveView
 
@@ -15,7 +16,8 @@ from hermes.types import Compression, LiveView
 class Compressions:
     """The compression rows of one store. Every method runs inside the caller's transaction."""
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, sessions: Sessions, messages: Messages) -> None:
+        self._sessions = sessions
         self._messages = messages
 
     def latest(self, tx: Tx, session_id: str) -> Compression | None:
@@ -33,12 +35,14 @@ class Compressions:
 
     def commit(self, tx: Tx, compression: Compression) -> None:
         """Swap the view. Raises StaleError, and changes nothing, when another compression came first."""
+        self._sessions.get(tx, compression.session_id)
         latest = self.latest(tx, compression.session_id)
         if compression.epoch != (latest.epoch if latest else 0) + 1:
             raise StaleError(f"session {compression.session_id} was compressed by someone else meanwhile")
         if latest is not None and compression.horizon_message_id < latest.horizon_message_id:
             raise UsageError(f"the horizon of session {compression.session_id} cannot move back")
-        if compression.upto_message_id < compression.horizon_message_id or any(
+        seen = self._messages.last_id(tx, compression.session_id)
+        if not compression.horizon_message_id <= compression.upto_message_id <= seen or any(
             key > compression.horizon_message_id for key in compression.kept_ids
         ):
             raise UsageError("a compression covers only messages that its compressor has seen")
@@ -58,7 +62,8 @@ class Compressions:
         )
 
     def view(self, tx: Tx, session_id: str) -> LiveView:
-        """What the model sees now."""
+        """What the model sees now; NotFoundError when there is no such session."""
+        self._sessions.get(tx, session_id)
         latest = self.latest(tx, session_id)
         return live_view(session_id, latest, self._messages.live(tx, session_id, latest))
 

@@ -22,6 +22,9 @@ class Deletion:
     routes: int
 
 
+OLD_ROUTE = "CASE WHEN json_valid(entry_json) THEN json_extract(entry_json, '$.session_id') END"
+
+
 class Deletions:
     """Deletes from one store. Every method runs inside the caller's transaction."""
 
@@ -38,8 +41,8 @@ class Deletions:
             session_ids=ids,
             messages=_count(tx, "messages", ids),
             snapshots=_count(tx, "hermes_compressions", ids),
-            queued=_count(tx, "hermes_queue", ids, "AND state = 'waiting'"),
-            routes=_count(tx, "hermes_routes", ids),
+            queued=_count(tx, "hermes_queue", ids, "AND state <> 'done'"),
+            routes=_count(tx, "hermes_routes", ids) + self._count_old_routes(tx, ids),
         )
 
     def delete(self, tx: Tx, session_id: str) -> Deletion:
@@ -52,17 +55,30 @@ class Deletions:
                 "DELETE FROM hermes_message_extra WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)",
                 (key,),
             )
-            for table in ("messages", "hermes_compressions", "hermes_routes", "hermes_session_extra"):
+            for table in (
+                "messages",
+                "hermes_compressions",
+                "hermes_routes",
+                "hermes_session_extra",
+                "hermes_incognito",
+                "hermes_reviews",
+            ):
+                tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
+            for table in _foreign_tables(tx):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             if self._has_old_routes:
-                tx.execute(
-                    "DELETE FROM gateway_routing WHERE json_valid(entry_json) "
-                    "AND json_extract(entry_json, '$.session_id') = ?",
-                    (key,),
-                )
+                tx.execute(f"DELETE FROM gateway_routing WHERE {OLD_ROUTE} = ?", (key,))
             self._detach_children(tx, key)
             tx.execute("DELETE FROM sessions WHERE id = ?", (key,))
         return planned
+
+    def _count_old_routes(self, tx: Tx, ids: tuple[str, ...]) -> int:
+        if not self._has_old_routes:
+            return 0
+        marks = ", ".join("?" * len(ids))
+        return int(
+            tx.execute(f"SELECT count(*) FROM gateway_routing WHERE {OLD_ROUTE} IN ({marks})", ids).fetchone()[0]
+        )
 
     def _detach_children(self, tx: Tx, session_id: str) -> None:
         """Branches and sub-agents' runs stay; they just have no parent any more."""
@@ -72,6 +88,18 @@ class Deletions:
             "UPDATE hermes_session_extra SET parent_session_id = NULL WHERE parent_session_id = ?",
             (session_id,),
         )
+
+
+def _foreign_tables(tx: Tx) -> list[str]:
+    """Tables of older versions that keep something per session (usage, locks, delegations), quoted."""
+    rows = tx.execute(
+        """
+        SELECT '"' || replace(t.name, '"', '""') || '"' AS name FROM sqlite_master t, pragma_table_info(t.name) c
+        WHERE t.type = 'table' AND t.sql NOT LIKE 'CREATE VIRTUAL%' AND c.name = 'session_id'
+        AND t.name NOT LIKE 'hermes\\_%' ESCAPE '\\' AND t.name <> 'messages'
+        """
+    )
+    return [row["name"] for row in rows]
 
 
 def _count(tx: Tx, table: str, ids: tuple[str, ...], condition: str = "") -> int:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
-from hermes.store.schema import TableShape
+from hermes.store.schema import TableShape, as_text, kept_rows, live_rows
 from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
@@ -22,9 +22,8 @@ class Messages:
     def __init__(self, shape: TableShape, sessions: Sessions) -> None:
         self._shape = shape
         self._sessions = sessions
-        # Rows that an older version compressed in place or rewound are not live; early files cannot have any.
-        self._live = "t.active = 1" if "active" in shape.columns else "1"
-        self._kept = f"({self._live} OR t.compacted = 1)" if "compacted" in shape.columns else self._live
+        self._live = live_rows(shape)
+        self._kept = kept_rows(shape)
 
     def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
         """Store messages at the end of a session, in order. They are committed with the transaction."""
@@ -38,38 +37,24 @@ class Messages:
         values = {**asdict(draft), "session_id": session_id, "timestamp": now}
         calls = [call.to_wire() for call in draft.tool_calls]
         values["tool_calls"] = json.dumps(calls, ensure_ascii=False) if calls else None
-        message_id = self._shape.insert(tx, values)
-        return Message(
-            id=message_id,
-            session_id=session_id,
-            role=draft.role,
-            content=draft.content,
-            timestamp=now,
-            tool_calls=draft.tool_calls,
-            tool_call_id=draft.tool_call_id,
-            tool_name=draft.tool_name,
-            reasoning=draft.reasoning,
-            finish_reason=draft.finish_reason,
-            token_count=draft.token_count,
-            platform_message_id=draft.platform_message_id,
-        )
+        stored = self.get(tx, self._shape.insert(tx, values))
+        assert stored is not None, "a row that was just inserted is there"
+        return stored
 
     def live(self, tx: Tx, session_id: str, compression: Compression | None) -> list[Message]:
         """What the live view needs and no more: messages after the horizon and those the compression keeps."""
         horizon = compression.horizon_message_id if compression else 0
-        kept = [self.get(tx, key) for key in compression.kept_ids] if compression else []
-        rows = tx.execute(
-            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._live} ORDER BY t.id",
-            (session_id, horizon),
-        )
-        return [message for message in kept if message is not None] + [message_from_row(row) for row in rows]
-
-    def between(self, tx: Tx, session_id: str, after: int, upto: int) -> list[Message]:
-        """The live messages of a range of ids, for snapshots."""
-        rows = tx.execute(
-            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND t.id <= ? AND {self._live} ORDER BY t.id",
-            (session_id, after, upto),
-        )
+        kept = json.dumps(compression.kept_ids if compression else ())
+        rows = [
+            *tx.execute(
+                f"{self._shape.select} WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._live} ORDER BY t.id",
+                (kept,),
+            ),
+            *tx.execute(
+                f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._live} ORDER BY t.id",
+                (session_id, horizon),
+            ),
+        ]
         return [message_from_row(row) for row in rows]
 
     def history(self, tx: Tx, session_id: str) -> Iterator[Message]:
@@ -95,10 +80,6 @@ class Messages:
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
         return int(row[0] or 0)
 
-    def searchable_sql(self) -> str:
-        """The condition on `messages t` for what a search may find."""
-        return self._kept
-
 
 def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it. Tool calls that are not valid JSON are kept as none rather than failing."""
@@ -106,7 +87,7 @@ def message_from_row(row: sqlite3.Row) -> Message:
         id=row["id"],
         session_id=row["session_id"],
         role=row["role"],
-        content=row["content"],
+        content=as_text(row["content"]),
         timestamp=row["timestamp"],
         tool_calls=_parse_calls(row["tool_calls"]),
         tool_call_id=row["tool_call_id"],
@@ -118,13 +99,12 @@ def message_from_row(row: sqlite3.Row) -> Message:
     )
 
 
-def _parse_calls(text: str | None) -> tuple[ToolCall, ...]:
+def _parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
     if not text:
         return ()
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
-    return (
-        tuple(ToolCall.from_wire(call) for call in value if isinstance(call, dict)) if isinstance(value, list) else ()
-    )
+    calls = value if isinstance(value, list) else []
+    return tuple(ToolCall.from_wire(call) for call in calls if isinstance(call, dict))

@@ -31,23 +31,23 @@ class Routes:
         )
 
     def lookup(self, tx: Tx, session_key: str) -> str | None:
-        """The session that a key is bound to, here or by an older version; None for a key that is new."""
+        """The session that a key is bound to, here or by an older version; None for a new key or a deleted session."""
         row = tx.execute("SELECT session_id FROM hermes_routes WHERE session_key = ?", (session_key,)).fetchone()
-        if row is not None:
-            return str(row["session_id"])
-        bound = self._old_entries(tx).get(session_key)
+        bound = self._old_entries(tx).get(session_key) if row is None else str(row["session_id"])
         return bound if bound is not None and self._sessions.exists(tx, bound) else None
 
     def all(self, tx: Tx) -> dict[str, str]:
         """Every binding in force, ours over those of older versions."""
-        old = {key: bound for key, bound in self._old_entries(tx).items() if self._sessions.exists(tx, bound)}
         ours = {row["session_key"]: row["session_id"] for row in tx.execute("SELECT * FROM hermes_routes")}
-        return {**old, **ours}
+        bindings = {**self._old_entries(tx), **ours}
+        return {key: bound for key, bound in bindings.items() if self._sessions.exists(tx, bound)}
 
     def _old_entries(self, tx: Tx) -> dict[str, str]:
-        if not self._has_old_table:
+        rows = []
+        if self._has_old_table:
+            rows = tx.execute("SELECT session_key, entry_json FROM gateway_routing ORDER BY updated_at").fetchall()
+        if not rows:
             return old_file_entries(self._old_file)
-        rows = tx.execute("SELECT session_key, entry_json FROM gateway_routing ORDER BY updated_at")
         return {row["session_key"]: bound for row in rows if (bound := _bound_session(_parse(row["entry_json"])))}
 
 
@@ -64,10 +64,10 @@ def old_file_entries(path: Path) -> dict[str, str]:
     return {str(key): bound for key, entry in document.items() if (bound := _bound_session(entry))}
 
 
-def _parse(text: str) -> Json:
+def _parse(text: str | bytes | None) -> Json:
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
         return None
 
 

@@ -6,6 +6,7 @@ An existing file may lack columns that we need. It is not altered: such a value 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
+from hermes.store import incognito, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -80,6 +82,10 @@ MESSAGE_OPTIONAL = (
     "platform_message_id",
 )
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+NUMERIC = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")
+LIVE_MARKS = {"active": 1, "compacted": 0}
+
 MIGRATIONS = (
     Migration(
         1,
@@ -88,6 +94,7 @@ MIGRATIONS = (
             *queue.SCHEMA,
             "CREATE TABLE hermes_session_extra "
             f"(session_id TEXT PRIMARY KEY, {', '.join(SESSION_OPTIONAL)}) WITHOUT ROWID",
+            "CREATE INDEX hermes_session_extra_by_parent ON hermes_session_extra (parent_session_id)",
             f"CREATE TABLE hermes_message_extra (message_id INTEGER PRIMARY KEY, {', '.join(MESSAGE_OPTIONAL)})",
             """
             CREATE TABLE hermes_compressions (
@@ -112,12 +119,14 @@ MIGRATIONS = (
             "CREATE INDEX hermes_routes_session ON hermes_routes (session_id)",
             "CREATE VIRTUAL TABLE hermes_search USING fts5 "
             "(text, content='', tokenize='porter unicode61 remove_diacritics 2')",
+            "CREATE TABLE hermes_search_rows (message_id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL)",
             "CREATE TABLE hermes_search_state (indexed_upto INTEGER NOT NULL)",
             "INSERT INTO hermes_search_state VALUES (0)",
             "CREATE INDEX hermes_messages_by_session ON messages (session_id, id)",
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
+    Migration(2, (incognito.SCHEMA, reviews.SCHEMA)),
 )
 
 
@@ -132,7 +141,7 @@ class TableShape:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     fillers: Mapping[str, Json]
-    """Values for foreign columns that must not be NULL and have no default."""
+    """Values for columns that must not be NULL and have no default, and the marks of a live row."""
 
     @property
     def select(self) -> str:
@@ -151,22 +160,25 @@ class TableShape:
 
     def insert(self, tx: Tx, values: Mapping[str, Json]) -> int:
         """Insert one row, what the table has no column for beside it. Returns the new row's rowid."""
-        own = {name: value for name, value in values.items() if name in self.columns}
-        own = {**self.fillers, **own}
+        given = {name: storable(value) for name, value in values.items() if value is not None}
+        own = {**self.fillers, **{name: value for name, value in given.items() if name in self.columns}}
         marks = ", ".join("?" * len(own))
         cursor = tx.execute(f"INSERT INTO {self.table} ({', '.join(own)}) VALUES ({marks})", tuple(own.values()))
         rowid = int(cursor.lastrowid or 0)
         key = values.get(self.required[0], rowid)
-        self.put_extra(tx, key, {n: v for n, v in values.items() if n not in self.columns and v is not None})
+        self.put_extra(tx, key, {name: value for name, value in given.items() if name not in self.columns})
         return rowid
 
     def update(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
         """Set fields of one row, wherever they live."""
-        own = {name: value for name, value in values.items() if name in self.columns}
+        own = {name: storable(value) for name, value in values.items() if name in self.columns}
         if own:
             sets = ", ".join(f"{name} = ?" for name in own)
             tx.execute(f"UPDATE {self.table} SET {sets} WHERE {self.required[0]} = ?", (*own.values(), key))
-        self.put_extra(tx, key, {n: v for n, v in values.items() if n not in self.columns})
+            # The file may have got the column after we put a value beside it: that one must not come back.
+            clears = ", ".join(f"{name} = NULL" for name in own)
+            tx.execute(f"UPDATE {self.extra_table} SET {clears} WHERE {self.extra_key} = ?", (key,))
+        self.put_extra(tx, key, {name: storable(value) for name, value in values.items() if name not in self.columns})
 
     def put_extra(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
         """Keep values that the table has no column for."""
@@ -197,6 +209,38 @@ def _check_columns(table: str, columns: Collection[str], required: Sequence[str]
         )
 
 
+def storable(value: Json) -> Json:
+    """`value` as SQLite takes it: half a surrogate pair, which models and terminals do send, becomes U+FFFD."""
+    return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+def as_text(value: object) -> str | None:
+    """A stored value as text, also where an older program left bytes or a number."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def live_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for live rows: not those an older version compressed in place or rewound."""
+    return "t.active = 1" if "active" in messages.columns else "1"
+
+
+def kept_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
+    live = live_rows(messages)
+    return f"({live} OR t.compacted = 1)" if "compacted" in messages.columns else live
+
+
+def index_parents(tx: Tx, sessions: TableShape) -> None:
+    """Make the children of a session quick to find, where the file has a column for it."""
+    if "parent_session_id" in sessions.columns:
+        tx.execute(
+            "CREATE INDEX IF NOT EXISTS hermes_sessions_by_parent ON sessions (parent_session_id) "
+            "WHERE parent_session_id IS NOT NULL"
+        )
+
+
 def read_shape(tx: Tx) -> tuple[TableShape, TableShape]:
     """The shapes of `sessions` and `messages` in this file."""
     return (
@@ -211,10 +255,10 @@ def _table_shape(
     info = tx.execute(f"PRAGMA table_info({table})").fetchall()
     columns = frozenset(row["name"] for row in info)
     _check_columns(table, columns, required)
-    known = {*required, *optional, "active", "compacted"}
-    fillers = {
-        row["name"]: 0 if any(word in row["type"].upper() for word in ("INT", "REAL", "NUM")) else ""
+    fillers: dict[str, Json] = {
+        row["name"]: 0 if any(word in row["type"].upper() for word in NUMERIC) else ""
         for row in info
-        if row["name"] not in known and row["notnull"] and row["dflt_value"] is None and not row["pk"]
+        if row["notnull"] and row["dflt_value"] is None and not row["pk"]
     }
+    fillers |= {name: mark for name, mark in LIVE_MARKS.items() if name in columns}
     return TableShape(table, extra, extra_key, columns, tuple(required), tuple(optional), fillers)

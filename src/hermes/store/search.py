@@ -1,29 +1,23 @@
 """Full-text search over everything that was said, in any script.
 
-Chinese, Japanese and Korean are written without the spaces a tokenizer looks for, so each such character is indexed
-as a word of its own and a run of them is searched as a phrase: that finds exactly the substring, of any length.
-
-The index is filled from the table, in order, up to a mark: rows that another program appended are found as well.
+The index is filled from the table, in order, up to a mark: rows that another program appended are found as well. It
+keeps no copy of the text, so an entry can only be taken out with the words that went in. A fingerprint tells whether
+these are still the same; when another program changed a row, the index is emptied and fills up again.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
-from hermes.store.messages import Messages, message_from_row
-from hermes.store.schema import TableShape
+from hermes.store.messages import message_from_row
+from hermes.store.schema import TableShape, as_text, kept_rows
+from hermes.store.words import compile_query, segment, snippet
 from hermes.types import Message
 
-CJK = (
-    "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
-)
-CJK_CHARACTER = re.compile(f"[{CJK}]")
-WORDS = re.compile(rf'"[^"]*"|[{CJK}]+|[^\W{CJK}]+', re.UNICODE)
 BATCH = 2000
-SNIPPET = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +33,7 @@ class Hit:
 class Search:
     """The search index of one store. Every method runs inside the caller's transaction."""
 
-    def __init__(self, messages: Messages, message_shape: TableShape, session_shape: TableShape) -> None:
-        self._messages = messages
+    def __init__(self, message_shape: TableShape, session_shape: TableShape) -> None:
         self._message_shape = message_shape
         self._session_shape = session_shape
 
@@ -55,9 +48,11 @@ class Search:
             "SELECT id, content FROM messages WHERE id > ? ORDER BY id LIMIT ?", (_indexed_upto(tx), limit)
         ).fetchall()
         if rows:
+            entries = [(row["id"], segment(text)) for row in rows if (text := as_text(row["content"]))]
+            tx.executemany("INSERT INTO hermes_search (rowid, text) VALUES (?, ?)", entries)
             tx.executemany(
-                "INSERT INTO hermes_search (rowid, text) VALUES (?, ?)",
-                [(row["id"], segment(row["content"])) for row in rows if isinstance(row["content"], str)],
+                "INSERT INTO hermes_search_rows (message_id, fingerprint) VALUES (?, ?)",
+                [(key, _fingerprint(text)) for key, text in entries],
             )
             tx.execute("UPDATE hermes_search_state SET indexed_upto = ?", (rows[-1]["id"],))
         return len(rows)
@@ -74,7 +69,7 @@ class Search:
             f"""
             SELECT {fields}, s.title AS session_title, s.source AS session_source
             FROM hermes_search f
-            JOIN ({self._message_shape.select} WHERE {self._messages.searchable_sql()}) m ON m.id = f.rowid
+            JOIN ({self._message_shape.select} WHERE {kept_rows(self._message_shape)}) m ON m.id = f.rowid
             JOIN ({self._session_shape.select}) s ON s.id = m.session_id
             WHERE hermes_search MATCH ?1 AND (?2 IS NULL OR m.session_id = ?2) AND (?3 IS NULL OR s.source = ?3)
             ORDER BY bm25(hermes_search), m.id DESC LIMIT ?4
@@ -87,42 +82,33 @@ class Search:
         ]
 
     def forget(self, tx: Tx, session_id: str) -> int:
-        """Take a session's messages out of the index; they must still be in the table."""
+        """Take a session's messages out of the index; they must still be in the table. Returns how many there were."""
         rows = tx.execute(
-            "SELECT id, content FROM messages WHERE session_id = ? AND id <= ?",
-            (session_id, _indexed_upto(tx)),
+            "SELECT m.id, m.content, r.fingerprint FROM messages m JOIN hermes_search_rows r ON r.message_id = m.id "
+            "WHERE m.session_id = ?",
+            (session_id,),
         ).fetchall()
-        entries = [(row["id"], segment(row["content"])) for row in rows if isinstance(row["content"], str)]
-        tx.executemany("INSERT INTO hermes_search (hermes_search, rowid, text) VALUES ('delete', ?, ?)", entries)
+        entries = [(row["id"], segment(as_text(row["content"]) or "")) for row in rows]
+        if all(row["fingerprint"] == _fingerprint(text) for row, (_, text) in zip(rows, entries, strict=True)):
+            _take_out(tx, entries)
+        else:
+            _empty(tx)
         return len(entries)
 
 
-def segment(text: str) -> str:
-    """`text` with every CJK character as a word of its own."""
-    return CJK_CHARACTER.sub(lambda found: f" {found[0]} ", text)
+def _take_out(tx: Tx, entries: Sequence[tuple[int, str]]) -> None:
+    tx.executemany("INSERT INTO hermes_search (hermes_search, rowid, text) VALUES ('delete', ?, ?)", entries)
+    tx.executemany("DELETE FROM hermes_search_rows WHERE message_id = ?", [(key,) for key, _ in entries])
 
 
-def compile_query(text: str) -> str:
-    """What a person typed as an FTS5 query: every word must occur, "quoted words" as a phrase. Never invalid."""
-    phrases = [_phrase(found) for found in WORDS.findall(text)]
-    return " AND ".join(f'"{phrase}"' for phrase in phrases if phrase)
+def _empty(tx: Tx) -> None:
+    tx.execute("INSERT INTO hermes_search (hermes_search) VALUES ('delete-all')")
+    tx.execute("DELETE FROM hermes_search_rows")
+    tx.execute("UPDATE hermes_search_state SET indexed_upto = 0")
 
 
-def _phrase(found: str) -> str:
-    return " ".join(re.findall(r"\w+", segment(found)))
-
-
-def snippet(content: str, query: str, width: int = SNIPPET) -> str:
-    """One line of `content` around the first word of the query."""
-    flat = " ".join(content.split())
-    lowered = flat.lower()
-    words = [word.strip('"').lower() for word in WORDS.findall(query)]
-    places = [place for word in words if (place := lowered.find(word)) >= 0]
-    # A stemmed match ("running" for "run") may not occur as typed: then its first letters do.
-    places = places or [place for word in words if (place := lowered.find(word[:4])) >= 0]
-    start = max(0, min(places, default=0) - width // 3)
-    cut = flat[start : start + width]
-    return ("…" if start else "") + cut + ("…" if start + width < len(flat) else "")
+def _fingerprint(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def _indexed_upto(tx: Tx) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
 from hermes.store.ids import new_session_id, snapshot_session
-from hermes.store.schema import TableShape
+from hermes.store.schema import TableShape, as_text, kept_rows
 from hermes.types import Session
 
 MAX_ID = 512
@@ -28,8 +28,9 @@ class Listed:
 class Sessions:
     """The `sessions` table of one store. Every method runs inside the caller's transaction."""
 
-    def __init__(self, shape: TableShape) -> None:
+    def __init__(self, shape: TableShape, messages: TableShape) -> None:
         self._shape = shape
+        self._said = kept_rows(messages)
 
     def create(
         self,
@@ -109,17 +110,21 @@ class Sessions:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")
         rows = tx.execute(
             f"""
-            SELECT s.*, coalesce(
-                (SELECT timestamp FROM messages m WHERE m.session_id = s.id ORDER BY m.id DESC LIMIT 1), s.started_at
-            ) AS last_active,
-            (SELECT content FROM messages m WHERE m.session_id = s.id AND m.role = 'user' ORDER BY m.id LIMIT 1)
-            AS preview
-            FROM ({self._shape.select} WHERE {" AND ".join(wanted)}) s
-            ORDER BY last_active DESC LIMIT ?2
+            SELECT s.*, a.last_active, (
+                SELECT t.content FROM messages t WHERE t.session_id = s.id AND t.role = 'user' AND {self._said}
+                ORDER BY t.id LIMIT 1
+            ) AS preview
+            FROM (
+                SELECT t.id, coalesce(
+                    (SELECT timestamp FROM messages m WHERE m.session_id = t.id ORDER BY m.id DESC LIMIT 1), t.started_at
+                ) AS last_active
+                FROM sessions t WHERE {" AND ".join(wanted)} ORDER BY last_active DESC LIMIT ?2
+            ) a JOIN ({self._shape.select}) s ON s.id = a.id
+            ORDER BY a.last_active DESC
             """,
             (source, limit),
         )
-        return [Listed(session_from_row(row), row["last_active"], row["preview"] or "") for row in rows]
+        return [Listed(session_from_row(row), row["last_active"], as_text(row["preview"]) or "") for row in rows]
 
     def set_title(self, tx: Tx, session_id: str, title: str | None) -> None:
         """Name a session, or take its name away."""
@@ -150,11 +155,15 @@ class Sessions:
 
     def continuation(self, tx: Tx, session_id: str) -> str | None:
         """The child that an older version's compression by rotation moved this session to, or None."""
+        parent = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
+        if parent is None or parent["end_reason"] != "compression":
+            return None
         row = tx.execute(
-            f"SELECT child FROM ({self._rotations_sql()}) WHERE parent = ? ORDER BY started_at DESC LIMIT 1",
-            (session_id,),
+            f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND t.started_at >= ?2 AND {self._adopted()} "
+            "ORDER BY t.started_at DESC, t.id DESC LIMIT 1",
+            (session_id, parent["ended_at"] or 0),
         ).fetchone()
-        return None if row is None else str(row["child"])
+        return None if row is None else str(row["id"])
 
     def live_id(self, tx: Tx, session_id: str) -> str:
         """Where a rotated conversation lives now; its own id when it was never rotated."""
@@ -174,19 +183,27 @@ class Sessions:
         return chain
 
     def _rotated_from(self, tx: Tx, session_id: str) -> str | None:
-        row = tx.execute(f"SELECT parent FROM ({self._rotations_sql()}) WHERE child = ?", (session_id,)).fetchone()
-        return None if row is None else str(row["parent"])
+        """The parent, if this is the child it continues in: one that was left behind has no part in the lineage."""
+        parent = self.get(tx, session_id).parent_session_id
+        return parent if parent is not None and self.continuation(tx, parent) == session_id else None
 
-    def _rotations_sql(self) -> str:
-        """Pairs of sessions where the parent ended by compression and the child began after that."""
-        return f"""
-            SELECT c.id AS child, p.id AS parent, c.started_at AS started_at
-            FROM ({self._shape.select}) c JOIN ({self._shape.select}) p ON c.parent_session_id = p.id
-            WHERE p.end_reason = 'compression' AND c.started_at >= coalesce(p.ended_at, 0)
-        """
+    def _children_sql(self) -> str:
+        beside = "SELECT session_id FROM hermes_session_extra WHERE parent_session_id = ?1"
+        if "parent_session_id" not in self._shape.columns:
+            return beside
+        return f"SELECT id FROM sessions WHERE parent_session_id = ?1 UNION {beside}"
+
+    def _adopted(self) -> str:
+        """The condition on a child that no clean-up of an older version marked as left behind."""
+        return f"coalesce({self._shape.field('end_reason')}, '') <> 'orphaned_compression'"
 
     def _continued_sql(self) -> str:
-        return f"SELECT parent FROM ({self._rotations_sql()})"
+        """The sessions that ended by compression and have a child that began after that."""
+        return f"""
+            SELECT p.id FROM ({self._shape.select} WHERE {self._adopted()}) c
+            JOIN ({self._shape.select}) p ON c.parent_session_id = p.id
+            WHERE p.end_reason = 'compression' AND c.started_at >= coalesce(p.ended_at, 0)
+        """
 
 
 def session_from_row(row: sqlite3.Row) -> Session:

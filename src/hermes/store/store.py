@@ -14,9 +14,18 @@ from hermes.db.engine import Database, Tx
 from hermes.db.migrations import migrate, refuse_newer
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
+from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.routes import Routes
-from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS, TableShape, read_shape, refuse_foreign
+from hermes.store.schema import (
+    MESSAGES,
+    MIGRATIONS,
+    SESSIONS,
+    TableShape,
+    index_parents,
+    read_shape,
+    refuse_foreign,
+)
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
 from hermes.types import Draft, LiveView, Message, Session
@@ -37,11 +46,12 @@ class Store:
     def __init__(self, db: Database, clock: Clock, opened: _Opened, old_routes_file: Path) -> None:
         self.db = db
         self.clock = clock
-        self.sessions = Sessions(opened.session_shape)
+        self.sessions = Sessions(opened.session_shape, opened.message_shape)
         self.messages = Messages(opened.message_shape, self.sessions)
-        self.compressions = Compressions(self.messages)
+        self.compressions = Compressions(self.sessions, self.messages)
+        self.incognito = Incognito()
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
-        self.search = Search(self.messages, opened.message_shape, opened.session_shape)
+        self.search = Search(opened.message_shape, opened.session_shape)
         self.deletions = Deletions(self.sessions, self.search, opened.session_shape, opened.has_old_routes)
 
     @classmethod
@@ -93,7 +103,7 @@ class Store:
         return await self.write(lambda tx: self.messages.append(tx, session_id, drafts, now=self.clock.now()))
 
     async def view(self, session_id: str) -> LiveView:
-        """What the model sees of a session now."""
+        """What the model sees of a session now; NotFoundError when there is none by this id."""
         return await self.read(lambda tx: self.compressions.view(tx, session_id))
 
     async def index(self, progress: Callable[[int], None] | None = None) -> None:
@@ -112,7 +122,8 @@ def _inspect(tx: Tx) -> None:
 def _prepare(tx: Tx, now: float) -> _Opened:
     tx.execute(SESSIONS)
     tx.execute(MESSAGES)
-    migrate(tx, MIGRATIONS, now)
     session_shape, message_shape = read_shape(tx)
+    migrate(tx, MIGRATIONS, now)
+    index_parents(tx, session_shape)
     old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone()
     return _Opened(session_shape, message_shape, old_routes is not None)

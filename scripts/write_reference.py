@@ -1,0 +1,84 @@
+"""Writes docs/reference.md from the code: every command, setting and error. `make docs` runs it; a test compares."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from hermes import errors
+from hermes.cli.main import app
+from hermes.settings import TABLE
+
+TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [
+        "# Reference",
+        "Made from the code by `make docs`; change the code, not this page.",
+        "## Commands",
+        "`hermes -p NAME …` uses the home of a profile, `hermes --version` prints the version. "
+        "Every command explains itself with `--help`.",
+        *_commands(typer.main.get_command(app), "hermes"),
+        "## Settings",
+        "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting. A variable that starts with "
+        "`HERMES_` overrides the file; any other variable only fills in what the file leaves open. Variables can also "
+        "stand in `.env` of the home.",
+        "\n".join(_settings()),
+        "## Errors",
+        "One line on standard error that says what, where and what to do next; nothing is half done.",
+        "\n".join(_errors()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(command: Any, path: str) -> Iterator[str]:
+    children = getattr(command, "commands", None)
+    if children is not None:
+        for name in children:
+            yield from _commands(children[name], f"{path} {name}")
+        return
+    usage = " ".join([path, *_usage(command)])
+    lines = [f"### `{path}`", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```"]
+    options = [_option(parameter) for parameter in command.params if parameter.param_type_name == "option"]
+    yield "\n\n".join(lines + (["\n".join(options)] if options else []))
+
+
+def _usage(command: Any) -> Iterator[str]:
+    if any(parameter.param_type_name == "option" for parameter in command.params):
+        yield "[OPTIONS]"
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            name = (parameter.metavar or parameter.name).upper()
+            yield name if parameter.required else f"[{name}]"
+
+
+def _option(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in parameter.opts)
+    return f"- {names}: {parameter.help}"
+
+
+def _settings() -> Iterator[str]:
+    yield "| setting | default | takes | variable | what it does |"
+    yield "|---|---|---|---|---|"
+    for setting in TABLE:
+        default = "" if setting.default == "" else f"`{setting.default}`"
+        variable = f"`{setting.env}`" if setting.env else ""
+        yield f"| `{setting.name}` | {default} | {setting.allowed} | {variable} | {setting.help} |"
+
+
+def _errors() -> Iterator[str]:
+    yield "| error | exit code | when | what to do |"
+    yield "|---|---|---|---|"
+    for name, kind in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(kind, errors.HermesError):
+            yield f"| {name} | {kind.exit_code} | {inspect.getdoc(kind)} | {kind.default_hint} |"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render(), encoding="utf-8")

@@ -1,0 +1,44 @@
+"""The system prompt: built once per session, stored with it, and the same byte for byte ever after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+IDENTITY = (
+    "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."
+)
+NOTES_GUIDE = (
+    "You can keep notes with the `memory` tool: lasting facts about the person (target `user`) and about the work "
+    "(target `memory`). Note what will still matter in a month, in one short sentence each. Use `session_search` when "
+    "the person refers to something said before."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParts:
+    """What a system prompt is made of. Empty parts leave no trace."""
+
+    soul: str
+    user_notes: str
+    memory_notes: str
+    provider_block: str
+    has_memory_tool: bool
+    started_at: float
+
+
+def build_system_prompt(parts: PromptParts) -> str:
+    """The prompt for a new session."""
+    sections = [
+        parts.soul.strip() or IDENTITY,
+        NOTES_GUIDE if parts.has_memory_tool else "",
+        _section("What you noted about the person", parts.user_notes),
+        _section("What you noted about the work", parts.memory_notes),
+        parts.provider_block.strip(),
+        f"This conversation began on {datetime.fromtimestamp(parts.started_at, UTC):%A, %d %B %Y} (UTC).",
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _section(title: str, text: str) -> str:
+    return f"## {title}\n{text.strip()}" if text.strip() else ""

@@ -1,0 +1,73 @@
+"""Tools: what the model may call, and the policy that is applied after every tool was added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hermes.errors import HermesError
+from hermes.events import TurnEvent
+from hermes.types import Json, ToolCall, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gives back: text for the model, and events for the person."""
+
+    text: str
+    ok: bool = True
+    events: tuple[TurnEvent, ...] = ()
+
+
+Run: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool. `run` may raise a HermesError; the model is told what it says."""
+
+    spec: ToolSpec
+    run: Run
+
+
+class Toolbox:
+    """The tools of one agent. What the policy switches off is neither offered nor callable."""
+
+    def __init__(self, tools: Iterable[Tool], *, off: Iterable[str] = ()) -> None:
+        hidden = frozenset(off)
+        self._tools = {tool.spec.name: tool for tool in tools if tool.spec.name not in hidden}
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is offered."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Run one call. A call that cannot be run gives a result that says why."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return ToolResult(f"There is no tool '{call.name}'. Known tools: {known}.", ok=False)
+        try:
+            arguments = json.loads(call.arguments or "{}")
+        except ValueError as error:
+            return ToolResult(f"The arguments of {call.name} are not valid JSON ({error}). Send them again.", ok=False)
+        if not isinstance(arguments, dict):
+            return ToolResult(f"The arguments of {call.name} must be a JSON object.", ok=False)
+        missing = [name for name in tool.spec.parameters.get("required", ()) if name not in arguments]
+        if missing:
+            return ToolResult(f"{call.name} needs {', '.join(missing)}.", ok=False)
+        try:
+            return await tool.run(arguments)
+        except HermesError as error:
+            return ToolResult(f"{call.name} failed: {error.line()}", ok=False)
+        except Exception as error:  # noqa: BLE001 - one tool's defect must not end the turn; the model and the person hear of it
+            return ToolResult(f"{call.name} failed: {type(error).__name__}: {error}", ok=False)
+
+
+def text_argument(arguments: Mapping[str, Json], name: str) -> str:
+    """An argument as text; "" when it is not there."""
+    value = arguments.get(name)
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""The composition root: puts home, settings, clock and store together. Only surfaces use it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hermes.clock import Clock, SystemClock
+from hermes.config_file import read_entries, read_env_file
+from hermes.home import Home
+from hermes.settings import LOCK_TIMEOUT, Settings, resolve
+from hermes.store.store import Store
+
+
+def load_env(home: Home) -> dict[str, str]:
+    """The environment, with `.env` of the home below it: a variable that is set already wins."""
+    return {**read_env_file(home.env_file), **os.environ}
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """What every command starts from."""
+
+    home: Home
+    env: Mapping[str, str]
+    settings: Settings
+    clock: Clock
+
+    @classmethod
+    def load(cls, profile: str | None = None) -> App:
+        """Find the home and read its settings. Nothing is written."""
+        home = Home.find(os.environ, profile)
+        env = load_env(home)
+        return cls(home, env, resolve(read_entries(home.config_file), env), SystemClock())
+
+    async def open_store(self) -> Store:
+        """The profile's store, made if it is not there."""
+        self.home.ensure()
+        return await Store.open(
+            self.home.state_file,
+            clock=self.clock,
+            lock_timeout=self.settings.get(LOCK_TIMEOUT),
+            old_routes_file=self.home.old_routes_file,
+        )

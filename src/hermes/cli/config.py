@@ -1,0 +1,66 @@
+"""`hermes config`: look at settings and change them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hermes.app import load_env
+from hermes.cli.output import print_json, print_table, say
+from hermes.cli.start import AsJson, find_home, load_app
+from hermes.config_file import read_entries, write_setting
+from hermes.settings import TABLE, Settings, find_setting, resolve
+
+app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_timeout.")]
+
+
+@app.command("list")
+def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
+    """Every setting, its value, where the value comes from, and what it takes."""
+    settings = load_app(ctx).settings
+    if json:
+        print_json({setting.name: _shown(settings, setting.name) for setting in TABLE})
+        return
+    rows = [
+        (setting.name, str(_shown(settings, setting.name)), settings.origin(setting), setting.allowed, setting.help)
+        for setting in TABLE
+    ]
+    print_table(("setting", "value", "from", "takes", "what it does"), rows)
+
+
+@app.command("get")
+def get_setting(ctx: typer.Context, name: Name, json: AsJson = False) -> None:
+    """Print one setting's value in force."""
+    setting = find_setting(name)
+    home = find_home(ctx)
+    entries = [entry for entry in read_entries(home.config_file) if entry.name == name]
+    shown = _shown(resolve(entries, load_env(home)), setting.name)
+    if json:
+        print_json(shown)
+    else:
+        say(str(shown).lower() if isinstance(shown, bool) else str(shown))
+
+
+@app.command("set")
+def set_setting(ctx: typer.Context, name: Name, value: Annotated[str, typer.Argument(help="The new value.")]) -> None:
+    """Change one setting in config.yaml; everything else in the file stays as it is."""
+    setting = find_setting(name)
+    path = find_home(ctx).config_file
+    parsed = setting.parse(value, "the command line")
+    write_setting(path, setting, parsed)
+    say(f"{name} = {'(hidden)' if setting.secret else parsed}  ({path})")
+
+
+@app.command("path")
+def print_path(ctx: typer.Context) -> None:
+    """Print where config.yaml is."""
+    say(str(find_home(ctx).config_file))
+
+
+def _shown(settings: Settings, name: str) -> str | int | float | bool:
+    setting = find_setting(name)
+    value: str | int | float | bool = settings.get(setting)
+    return "(hidden)" if setting.secret and value else value

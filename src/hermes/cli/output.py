@@ -1,0 +1,67 @@
+"""What a command prints: tables for people, JSON for programs, one line for an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from hermes.errors import HermesError
+from hermes.types import Json
+
+CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+def printable(text: str) -> str:
+    """`text` without control characters, so that what someone once wrote cannot steer this terminal."""
+    return text.translate(CONTROL)
+
+
+def say(text: str = "") -> None:
+    """One line on standard output."""
+    sys.stdout.write(f"{text}\n")
+
+
+def note(text: str) -> None:
+    """One line on standard error: progress and remarks, never the result."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def print_json(value: Json) -> None:
+    """The result, for programs."""
+    say(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto") -> None:
+    """A table that fits the terminal; when the output is not a terminal nothing is cut or coloured."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    colored = {"always": True, "never": False}.get(color)
+    console = Console(force_terminal=colored, no_color=color == "never", width=None if sys.stdout.isatty() else 1000)
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+
+
+def print_error(error: HermesError) -> None:
+    """The one line that a person reads."""
+    note(f"hermes: {printable(error.line())}")
+
+
+def show_time(seconds: float) -> str:
+    """A time as this machine's people write it."""
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"
+
+
+def one_line(text: str, width: int) -> str:
+    """The beginning of `text` on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

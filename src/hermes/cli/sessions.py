@@ -1,0 +1,288 @@
+"""`hermes sessions`: everything that was said, to list, read, search, name, export and delete."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hermes.cli.output import note, one_line, print_json, print_table, printable, say, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.db.engine import Tx
+from hermes.errors import HomeError, UsageError
+from hermes.settings import COLOR
+from hermes.store.deletion import Deletion
+from hermes.store.export import message_to_json, to_jsonl, to_markdown
+from hermes.store.ids import snapshot_session
+from hermes.store.search import Hit
+from hermes.store.sessions import Listed
+from hermes.store.store import Store
+from hermes.types import Compression, Json, LiveView, Message, Session
+
+app = typer.Typer(
+    help="List, read, search, name, export and delete sessions.", no_args_is_help=True, rich_markup_mode=None
+)
+
+SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
+Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="How many at most.")]
+Source = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
+
+
+@app.command("list")
+def list_sessions(
+    ctx: typer.Context,
+    limit: Limit = 20,
+    source: Source = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also sessions that continue under another id.")] = False,
+    json: AsJson = False,
+) -> None:
+    """The sessions that were active last."""
+    host = load_app(ctx)
+
+    async def work(store: Store) -> list[Listed]:
+        return await store.read(lambda tx: store.sessions.recent(tx, limit=limit, source=source, everything=everything))
+
+    listed = with_store(host, work)
+    if json:
+        print_json([{**asdict(entry.session), "last_active": entry.last_active} for entry in listed])
+    elif not listed:
+        note("no sessions yet")
+    else:
+        rows = [
+            (
+                entry.session.id,
+                entry.session.source,
+                show_time(entry.last_active),
+                str(entry.session.message_count),
+                entry.session.title or one_line(entry.preview, 60),
+            )
+            for entry in listed
+        ]
+        print_table(("id", "source", "last active", "messages", "title"), rows, color=host.settings.get(COLOR))
+
+
+@app.command("show")
+def show_session(
+    ctx: typer.Context,
+    name: SessionName,
+    live: Annotated[bool, typer.Option("--live", help="Only what the model sees now.")] = False,
+    json: AsJson = False,
+) -> None:
+    """A session's messages, oldest first: all of them, or with --live what the model sees. Snapshots work too."""
+    host = load_app(ctx)
+    if snapshot_session(name) is not None:
+        view = with_store(host, lambda store: store.read(lambda tx: store.compressions.snapshot(tx, name)))
+        _print_view(view, json)
+    elif live:
+        view = with_store(host, lambda store: store.read(_find_view(store, name)))
+        _print_view(view, json)
+    else:
+        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, json)))
+
+
+@app.command("search")
+def search_sessions(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(help='What to look for; "quoted words" stay together.')],
+    limit: Limit = 10,
+    session: Annotated[str | None, typer.Option("--session", help="Only in this session.")] = None,
+    source: Source = None,
+    json: AsJson = False,
+) -> None:
+    """Search everything that was said, best match first."""
+    host = load_app(ctx)
+    text = " ".join(words)
+
+    async def work(store: Store) -> list[Hit]:
+        await store.index(_progress("indexing"))
+
+        def find(tx: Tx) -> list[Hit]:
+            within = store.sessions.find(tx, session).id if session else None
+            return store.search.find(tx, text, limit=limit, session_id=within, source=source)
+
+        return await store.read(find)
+
+    hits = with_store(host, work)
+    if json:
+        print_json([{**message_to_json(hit.message), "source": hit.source, "title": hit.title} for hit in hits])
+    elif not hits:
+        note(f"nothing found for '{text}'")
+    else:
+        rows = [
+            (hit.message.session_id, show_time(hit.message.timestamp), hit.message.role, hit.snippet) for hit in hits
+        ]
+        print_table(("session", "when", "role", "text"), rows, color=host.settings.get(COLOR))
+
+
+@app.command("title")
+def title_session(
+    ctx: typer.Context,
+    name: SessionName,
+    title: Annotated[str | None, typer.Argument(help="The new title; without it the present one is printed.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take the title away.")] = False,
+) -> None:
+    """Print a session's title, or change it."""
+    if title is not None and not title.strip():
+        raise UsageError("a title cannot be empty", hint="--clear takes it away")
+
+    async def work(store: Store) -> str | None:
+        def change(tx: Tx) -> str | None:
+            session = store.sessions.find(tx, name)
+            if title is None and not clear:
+                return session.title
+            store.sessions.set_title(tx, session.id, None if clear else title)
+            return None if clear else title
+
+        return await store.write(change)
+
+    say(printable(with_store(load_app(ctx), work) or "(no title)"))
+
+
+@app.command("export")
+def export_sessions(
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="SESSION...", help="Which sessions.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every session of this profile.")] = False,
+    form: Annotated[Literal["jsonl", "md"], typer.Option("--format", help="JSON lines or Markdown.")] = "jsonl",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
+) -> None:
+    """Write sessions out, every message in order."""
+    if bool(names) == everything:
+        raise UsageError("name the sessions to export, or use --all", hint="`hermes sessions list` shows them")
+    render = to_jsonl if form == "jsonl" else to_markdown
+
+    def write(store: Store, tx: Tx, put: Callable[[str], object]) -> int:
+        sessions = _all_sessions(store, tx) if everything else [store.sessions.find(tx, name) for name in names or []]
+        for session in sessions:
+            parts = (store.messages.history(tx, session.id), store.compressions.all(tx, session.id))
+            for line in render(session, *parts):
+                put(f"{line}\n")
+        return len(sessions)
+
+    if output is None:
+        with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, sys.stdout.write)))
+        return
+    try:
+        with output.open("w", encoding="utf-8") as file:
+            count = with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, file.write)))
+    except OSError as error:
+        raise HomeError(f"cannot write {output}: {error.strerror}", hint="Name another file") from error
+    note(f"{count} sessions written to {output}")
+
+
+@app.command("delete")
+def delete_session(
+    ctx: typer.Context,
+    name: SessionName,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a session with its messages, snapshots, queued work and search entries. Says first what will go."""
+    host = load_app(ctx)
+
+    async def plan(store: Store) -> Deletion:
+        return await store.read(lambda tx: store.deletions.plan(tx, store.sessions.find(tx, name).id))
+
+    planned = with_store(host, plan)
+    if not json:
+        say(f"This deletes {_describe(planned)}.")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("deleting needs a yes", hint="Add --yes when nobody is there to answer")
+        typer.confirm("Delete it for good?", abort=True)
+    done = with_store(host, lambda store: store.write(lambda tx: store.deletions.delete(tx, planned.session_ids[-1])))
+    if json:
+        print_json({"deleted": asdict(done)})
+    else:
+        say("Deleted.")
+
+
+def _describe(planned: Deletion) -> str:
+    rotated = f" (and {len(planned.session_ids) - 1} that it continues)" if len(planned.session_ids) > 1 else ""
+    return (
+        f"session {planned.session_ids[-1]}{rotated}: {planned.messages} messages, {planned.snapshots} snapshots, "
+        f"{planned.queued} queued items, {planned.routes} bindings, and their search entries"
+    )
+
+
+def _find_view(store: Store, name: str) -> Callable[[Tx], LiveView]:
+    return lambda tx: store.compressions.view(tx, store.sessions.find(tx, name).id)
+
+
+def _all_sessions(store: Store, tx: Tx) -> list[Session]:
+    return [entry.session for entry in store.sessions.recent(tx, limit=-1, everything=True)]
+
+
+def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
+    session = store.sessions.find(tx, name)
+    compressions = store.compressions.all(tx, session.id)
+    messages = store.messages.history(tx, session.id)
+    following = store.sessions.live_id(tx, session.id)
+    if as_json:
+        print_json(
+            {
+                "session": asdict(session),
+                "continued_in": following if following != session.id else None,
+                "messages": [message_to_json(message) for message in messages],
+                "compressions": [asdict(compression) for compression in compressions],
+            }
+        )
+        return
+    title = printable(session.title or "(no title)")
+    say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
+    _print_messages(messages, compressions)
+    if following != session.id:
+        note(f"(an older version continued this session as {following})")
+
+
+def _print_messages(messages: Iterator[Message], compressions: list[Compression]) -> None:
+    marks = {compression.horizon_message_id: compression for compression in compressions}
+    for message in messages:
+        say(_message_text(message))
+        if mark := marks.get(message.id):
+            say(f"\n--- the model sees what is above as a summary ({mark.snapshot_id}) ---")
+
+
+def _print_view(view: LiveView, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "session_id": view.session_id,
+                "epoch": view.epoch,
+                "head": [message_to_json(message) for message in view.head],
+                "summary": view.summary,
+                "tail": [message_to_json(message) for message in view.tail],
+            }
+        )
+        return
+    for message in view.head:
+        say(_message_text(message))
+    if view.summary is not None:
+        say(f"\n[summary]\n{printable(view.summary)}")
+    for message in view.tail:
+        say(_message_text(message))
+
+
+def _message_text(message: Message) -> str:
+    speaker = f"tool {message.tool_name}" if message.role == "tool" and message.tool_name else message.role
+    calls: list[Json] = [f"  → {call.name}({call.arguments})" for call in message.tool_calls]
+    body = [message.content] if message.content else []
+    return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}]", *body, *calls]))
+
+
+def _progress(what: str) -> Callable[[int], None]:
+    """Says how far long work is, on a terminal, from the second batch on."""
+    total = 0
+
+    def report(done: int) -> None:
+        nonlocal total
+        total += done
+        if total > done and sys.stderr.isatty():
+            sys.stderr.write(f"\r{what} … {total} messages ")
+            sys.stderr.flush()
+
+    return report

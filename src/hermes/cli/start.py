@@ -1,0 +1,51 @@
+"""What every command starts with: which profile was asked for, and a way into asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import typer
+
+from hermes.app import App
+from hermes.home import Home
+from hermes.store.store import Store
+
+T = TypeVar("T")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What was said before the command."""
+
+    profile: str | None
+
+
+def load_app(ctx: typer.Context) -> App:
+    """The profile that was asked for, with its settings."""
+    return App.load(_invocation(ctx).profile)
+
+
+def find_home(ctx: typer.Context) -> Home:
+    """The profile's home alone, for commands that must work when its settings are broken."""
+    return Home.find(os.environ, _invocation(ctx).profile)
+
+
+def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, do `work`, and close it whatever happens."""
+
+    async def run() -> T:
+        async with await app.open_store() as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def _invocation(ctx: typer.Context) -> Invocation:
+    found = ctx.find_object(Invocation)
+    assert found is not None, "the root command sets it"
+    return found

@@ -1,0 +1,129 @@
+"""Looks at an installation and says what is wrong and what to do. It changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hermes import __version__
+from hermes.app import load_env
+from hermes.clock import Clock
+from hermes.config_file import read_entries
+from hermes.errors import HermesError, SettingsError
+from hermes.home import Home
+from hermes.settings import problems
+from hermes.store.health import StoreHealth, inspect
+
+Level = Literal["ok", "warn", "fail"]
+LOW_SPACE = 200 * 1024 * 1024
+LOCK_TIMEOUT = 5.0
+"""The doctor must answer when the settings are broken too, so it does not ask them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    level: Level
+    detail: str
+    fix: str = ""
+
+
+def examine(home: Home, clock: Clock) -> Iterator[Finding]:
+    """Every check, one after another; a check that fails does not keep the others from running."""
+    yield Finding("version", "ok", f"hermes {__version__}, Python {platform.python_version()}, {_sqlite_version()}")
+    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("home", lambda: _check_home(home)),
+        ("settings", lambda: _check_settings(home)),
+        ("store", lambda: _check_store(home, clock)),
+    )
+    for name, check in checks:
+        try:
+            yield from check()
+        except HermesError as error:
+            yield Finding(name, "fail", error.message, error.hint)
+
+
+def _check_home(home: Home) -> Iterator[Finding]:
+    if not home.path.exists():
+        yield Finding("home", "ok", f"{home.path} is not there yet; it is made when first needed")
+        return
+    if not os.access(home.path, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("home", "fail", f"{home.path} may not be read and written by this user", "Check its owner")
+        return
+    free = shutil.disk_usage(home.path).free
+    space = f"{free // (1024 * 1024)} MB free"
+    if free < LOW_SPACE:
+        yield Finding("home", "warn", f"{home.path}: only {space}", "Free some space")
+    else:
+        yield Finding("home", "ok", f"{home.path}, {space}")
+
+
+def _check_settings(home: Home) -> Iterator[Finding]:
+    found = problems(read_entries(home.config_file), load_env(home))
+    for problem in found:
+        yield Finding("settings", "fail", problem.message, problem.hint)
+    if not found:
+        there = "" if home.config_file.exists() else " (not there; defaults are in force)"
+        yield Finding("settings", "ok", f"{home.config_file}{there}")
+    if _others_can_read(home.env_file):
+        yield Finding("settings", "warn", f"{home.env_file} can be read by other users", f"chmod 600 {home.env_file}")
+
+
+def _check_store(home: Home, clock: Clock) -> Iterator[Finding]:
+    path = home.state_file
+    if not path.exists():
+        yield Finding("store", "ok", f"{path} is not there yet; it is made with the first session")
+        return
+    health = inspect(path, lock_timeout=LOCK_TIMEOUT, now=clock.now())
+    for line in health.damage:
+        yield Finding("store", "fail", f"{path}: {line}", "Restore a backup; do not write to this file")
+    if health.version > health.known_version:
+        yield Finding(
+            "store", "fail", f"{path} is of version {health.version}, newer than this hermes", "Upgrade hermes"
+        )
+    if not health.damage:
+        yield Finding("store", "ok", f"{path}: sound, {health.sessions} sessions, {health.messages} messages")
+    yield from _check_contents(health)
+
+
+def _check_contents(health: StoreHealth) -> Iterator[Finding]:
+    if health.version and health.journal_mode != "wal":
+        yield Finding(
+            "store", "warn", f"journal mode is {health.journal_mode}, not wal", "Is the home on a network disk?"
+        )
+    if health.orphans:
+        yield Finding("store", "warn", f"{health.orphans} messages belong to no session", "They are kept but not shown")
+    if health.dangling_routes:
+        yield Finding("store", "warn", f"{health.dangling_routes} session keys are bound to deleted sessions")
+    if health.unindexed:
+        yield Finding("search", "ok", f"{health.unindexed} messages will be indexed by the next search")
+    for name, stats in health.queues.items():
+        detail = f"{name}: {stats.waiting} waiting, {stats.dead} dead"
+        if stats.dead:
+            yield Finding("queue", "warn", f"{detail}; last reason: {stats.last_reason}")
+        else:
+            yield Finding("queue", "ok", detail)
+
+
+def _sqlite_version() -> str:
+    return f"SQLite {sqlite3.sqlite_version}"
+
+
+def _others_can_read(path: Path) -> bool:
+    if os.name == "nt":
+        return False
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise SettingsError(f"cannot look at {path}: {error.strerror}") from error

@@ -1,0 +1,117 @@
+"""A reply out of the chunks of its stream. However the stream was cut, the reply is the same."""
+
+from __future__ import annotations
+
+import json
+
+from hermes.llm.events import Delta, ReasoningDelta, Reply, TextDelta, Usage
+from hermes.llm.pieces import CallPieces, TextPieces, mapping, mappings, string
+from hermes.types import Json
+
+DONE = "[DONE]"
+
+
+class MalformedChunk(Exception):
+    """A piece of the stream is not what the protocol allows."""
+
+
+class EndpointError(Exception):
+    """The endpoint put an error into the stream, in place of a piece of the reply."""
+
+    def __init__(self, body: Json) -> None:
+        super().__init__("the stream holds an error")
+        self.body = body
+
+
+class Assembler:
+    """Takes the chunks of one reply in order. `salt` makes ids for tool calls that came without one."""
+
+    def __init__(self, salt: str = "") -> None:
+        self.done = False
+        self.has_choice = False
+        self.finish_reason: str | None = None
+        self._salt = salt
+        self._text = TextPieces()
+        self._reasoning = TextPieces()
+        self._calls = CallPieces()
+        self._usage: Usage | None = None
+        self._model: str | None = None
+
+    def feed(self, data: str, name: str = "") -> list[Delta]:
+        """What the chunk adds. Raises MalformedChunk or EndpointError; what came before it stays."""
+        if data.strip() == DONE:
+            self.done = True
+            return []
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise MalformedChunk("a chunk that is not JSON") from error
+        if not isinstance(chunk, dict):
+            raise MalformedChunk("a chunk that is not a JSON object")
+        if chunk.get("error") or name == "error":
+            raise EndpointError(chunk)
+        self._model = string(chunk.get("model")) or self._model
+        self._usage = _read_usage(chunk.get("usage")) or self._usage
+        return [delta for choice in mappings(chunk.get("choices")) for delta in self._take(choice)]
+
+    def close(self) -> list[Delta]:
+        """What was held back in case more came."""
+        return _deltas(self._reasoning.close(), self._text.close())
+
+    def reply(self) -> Reply:
+        """The reply as far as it came."""
+        return Reply(
+            text=self._text.joined(),
+            reasoning=self._reasoning.joined(),
+            tool_calls=self._calls.joined(self._salt),
+            finish_reason=self.finish_reason,
+            usage=self._usage,
+            model=self._model,
+        )
+
+    def _take(self, choice: dict[str, Json]) -> list[Delta]:
+        if choice.get("index", 0) != 0:
+            return []
+        self.has_choice = True
+        self.finish_reason = string(choice.get("finish_reason")) or self.finish_reason
+        # An endpoint that does not stream sends one `message` in place of the deltas.
+        piece = mapping(choice.get("delta")) or mapping(choice.get("message"))
+        for call in mappings(piece.get("tool_calls")):
+            self._calls.add(call)
+        thought, said = _read_content(piece.get("content"))
+        # Endpoints in transition send both names with the same text.
+        thought = string(piece.get("reasoning_content")) or string(piece.get("reasoning")) or thought
+        return _deltas(self._reasoning.add(thought), self._text.add(said or string(piece.get("refusal"))))
+
+
+def _deltas(thought: str, said: str) -> list[Delta]:
+    thoughts: list[Delta] = [ReasoningDelta(thought)] if thought else []
+    return [*thoughts, TextDelta(said)] if said else thoughts
+
+
+def _read_content(content: Json) -> tuple[str, str]:
+    """The reasoning and the text of a message's content, which may be a list of parts."""
+    if isinstance(content, str):
+        return "", content
+    thought = said = ""
+    for part in mappings(content):
+        thinking = part.get("thinking")
+        thought += string(thinking) or "".join(string(inner.get("text")) for inner in mappings(thinking))
+        said += string(part.get("text"))
+    return thought, said
+
+
+def _read_usage(value: Json) -> Usage | None:
+    usage = mapping(value)
+    if not usage:
+        return None
+    return Usage(
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        cached_tokens=_count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=_count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+    )
+
+
+def _count(value: Json) -> int:
+    return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -1,0 +1,47 @@
+"""How one endpoint wants to be asked. It starts at the common form and learns from refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+
+from hermes.llm.model import ModelRequest
+from hermes.types import Json
+
+REFUSALS = frozenset({400, 422})
+"""The statuses with which an endpoint may mean the form of a request."""
+
+UNSUPPORTED = re.compile("unsupported|not support|deprecated|only the default", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What may be in a request's body."""
+
+    asks_usage: bool = True
+    limit_field: str = "max_tokens"
+    takes_temperature: bool = True
+
+    def encode(self, model: str, request: ModelRequest) -> bytes:
+        """The request's body. Half characters, which JSON could carry but few endpoints accept, become `?`."""
+        body: dict[str, Json] = {"model": model, "messages": list(request.messages), "stream": True}
+        if request.tools:
+            body["tools"] = [tool.to_wire() for tool in request.tools]
+        if self.asks_usage:
+            body["stream_options"] = {"include_usage": True}
+        if request.max_tokens is not None:
+            body[self.limit_field] = request.max_tokens
+        if request.temperature is not None and self.takes_temperature:
+            body["temperature"] = request.temperature
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+    def after_refusal(self, request: ModelRequest, message: str) -> Dialect | None:
+        """The form to try next, or None when there is none left. Each change is made once."""
+        if request.max_tokens is not None and self.limit_field == "max_tokens" and "max_completion_tokens" in message:
+            return replace(self, limit_field="max_completion_tokens")
+        unsupported = "temperature" in message and UNSUPPORTED.search(message)
+        if unsupported and request.temperature is not None and self.takes_temperature:
+            return replace(self, takes_temperature=False)
+        # Few endpoints that do not know `stream_options` say so by its name.
+        return replace(self, asks_usage=False) if self.asks_usage else None

@@ -1,0 +1,143 @@
+"""Endpoints on this machine, and the models of an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hermes.errors import ModelError
+from hermes.llm.connection import Connection
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.error_body import read_error
+from hermes.llm.failures import Fault, bad_reply, from_status
+from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.pieces import mapping, mappings, string
+from hermes.types import Json
+
+LARGEST_LIST = 16 * 1024 * 1024
+GLANCE = 0.3
+"""Seconds that each question to this machine may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model that an endpoint offers, with its context length where the endpoint tells."""
+
+    name: str
+    context_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEndpoint:
+    """Something on this machine that answers. `context_length` is what it has loaded, where it tells."""
+
+    kind: str
+    base_url: str
+    models: tuple[str, ...]
+    context_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How to recognise one kind of server: a path that lists its models, and one that tells its context length."""
+
+    kind: str
+    port: int
+    models_path: str
+    context_path: str
+    read_context: Callable[[Json], int | None]
+
+
+def _largest(values: list[Json]) -> int | None:
+    counts = [value for value in values if isinstance(value, int) and value > 0]
+    return max(counts, default=None)
+
+
+PROBES = (
+    Probe(
+        "ollama",
+        11434,
+        "/api/tags",
+        "/api/ps",
+        lambda body: _largest([model.get("context_length") for model in mappings(mapping(body).get("models"))]),
+    ),
+    Probe(
+        "lm-studio",
+        1234,
+        "/v1/models",
+        "/api/v0/models",
+        lambda body: _largest([model.get("loaded_context_length") for model in mappings(mapping(body).get("data"))]),
+    ),
+    Probe(
+        "llama.cpp",
+        8080,
+        "/v1/models",
+        "/props",
+        lambda body: _largest([mapping(mapping(body).get("default_generation_settings")).get("n_ctx")]),
+    ),
+)
+
+
+async def find_local(probes: tuple[Probe, ...] = PROBES, timeout: float = GLANCE) -> list[LocalEndpoint]:
+    """The model servers that run on this machine, in the order of `probes`; each is given `timeout` to answer."""
+    found = await asyncio.gather(*(_probe(probe, timeout) for probe in probes))
+    return [endpoint for endpoint in found if endpoint is not None]
+
+
+async def list_models(base_url: str, api_key: str | None = None, timeout: float = 10.0) -> list[ListedModel]:
+    """The models that an endpoint offers, by name. Raises ModelError when it does not say."""
+    endpoint = Endpoint.parse(base_url, api_key)
+    try:
+        models = _read_models(await _fetch(endpoint, "/models", timeout))
+        if models is None:
+            raise bad_reply(endpoint, "no list of models")
+    except Fault as fault:
+        raise ModelError(fault.message) from fault
+    return sorted(models, key=lambda model: model.name)
+
+
+async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
+    """What answers there, or None when nothing does that we know."""
+    root = Endpoint.parse(f"http://127.0.0.1:{probe.port}")
+    try:
+        models = _read_models(await _fetch(root, probe.models_path, timeout))
+    except Fault:
+        return None
+    if models is None:
+        return None
+    try:
+        context_length = probe.read_context(await _fetch(root, probe.context_path, timeout))
+    except Fault:
+        context_length = None
+    return LocalEndpoint(probe.kind, root.url("/v1"), tuple(model.name for model in models), context_length)
+
+
+async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
+    """The JSON at `path`, or a Fault."""
+    connection = Connection(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
+    try:
+        async with connection.exchange("GET", path, Patience(timeout)) as answer:
+            text = await answer.text(LARGEST_LIST)
+    finally:
+        await connection.close()
+    if answer.status != 200:
+        raise from_status(endpoint, answer.status, read_error(text))
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise bad_reply(endpoint, read_error(text).message, "check the URL; most end in /v1") from error
+
+
+def _read_models(body: Json) -> list[ListedModel] | None:
+    """The models of a list in OpenAI's or Ollama's shape, None when it is neither."""
+    entries = mapping(body).get("data", mapping(body).get("models"))
+    if not isinstance(entries, list):
+        return None
+    named = [(string(entry.get("id")) or string(entry.get("name")), entry) for entry in mappings(entries)]
+    return [ListedModel(name, _read_context_length(entry)) for name, entry in named if name]
+
+
+def _read_context_length(entry: dict[str, Json]) -> int | None:
+    return _largest([entry.get(key) for key in ("context_length", "max_model_len", "context_window")])

@@ -1,0 +1,89 @@
+"""Where a model is, and the secrets that are sent there but never shown."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from hermes.errors import SettingsError
+
+URL_HINT = "It looks like https://api.example.com/v1 or http://127.0.0.1:11434/v1"
+SHORT_SECRET = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address that was checked. `repr` and `hide` keep its key out of sight."""
+
+    scheme: str
+    netloc: str
+    path: str
+    query: str
+    _authorization: str | None = field(repr=False)
+    _secrets: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, base_url: str, api_key: str | None = None) -> Endpoint:
+        """Raises SettingsError for what cannot be called; a user and password in the URL become a header."""
+        parts = _split(base_url)
+        key = _check_key((api_key or "").strip())
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user or password else ""
+        authorization = f"Bearer {key}" if key else f"Basic {basic}" if basic else None
+        return cls(
+            scheme=parts.scheme.lower(),
+            netloc=parts.netloc.rpartition("@")[2],
+            path=parts.path.rstrip("/").removesuffix("/chat/completions"),
+            query=parts.query,
+            _authorization=authorization,
+            _secrets=tuple(secret for secret in (key, password, basic) if secret),
+        )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is on this machine, so that no proxy may stand in between."""
+        host = (urlsplit(f"//{self.netloc}").hostname or "").rstrip(".")
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or address.is_unspecified
+
+    def url(self, path: str) -> str:
+        """The address of `path` below the base."""
+        return f"{self.scheme}://{self.netloc}{self.path}{path}" + (f"?{self.query}" if self.query else "")
+
+    def headers(self) -> dict[str, str]:
+        """What proves who we are."""
+        return {"Authorization": self._authorization} if self._authorization else {}
+
+    def hide(self, text: str) -> str:
+        """`text` without the secrets, for anything that a person or a log may see."""
+        for secret in self._secrets:
+            # A short key ("none", "x") is only a secret where it stands alone.
+            edge = r"(?<!\w){}(?!\w)" if len(secret) < SHORT_SECRET else "{}"
+            text = re.sub(edge.format(re.escape(secret)), "***", text)
+        return text
+
+
+def _split(base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url.strip())
+        usable = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() for character in base_url.strip()):
+        shown = base_url.strip().rpartition("@")[2]
+        raise SettingsError(f"'{shown}' is not the URL of a model endpoint", hint=URL_HINT)
+    return parts
+
+
+def _check_key(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingsError("the API key holds characters that no key has", hint="Copy the key again, without spaces")
+    return key

@@ -1,0 +1,91 @@
+"""What a call to a model gives, as one tagged union. Exactly one Completed or Failed comes, and it comes last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from hermes.types import ToolCall
+
+FailureKind = Literal[
+    "refused",
+    "auth",
+    "rate_limited",
+    "context_too_long",
+    "timeout",
+    "server",
+    "bad_request",
+    "bad_reply",
+    "interrupted",
+]
+"""`refused`: no connection was made. `interrupted`: it was lost before the reply ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the endpoint counted them. `cached_tokens` is the part of the prompt that it had in its cache."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model said. `finish_reason` and `model` are the endpoint's own words, None where it gave none."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """The next piece of the reply's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """The next piece of what the model thought aloud."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Attempt number `attempt` failed before any output; the next one starts after `wait` seconds."""
+
+    attempt: int
+    wait: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The reply is whole. The deltas, joined, are its text and reasoning."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no whole reply. `message` is one line for a person; `partial` is what had been streamed by then.
+
+    `retryable` means that the same request may succeed later, after `retry_after` seconds where the endpoint said so.
+    """
+
+    kind: FailureKind
+    message: str
+    retryable: bool
+    partial: Reply = Reply()
+    retry_after: float | None = None
+
+
+Delta: TypeAlias = TextDelta | ReasoningDelta
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | Completed | Failed

@@ -1,0 +1,194 @@
+"""What can go wrong with an endpoint, and what it means to a person: a few tables and the functions that read them.
+
+    HTTP status, error body, error in the stream, transport error ──> Fault(kind, one line) ──> Failed
+
+A line names the host, what happened and what to do. Secrets are taken out before a line is cut to length.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.error_body import ErrorBody
+from hermes.llm.events import Failed, FailureKind, Reply
+
+LONGEST_DETAIL = 240
+
+
+class Fault(Exception):
+    """A failure on its way to becoming the last event. It does not leave this room."""
+
+    def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+
+    def to_event(self, partial: Reply) -> Failed:
+        """The event that ends the stream."""
+        return Failed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """`retryable`: the same request may succeed later. `automatic`: we try again ourselves."""
+
+    retryable: bool
+    automatic: bool
+
+
+NATURES: dict[FailureKind, Nature] = {
+    "refused": Nature(retryable=True, automatic=True),
+    "auth": Nature(retryable=False, automatic=False),
+    "rate_limited": Nature(retryable=True, automatic=True),
+    "context_too_long": Nature(retryable=False, automatic=False),
+    # An endpoint that was silent for minutes would only be silent for as long again.
+    "timeout": Nature(retryable=True, automatic=False),
+    "server": Nature(retryable=True, automatic=True),
+    "bad_request": Nature(retryable=False, automatic=False),
+    "bad_reply": Nature(retryable=True, automatic=False),
+    "interrupted": Nature(retryable=True, automatic=True),
+}
+
+STATUSES: dict[int, tuple[FailureKind, str]] = {
+    400: ("bad_request", ""),
+    401: ("auth", "check the key"),
+    402: ("auth", "the account has no credit left"),
+    403: ("auth", "check the key and what it may use"),
+    404: ("bad_request", "no such model or path; check the model's name and the URL"),
+    405: ("bad_request", "check the URL; most end in /v1"),
+    408: ("server", "try again"),
+    413: ("context_too_long", "the request is too large; make it shorter"),
+    422: ("bad_request", ""),
+    425: ("server", "try again"),
+    429: ("rate_limited", "too many requests; wait and try again"),
+}
+
+CODES: dict[str, tuple[FailureKind, str]] = {
+    "context_length_exceeded": ("context_too_long", "make the conversation shorter"),
+    "exceed_context_size_error": ("context_too_long", "make the conversation shorter"),
+    "insufficient_quota": ("auth", "the account has no credit left"),
+    "billing_not_active": ("auth", "the account has no credit left"),
+    "invalid_api_key": ("auth", "check the key"),
+    "authentication_error": ("auth", "check the key"),
+    "permission_error": ("auth", "check the key and what it may use"),
+    "model_not_found": ("bad_request", "no such model; check the model's name"),
+    "not_found_error": ("bad_request", "no such model or path; check the model's name and the URL"),
+    "rate_limit_exceeded": ("rate_limited", "too many requests; wait and try again"),
+    "rate_limit_error": ("rate_limited", "too many requests; wait and try again"),
+    "overloaded_error": ("server", "try again later"),
+}
+
+CONTEXT_STATUSES = frozenset({400, 413, 422, 500})
+"""Only with these are the words below looked for: a rate limit speaks of too many tokens, too."""
+
+CONTEXT_PHRASES = (
+    r"maximum (context|model|prompt|input|sequence) length",
+    r"context (length|window|size|limit).{0,40} exceeded",
+    r"exceed\w*.{0,60}(context|max\w*)[ _](length|window|size|limit|model|seq)",
+    r"exceed\w* the max(imum)?.{0,30} (length|tokens|context)",
+    r"(prompt|input|request)( is)? too (long|large)",
+    r"too many input tokens",
+    r"longer than the (model's )?(context|maximum)",
+    r"(greater|larger) than the (context|maximum)",
+    r"context the overflows",
+    r"n_keep.{0,20}n_ctx",
+    r"reduce the length of the (messages|prompt|input)",
+    r"tokens.{0,4} \+ .{0,4}max_new_tokens",
+)
+"""How OpenAI, llama.cpp, Ollama, LM Studio, vLLM, SGLang, TGI, Anthropic, Google and others say it."""
+
+CONTEXT_WORDS = re.compile("|".join(CONTEXT_PHRASES), re.IGNORECASE)
+
+TRANSPORT: dict[str, tuple[FailureKind, str]] = {
+    "ConnectTimeout": ("refused", "does not accept the connection: is it running?"),
+    "ReadTimeout": ("timeout", "sent nothing for too long"),
+    "WriteTimeout": ("timeout", "takes no data"),
+    "PoolTimeout": ("timeout", "is busy with our other requests"),
+    "ReadError": ("interrupted", "closed the connection before the reply ended"),
+    "WriteError": ("interrupted", "closed the connection while the request was sent"),
+    "CloseError": ("interrupted", "closed the connection before the reply ended"),
+    "ConnectError": ("refused", "cannot be reached: is it running?"),
+    "ProxyError": ("refused", "cannot be reached through the proxy: check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY"),
+    "UnsupportedProtocol": ("bad_request", "has a URL that is neither http nor https"),
+    "LocalProtocolError": ("bad_request", "cannot be sent this request"),
+    "RemoteProtocolError": ("interrupted", "closed the connection before the reply ended"),
+    "DecodingError": ("bad_reply", "sent data that cannot be unpacked"),
+    "TooManyRedirects": ("bad_request", "redirects without end: check the URL"),
+    "InvalidURL": ("bad_request", "has a URL that cannot be used"),
+}
+"""By the name of httpx's class, so that reading this table does not import it."""
+
+CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (ConnectionRefusedError, "refuses the connection: is it running?"),
+    (socket.gaierror, "is not a known name: check the URL and the network"),
+    (ssl.SSLCertVerificationError, "has a certificate that is not trusted: check the URL, or set SSL_CERT_FILE"),
+    (ssl.SSLError, "does not speak TLS here: is it http:// and not https://?"),
+)
+"""Why no connection was made, most telling first."""
+
+
+def from_status(endpoint: Endpoint, status: int, body: ErrorBody, retry_after: float | None = None) -> Fault:
+    """What an answer other than 200 means."""
+    kind, advice = _judge(status, body)
+    said = _detail(endpoint, body.message)
+    line = f"{endpoint.netloc} answered {status}" + (f" ({said})" if said else "") + (f": {advice}" if advice else "")
+    return Fault(kind, line, retry_after)
+
+
+def from_stream(endpoint: Endpoint, body: ErrorBody) -> Fault:
+    """What an error that came in place of a chunk means."""
+    status = body.status or (400 if "invalid_request_error" in body.codes else 500)
+    kind, advice = _judge(status, body)
+    said = _detail(endpoint, body.message) or "no reason given"
+    return Fault(kind, f"{endpoint.netloc} broke off ({said})" + (f": {advice}" if advice else ""))
+
+
+def from_transport(endpoint: Endpoint, error: BaseException) -> Fault:
+    """What a failed connection means."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    kind, what = next((TRANSPORT[name] for name in names if name in TRANSPORT), ("refused", "cannot be reached"))
+    if kind == "refused":
+        causes = list(_causes(error))
+        what = next((said for cause, said in CAUSES if any(isinstance(one, cause) for one in causes)), what)
+    return Fault(kind, f"{endpoint.netloc} {what}")
+
+
+def bad_reply(endpoint: Endpoint, what: str, advice: str = "is the URL that of a model endpoint?") -> Fault:
+    """An answer of 200 that is no reply."""
+    return Fault("bad_reply", f"{endpoint.netloc} sent {_detail(endpoint, what)}: {advice}")
+
+
+def _judge(status: int, body: ErrorBody) -> tuple[FailureKind, str]:
+    if status in CONTEXT_STATUSES and CONTEXT_WORDS.search(body.message):
+        return CODES["context_length_exceeded"]
+    if status == 413:
+        return STATUSES[413]
+    if known := next((CODES[code] for code in body.codes if code in CODES), None):
+        return known
+    if status in STATUSES:
+        return STATUSES[status]
+    if 300 <= status < 400:
+        return "bad_request", "it redirects; use the URL that it points to"
+    return ("bad_request", "") if status < 500 else ("server", "try again later")
+
+
+def _detail(endpoint: Endpoint, text: str) -> str:
+    """`text` on one line, without secrets and control characters, cut to length."""
+    hidden = endpoint.hide(text)
+    line = " ".join("".join(character if character.isprintable() else " " for character in hidden).split())
+    return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _causes(inner)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,61 @@
+"""What the rest of the house knows of a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hermes.llm.events import ModelEvent
+from hermes.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool the model may call. `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Json
+
+    def to_wire(self) -> dict[str, Json]:
+        """The shape that OpenAI-compatible endpoints take."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call: messages in wire shape, and the tools on offer. What is None is left to the endpoint."""
+
+    messages: Sequence[dict[str, Json]]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class Model(Protocol):
+    """Something that answers."""
+
+    @property
+    def name(self) -> str:
+        """What the endpoint calls it."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """Tokens that request and reply may have together."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """The reply as it comes; the last event is Completed or Failed. Raises nothing the endpoint caused.
+
+        Wrap it in `contextlib.aclosing` to hang up at once when leaving early.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. A later `stream` opens new ones."""
+        ...

@@ -1,0 +1,120 @@
+"""A model behind any OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from hermes.clock import Clock, SystemClock
+from hermes.llm.assemble import Assembler
+from hermes.llm.connection import Answer, Connection
+from hermes.llm.dialect import REFUSALS, Dialect
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.error_body import read_error
+from hermes.llm.events import Completed, Failed, ModelEvent, Retrying
+from hermes.llm.failures import Fault, from_status
+from hermes.llm.model import ModelRequest
+from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.reading import read_reply
+from hermes.llm.retry import Retries, read_retry_after
+
+PATH = "/chat/completions"
+LARGEST_ERROR = 64 * 1024
+
+
+class OpenAICompatible:
+    """A `Model` over HTTP. Its key is in no message, repr or log."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        context_length: int,
+        api_key: str | None = None,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Opens nothing yet. Raises SettingsError for a URL or key that cannot be used."""
+        self._endpoint = Endpoint.parse(base_url, api_key)
+        self._name = model
+        self._context_length = context_length
+        self._timeouts = timeouts or Timeouts()
+        self._retries = retries or Retries()
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._dialect = Dialect()
+        self._connection = Connection(self._endpoint, self._timeouts)
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatible({self._endpoint.netloc}, {self._name})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_length(self) -> int:
+        return self._context_length
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Attempts until one gives output, ends well, or no further one is due."""
+        patience = Patience(self._timeouts.total)
+        attempt = 1
+        while True:
+            silent, failed = True, None
+            async with aclosing(self._attempt(request, patience)) as events:
+                async for event in events:
+                    if isinstance(event, Failed):
+                        failed = event
+                    else:
+                        silent = False
+                        yield event
+            if failed is None:
+                return
+            wait = self._retries.wait_after(attempt, failed, self._chance) if silent else None
+            if wait is None:
+                yield failed
+                return
+            yield Retrying(attempt, wait, failed.message)
+            await self._clock.sleep(wait)
+            attempt += 1
+
+    async def _attempt(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[ModelEvent, None]:
+        """One reply, or a Failed with what came of it."""
+        assembler = Assembler(salt=f"{int(self._chance() * 16**8):08x}")
+        try:
+            async with self._ask(request, patience) as answer:
+                async with aclosing(read_reply(answer, assembler, self._endpoint)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+        except Fault as fault:
+            yield fault.to_event(assembler.reply())
+            return
+        yield Completed(assembler.reply())
+
+    @asynccontextmanager
+    async def _ask(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[Answer, None]:
+        """The endpoint's answer once it accepts the request's form; Fault for any other."""
+        dialect = self._dialect
+        while True:
+            body = dialect.encode(self._name, request)
+            async with self._connection.exchange("POST", PATH, patience, body) as answer:
+                if answer.status == 200:
+                    self._dialect = dialect
+                    yield answer
+                    return
+                error = read_error(await answer.text(LARGEST_ERROR))
+            fault = from_status(
+                self._endpoint, answer.status, error, read_retry_after(answer.headers, self._clock.now())
+            )
+            adapted = dialect.after_refusal(request, error.message) if fault.kind == "bad_request" else None
+            if adapted is None or answer.status not in REFUSALS:
+                raise fault
+            dialect = adapted

@@ -1,0 +1,58 @@
+"""How long we wait for an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from hermes.errors import SettingsError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds for: a connection, the first byte of the answer, the gap between two pieces, and all of it."""
+
+    connect: float = 10.0
+    first_byte: float = 300.0
+    idle: float = 120.0
+    total: float = 1800.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if not getattr(self, field.name) > 0:
+                raise SettingsError(f"the time-out '{field.name}' is not more than 0 seconds")
+
+
+class OutOfPatience(Exception):
+    """The wait was longer than `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"waited {seconds:g} s")
+        self.seconds = seconds
+
+
+class Patience:
+    """Counts down `total` over several waits. Only waiting counts, not the time in which our caller is busy."""
+
+    def __init__(self, total: float) -> None:
+        self._total = total
+        self._left = total
+
+    async def wait(self, awaitable: Awaitable[T], limit: float) -> T:
+        """What `awaitable` gives, or OutOfPatience after `limit` seconds or when the total is used up."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        timeout = asyncio.timeout(max(0.0, min(limit, self._left)))
+        try:
+            async with timeout:
+                return await awaitable
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise
+            raise OutOfPatience(limit if limit <= self._left else self._total) from error
+        finally:
+            self._left -= loop.time() - began

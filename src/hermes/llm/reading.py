@@ -1,0 +1,106 @@
+"""The body of an answer, read as the pieces of a reply."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from hermes.llm.assemble import Assembler, EndpointError, MalformedChunk
+from hermes.llm.connection import Answer
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.error_body import read_error, read_error_value
+from hermes.llm.events import Delta
+from hermes.llm.failures import Fault, bad_reply, from_stream
+from hermes.llm.sse import EventDecoder, ServerEvent
+
+LARGEST_BODY = 64 * 1024 * 1024
+AFTER_FINISH = 5.0
+"""Seconds to wait for the token counts, which come after the model has finished."""
+
+AFTER_DONE = 0.25
+"""Seconds to wait for the end of the body, so that the connection can be used again."""
+
+
+async def read_reply(answer: Answer, assembler: Assembler, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
+    """Feed the whole answer to `assembler`, giving what can be shown. Raises Fault unless the reply is whole."""
+    start = await _read_start(answer)
+    if start.lstrip()[:1] == b"{":
+        body = start.decode(errors="replace") + await answer.text(LARGEST_BODY)
+        for delta in _feed(assembler, ServerEvent("", body), endpoint):
+            yield delta
+        assembler.done = True
+    elif start.lstrip()[:1] == b"<":
+        page = read_error(start.decode(errors="replace") + await answer.text(LARGEST_BODY))
+        raise bad_reply(endpoint, page.message, "check the URL; most end in /v1")
+    else:
+        async for delta in _read_events(start, answer, assembler, endpoint):
+            yield delta
+    for delta in assembler.close():
+        yield delta
+    _check_whole(assembler, endpoint)
+
+
+async def _read_start(answer: Answer) -> bytes:
+    """The body up to the first bytes that tell what it is. Content types are often wrong."""
+    start = b""
+    while not start.strip() and (chunk := await answer.next_chunk()) is not None:
+        start += chunk
+    return start
+
+
+async def _read_events(
+    start: bytes, answer: Answer, assembler: Assembler, endpoint: Endpoint
+) -> AsyncGenerator[Delta, None]:
+    decoder = EventDecoder()
+    chunk: bytes | None = start
+    while chunk is not None:
+        for event in decoder.feed(chunk):
+            for delta in _feed(assembler, event, endpoint):
+                yield delta
+        chunk = await _next_chunk(answer, assembler)
+    for event in decoder.close():
+        for delta in _feed_last(assembler, event, endpoint):
+            yield delta
+
+
+async def _next_chunk(answer: Answer, assembler: Assembler) -> bytes | None:
+    """More of the stream. Once the model has finished, neither a silence nor a lost connection takes the reply away."""
+    if not assembler.done and not assembler.finish_reason:
+        return await answer.next_chunk()
+    try:
+        return await answer.next_chunk(AFTER_DONE if assembler.done else AFTER_FINISH)
+    except Fault:
+        return None
+
+
+def _feed(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> list[Delta]:
+    if assembler.done:
+        return []
+    try:
+        return assembler.feed(event.data, event.name)
+    except MalformedChunk as error:
+        raise bad_reply(endpoint, str(error), "try again") from error
+    except EndpointError as error:
+        raise from_stream(endpoint, read_error_value(error.body)) from error
+
+
+def _feed_last(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> list[Delta]:
+    """Feed what had no end of its own: half an event means that the rest of it was lost."""
+    try:
+        return _feed(assembler, event, endpoint)
+    except Fault as fault:
+        if fault.kind != "bad_reply":
+            raise
+        if assembler.finish_reason:
+            return []
+        raise _cut_off(endpoint) from fault
+
+
+def _cut_off(endpoint: Endpoint) -> Fault:
+    return Fault("interrupted", f"{endpoint.netloc} closed the connection before the reply ended")
+
+
+def _check_whole(assembler: Assembler, endpoint: Endpoint) -> None:
+    if not assembler.has_choice:
+        raise bad_reply(endpoint, "an answer without a reply in it")
+    if not assembler.done and not assembler.finish_reason:
+        raise _cut_off(endpoint)

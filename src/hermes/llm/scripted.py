@@ -1,0 +1,82 @@
+"""A model that says what it is told to: for the tests of anyone who calls a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, TextDelta
+from hermes.llm.model import ModelRequest
+
+Step: TypeAlias = ModelEvent | asyncio.Event
+"""An event to give, or one to wait for before going on."""
+
+Answer: TypeAlias = Reply | Failed | Sequence[Step]
+"""A whole reply, a failure, or every step of a stream; the last step must be Completed or Failed."""
+
+
+class ScriptedModel:
+    """A `Model` that gives the answers of a script in order, or those of a function, and remembers what it was asked.
+
+    A reply is streamed in pieces of `piece` characters. When the script is at its end, every call fails.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Answer] | Callable[[ModelRequest], Answer],
+        *,
+        name: str = "scripted",
+        context_length: int = 128_000,
+        piece: int = 16,
+    ) -> None:
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+        self._answer = script if callable(script) else _read_in_order(script)
+        self._name = name
+        self._context_length = context_length
+        self._piece = piece
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_length(self) -> int:
+        return self._context_length
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Give the next answer. Other tasks get a turn between any two events, as with a real endpoint."""
+        self.requests.append(request)
+        for step in self._steps(self._answer(request)):
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+            else:
+                await asyncio.sleep(0)
+                yield step
+
+    def _steps(self, answer: Answer) -> Sequence[Step]:
+        if isinstance(answer, Reply):
+            return [
+                *(ReasoningDelta(text) for text in _cut(answer.reasoning, self._piece)),
+                *(TextDelta(text) for text in _cut(answer.text, self._piece)),
+                Completed(answer),
+            ]
+        if isinstance(answer, Failed):
+            return [*(TextDelta(text) for text in _cut(answer.partial.text, self._piece)), answer]
+        if not answer or not isinstance(answer[-1], Completed | Failed):
+            raise ValueError("the last step of a scripted stream must be Completed or Failed")
+        return answer
+
+
+def _read_in_order(script: Iterable[Answer]) -> Callable[[ModelRequest], Answer]:
+    answers = iter(script)
+    over = Failed("bad_request", "the script has no further answer", retryable=False)
+    return lambda _request: next(answers, over)
+
+
+def _cut(text: str, piece: int) -> list[str]:
+    return [text[start : start + piece] for start in range(0, len(text), piece)]

@@ -1,0 +1,49 @@
+"""How many tokens a text is, near enough to decide what fits. No vocabulary, no model: a count of characters."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from hermes.llm.model import ToolSpec
+from hermes.types import Json
+
+WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]+")
+"""Han, kana, hangul, emoji: about a token for each character."""
+
+OTHER = re.compile("[\u0370-\u10ff\u1200-\u1dff]+")
+"""Greek, Cyrillic, Hebrew, Arabic, Indic and other alphabets: about a token for two."""
+
+PER_MESSAGE = 4
+"""Role and separators."""
+
+PER_ATTACHMENT = 1000
+"""A picture or another part that is not text."""
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens `text` is. Empty text is none."""
+    if text.isascii():
+        return (len(text) + 3) // 4
+    wide = sum(map(len, WIDE.findall(text)))
+    other = sum(map(len, OTHER.findall(text)))
+    return wide + (other + 1) // 2 + (len(text) - wide - other + 3) // 4
+
+
+def estimate_request(messages: Iterable[dict[str, Json]], tools: Sequence[ToolSpec] = ()) -> int:
+    """About how many tokens a request is, with all that the endpoint adds around it."""
+    schemas = sum(estimate_tokens(json.dumps(tool.to_wire(), ensure_ascii=False)) for tool in tools)
+    return schemas + sum(PER_MESSAGE + _estimate_value(message) for message in messages)
+
+
+def _estimate_value(value: Json) -> int:
+    if isinstance(value, str):
+        return estimate_tokens(value)
+    if isinstance(value, list):
+        return sum(map(_estimate_value, value))
+    if isinstance(value, dict):
+        if str(value.get("type", "")) in ("image_url", "input_audio", "file"):
+            return PER_ATTACHMENT
+        return sum(_estimate_value(inner) for key, inner in value.items() if key not in ("role", "type"))
+    return 0 if value is None else 1

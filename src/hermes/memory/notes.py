@@ -1,0 +1,118 @@
+"""The built-in notes: `MEMORY.md` (what the agent should know) and `USER.md` (who the person is).
+
+Files are plain Markdown that people edit by hand. A change is made under a lock that all processes take, checked
+against the size limit, and replaces the file in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hermes.errors import HomeError, NoteError
+from hermes.files import replace_file
+from hermes.memory.fence import strip_fences
+
+Target = Literal["memory", "user"]
+FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+LOCK_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change did to a note."""
+
+    target: Target
+    action: Literal["add", "replace", "remove"]
+    text: str
+    used: int
+    limit: int
+
+
+class Notes:
+    """The notes of one home."""
+
+    def __init__(self, home: Path, limits: dict[Target, int]) -> None:
+        self._home = home
+        self._limits = limits
+
+    def read(self, target: Target) -> str:
+        """The whole note; "" when nothing was noted yet."""
+        path = self._path(target)
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise HomeError(f"cannot read {path}: {error}") from error
+
+    def add(self, target: Target, text: str) -> Change:
+        """Add one entry. An entry that is there already is refused, so that a repeated call has no second effect."""
+        entry = f"- {_one_line(text)}"
+        with self._locked():
+            present = self.read(target)
+            if entry in present.splitlines():
+                raise NoteError(f"{FILES[target]} has this entry already", hint="Nothing to do")
+            return self._write(target, "add", entry[2:], f"{present}\n{entry}".strip())
+
+    def replace(self, target: Target, old: str, text: str) -> Change:
+        """Replace the one entry that contains `old`."""
+        with self._locked():
+            lines, place = self._find(target, old)
+            entry = _one_line(text)
+            lines[place] = f"- {entry}" if lines[place].lstrip().startswith("- ") else entry
+            return self._write(target, "replace", entry, "\n".join(lines))
+
+    def remove(self, target: Target, old: str) -> Change:
+        """Remove the one entry that contains `old`."""
+        with self._locked():
+            lines, place = self._find(target, old)
+            removed = lines.pop(place)
+            return self._write(target, "remove", removed.lstrip("- "), "\n".join(lines))
+
+    def _find(self, target: Target, old: str) -> tuple[list[str], int]:
+        lines = self.read(target).splitlines()
+        places = [place for place, line in enumerate(lines) if old.strip() and old.strip() in line]
+        if len(places) != 1:
+            found = "no entry contains" if not places else f"{len(places)} entries contain"
+            raise NoteError(f"{FILES[target]}: {found} {old!r}", hint="Quote a part that only one entry has")
+        return lines, places[0]
+
+    def _write(self, target: Target, action: Literal["add", "replace", "remove"], text: str, whole: str) -> Change:
+        limit = self._limits[target]
+        if action != "remove" and len(whole) > limit:
+            raise NoteError(
+                f"{FILES[target]} would have {len(whole)} characters, but {limit} is the limit",
+                hint="Shorten or remove other entries first",
+            )
+        replace_file(self._path(target), f"{whole.strip()}\n" if whole.strip() else "")
+        return Change(target, action, text, len(whole), limit)
+
+    def _path(self, target: Target) -> Path:
+        """In `memories/`, or in the home itself where an older version put it."""
+        usual, older = self._home / "memories" / FILES[target], self._home / FILES[target]
+        return older if older.exists() and not usual.exists() else usual
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        folder = self._home / "memories"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(folder / ".lock", timeout=LOCK_TIMEOUT):
+                yield
+        except Timeout as error:
+            raise HomeError("another process holds the notes", hint="Try again in a moment") from error
+        except OSError as error:
+            raise HomeError(f"cannot write notes in {folder}: {error.strerror}") from error
+
+
+def _one_line(text: str) -> str:
+    entry = " ".join(strip_fences(text).split())
+    if not entry:
+        raise NoteError("an entry cannot be empty", hint="Say what to note")
+    return entry.removeprefix("- ")

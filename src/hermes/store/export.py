@@ -1,0 +1,54 @@
+"""A session as text: JSON lines for programs, Markdown for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from hermes.types import Compression, Json, Message, Session
+
+
+def to_jsonl(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
+    """One line for the session, one for each message in order, one for each compression."""
+    yield _line("session", asdict(session))
+    for message in messages:
+        yield _line("message", message_to_json(message))
+    for compression in compressions:
+        yield _line("compression", asdict(compression))
+
+
+def to_markdown(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
+    """A readable transcript; a compression is noted where its horizon lies."""
+    yield f"# {session.title or session.id}"
+    yield f"\n`{session.id}` · {session.source} · started {_time(session.started_at)}"
+    marks = {compression.horizon_message_id: compression for compression in compressions}
+    for message in messages:
+        yield f"\n## {_speaker(message)} · {_time(message.timestamp)}\n"
+        if message.content:
+            yield message.content
+        for call in message.tool_calls:
+            yield f"\n- calls `{call.name}` with `{call.arguments}`"
+        if compression := marks.get(message.id):
+            yield f"\n---\n\n*Compressed up to here ({compression.snapshot_id}):*\n\n{compression.summary}\n\n---"
+
+
+def message_to_json(message: Message) -> dict[str, Json]:
+    """A message as plain JSON values, without the fields it does not have."""
+    values = {name: value for name, value in asdict(message).items() if value not in (None, ())}
+    if message.tool_calls:
+        values["tool_calls"] = [call.to_wire() for call in message.tool_calls]
+    return values
+
+
+def _line(kind: str, values: dict[str, Json]) -> str:
+    return json.dumps({"type": kind, **values}, ensure_ascii=False, default=repr)
+
+
+def _speaker(message: Message) -> str:
+    return f"tool {message.tool_name}" if message.role == "tool" and message.tool_name else message.role
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,74 @@
+"""How a store file is, found out without changing it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.db import queue
+from hermes.db.engine import Tx
+from hermes.db.faults import translate
+from hermes.db.migrations import current_version
+from hermes.db.queue import QueueStats
+from hermes.store.schema import MIGRATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """What was found. `damage` is empty for a sound file."""
+
+    damage: tuple[str, ...]
+    journal_mode: str
+    version: int
+    known_version: int
+    sessions: int
+    messages: int
+    orphans: int
+    dangling_routes: int
+    unindexed: int
+    queues: dict[str, QueueStats]
+
+
+def inspect(path: Path, *, lock_timeout: float, now: float) -> StoreHealth:
+    """Read the whole file and check it. Raises a StoreError when it cannot be read at all."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=lock_timeout)) as tx:
+            tx.row_factory = sqlite3.Row
+            tx.isolation_level = None
+            return _inspect(tx, now)
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def _inspect(tx: Tx, now: float) -> StoreHealth:
+    journal_mode = str(tx.execute("PRAGMA journal_mode").fetchone()[0])
+    found = [str(row[0]) for row in tx.execute("PRAGMA integrity_check(20)")]
+    tables = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}
+    ours = "hermes_search_state" in tables
+    shared = {"sessions", "messages"} <= tables
+    return StoreHealth(
+        damage=tuple(line for line in found if line != "ok"),
+        journal_mode=journal_mode,
+        version=current_version(tx),
+        known_version=MIGRATIONS[-1].version,
+        sessions=_number(tx, "SELECT count(*) FROM sessions") if shared else 0,
+        messages=_number(tx, "SELECT count(*) FROM messages") if shared else 0,
+        orphans=_number(tx, "SELECT count(*) FROM messages WHERE session_id NOT IN (SELECT id FROM sessions)")
+        if shared
+        else 0,
+        dangling_routes=_number(
+            tx, "SELECT count(*) FROM hermes_routes WHERE session_id NOT IN (SELECT id FROM sessions)"
+        )
+        if ours
+        else 0,
+        unindexed=_number(tx, "SELECT count(*) FROM messages WHERE id > (SELECT indexed_upto FROM hermes_search_state)")
+        if ours
+        else 0,
+        queues={name: queue.stats(tx, name, now=now) for name in queue.queues(tx)} if ours else {},
+    )
+
+
+def _number(tx: Tx, sql: str) -> int:
+    return int(tx.execute(sql).fetchone()[0])

@@ -1,0 +1,69 @@
+"""Incognito: ranges of a session's messages that stay out of memory for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hermes.db.engine import Tx
+from hermes.types import Message
+
+SCHEMA = """
+CREATE TABLE hermes_incognito (
+    session_id TEXT NOT NULL,
+    after_id INTEGER NOT NULL,
+    upto_id INTEGER,
+    PRIMARY KEY (session_id, after_id)
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Messages after `after_id` up to `upto_id`, which is None while it goes on."""
+
+    after_id: int
+    upto_id: int | None
+
+    def covers(self, message_id: int) -> bool:
+        return message_id > self.after_id and (self.upto_id is None or message_id <= self.upto_id)
+
+
+class Incognito:
+    """The incognito ranges of one store. Every method runs inside the caller's transaction."""
+
+    def begin(self, tx: Tx, session_id: str) -> None:
+        """From the next message on. Beginning twice is fine."""
+        if not self.is_on(tx, session_id):
+            tx.execute(
+                "INSERT OR REPLACE INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, NULL)",
+                (session_id, _last_id(tx)),
+            )
+
+    def end(self, tx: Tx, session_id: str) -> None:
+        """Up to the last message so far. Ending what has not begun is fine."""
+        tx.execute(
+            "UPDATE hermes_incognito SET upto_id = ? WHERE session_id = ? AND upto_id IS NULL",
+            (_last_id(tx), session_id),
+        )
+
+    def is_on(self, tx: Tx, session_id: str) -> bool:
+        """Whether the session is incognito now."""
+        row = tx.execute("SELECT 1 FROM hermes_incognito WHERE session_id = ? AND upto_id IS NULL", (session_id,))
+        return row.fetchone() is not None
+
+    def ranges(self, tx: Tx, session_id: str) -> list[Range]:
+        """Every range of a session, oldest first."""
+        rows = tx.execute("SELECT * FROM hermes_incognito WHERE session_id = ? ORDER BY after_id", (session_id,))
+        return [Range(row["after_id"], row["upto_id"]) for row in rows]
+
+    def remembered(self, tx: Tx, session_id: str, messages: Iterable[Message]) -> list[Message]:
+        """Only those messages that memory may know of."""
+        ranges = self.ranges(tx, session_id)
+        return [message for message in messages if not any(r.covers(message.id) for r in ranges)]
+
+
+def _last_id(tx: Tx) -> int:
+    """The newest message of the whole store: ids grow over all sessions, and the log keeps count of deleted ones."""
+    row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+    return int(row[0]) if row is not None else 0

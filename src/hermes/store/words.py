@@ -1,0 +1,83 @@
+"""Words: how text becomes an index entry, a person's query, and the snippet that shows a match.
+
+Chinese, Japanese, Korean, Thai and their neighbours are written without the spaces a tokenizer looks for, so each such
+character is indexed as a word of its own and a run of them is searched as a phrase: that finds exactly the substring,
+of any length.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u318f"
+    "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U00020000-\U0003ffff"
+)
+BETWEEN_WORDS = r"\s\x00-/:-@\[-`{-\u00bf\u2000-\u206f\u3000-\u3004\u3008-\u303f\ud800-\udfff"
+SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
+QUERY_PART = re.compile(rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+')
+WORD = re.compile(rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+")
+SNIPPET = 120
+SHORTEST_STEM = 3
+
+
+def segment(text: str) -> str:
+    """`text` as the index sees it: one form of every character, spaceless scripts a character at a time."""
+    return SPACELESS_CHARACTER.sub(lambda found: f" {found[0]} ", unicodedata.normalize("NFKC", text))
+
+
+def compile_query(text: str) -> str:
+    """What a person typed as an FTS5 query: every word must occur, "quoted words" as a phrase. Never invalid."""
+    parts = QUERY_PART.findall(unicodedata.normalize("NFKC", text))
+    phrases = [segment(" ".join(WORD.findall(part))) for part in parts]
+    return " AND ".join(f'"{phrase}"' for phrase in phrases if any(map(str.isalnum, phrase)))
+
+
+def snippet(content: str, query: str, width: int = SNIPPET) -> str:
+    """One line of `content` around the first place where the query matched."""
+    flat = " ".join(content.split())
+    start = max(0, _first_match(flat, query) - width // 3)
+    cut = flat[start : start + width]
+    return ("…" if start else "") + cut + ("…" if start + width < len(flat) else "")
+
+
+def _first_match(flat: str, query: str) -> int:
+    """Where the match begins. What only matched by its stem ("running" for "runs") is found by its first letters."""
+    folded, positions = _fold(flat)
+    parts = [_fold(part.strip('" '))[0] for part in QUERY_PART.findall(query)]
+    words = [_fold(word)[0] for word in WORD.findall(query)]
+    for wanted in (parts, words):
+        if places := [place for text in wanted if text and (place := _find_word(folded, text)) is not None]:
+            return positions[min(places)]
+    stems = [place for word in words if (place := _find_stem(folded, word)) is not None]
+    return positions[min(stems)] if stems else 0
+
+
+def _find_word(folded: str, text: str) -> int | None:
+    """Where `text` stands, as a word of its own rather than inside another one."""
+    found = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", folded)
+    place = found.start() if found else folded.find(text)
+    return place if place >= 0 else None
+
+
+def _find_stem(folded: str, word: str) -> int | None:
+    for length in range(len(word) - 1, SHORTEST_STEM - 1, -1):
+        if found := re.search(rf"(?<!\w){re.escape(word[:length])}", folded):
+            return found.start()
+    return None
+
+
+def _fold(text: str) -> tuple[str, range | list[int]]:
+    """`text` without case, accents and variant forms, and for each of its characters the place it came from."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    letters: list[str] = []
+    positions: list[int] = []
+    for place, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character).lower():
+            if not unicodedata.combining(letter):
+                letters.append(letter)
+                positions.append(place)
+    return "".join(letters), positions

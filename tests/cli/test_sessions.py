@@ -1,0 +1,190 @@
+"""`hermes sessions` as a person uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.store.ids import snapshot_id
+from hermes.store.store import Store
+from hermes.types import Compression, Draft, ToolCall
+from tests.conftest import Ran
+
+Hermes = Callable[..., Ran]
+
+
+def fill(home: Path, *texts: str, title: str | None = None, session_id: str | None = None) -> str:
+    """A stored session with `texts` said in turn by user and assistant; returns its id."""
+
+    async def work() -> str:
+        home.mkdir(parents=True, exist_ok=True)
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            session = await store.create_session("cli", title=title, session_id=session_id)
+            for place, text in enumerate(texts):
+                await store.append(session.id, Draft("assistant" if place % 2 else "user", text))
+            return session.id
+
+    return asyncio.run(work())
+
+
+def compress(home: Path, session_id: str) -> str:
+    """Summarise all but the last message; returns the snapshot's id."""
+
+    async def work() -> str:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            messages = (await store.view(session_id)).tail
+            name = snapshot_id(session_id, store.clock.now())
+            row = Compression(session_id, 1, messages[-2].id, messages[-1].id, (), "they spoke of stamps", name, 1.0)
+            await store.write(lambda tx: store.compressions.commit(tx, row))
+            return name
+
+    return asyncio.run(work())
+
+
+@pytest.mark.contract("1.7")
+def test_list_shows_the_latest_session_first_with_title_or_first_words(hermes: Hermes, home: Path) -> None:
+    first = fill(home, "I collect stamps")
+    second = fill(home, "hello", title="Greetings")
+    lines = hermes("sessions", "list").out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [second, first]
+    assert "Greetings" in lines[1]
+    assert "I collect stamps" in lines[2]
+    assert [row["id"] for row in json.loads(hermes("sessions", "list", "--json").out)] == [second, first]
+    assert len(json.loads(hermes("sessions", "list", "--json", "-n", "1").out)) == 1
+    assert json.loads(hermes("sessions", "list", "--json", "--source", "telegram").out) == []
+
+
+def test_an_empty_store_says_so(hermes: Hermes) -> None:
+    ran = hermes("sessions", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no sessions yet\n")
+    assert hermes("sessions", "list", "--json").out == "[]\n"
+
+
+@pytest.mark.contract("1.7", "10.6")
+def test_show_prints_messages_in_order_by_id_prefix_or_title(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "one", "two", "three", title="Numbers")
+    for name in (session, session[:-3], "Numbers"):
+        out = hermes("sessions", "show", name).out
+        assert out.index("one") < out.index("two") < out.index("three")
+    shown = json.loads(hermes("sessions", "show", session, "--json").out)
+    assert [message["content"] for message in shown["messages"]] == ["one", "two", "three"]
+
+
+def test_an_ambiguous_beginning_names_the_candidates(hermes: Hermes, home: Path) -> None:
+    fill(home, "x", session_id="abc-1")
+    fill(home, "x", session_id="abc-2")
+    ran = hermes("sessions", "show", "abc")
+    assert ran.code == 2
+    assert "abc-1" in ran.err
+    assert "abc-2" in ran.err
+
+
+@pytest.mark.contract("3.2")
+def test_show_live_and_snapshot_show_the_view_after_and_before_a_compression(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "I collect stamps", "From where?", "Malta")
+    snapshot = compress(home, session)
+    live = json.loads(hermes("sessions", "show", session, "--live", "--json").out)
+    assert live["summary"] == "they spoke of stamps"
+    assert [message["content"] for message in live["tail"]] == ["Malta"]
+    before = json.loads(hermes("sessions", "show", snapshot, "--json").out)
+    assert before["summary"] is None
+    assert [message["content"] for message in before["tail"]] == ["I collect stamps", "From where?", "Malta"]
+    assert snapshot in hermes("sessions", "show", session).out
+    assert [row["id"] for row in json.loads(hermes("sessions", "list", "--json").out)] == [session]
+
+
+@pytest.mark.contract("1.7")
+def test_search_finds_words_in_any_session_and_marks_where(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "I collect stamps from Malta", "Nice")
+    fill(home, "我喜欢集邮")
+    found = json.loads(hermes("sessions", "search", "malta", "stamp", "--json").out)
+    assert [(row["session_id"], row["role"]) for row in found] == [(session, "user")]
+    assert len(json.loads(hermes("sessions", "search", "集邮", "--json").out)) == 1
+    assert "Malta" in hermes("sessions", "search", "stamps").out
+    nothing = hermes("sessions", "search", "unicorns")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "nothing found for 'unicorns'" in nothing.err
+    assert json.loads(hermes("sessions", "search", "malta", "--session", "nosuch", "--json").out or "null") is None
+
+
+@pytest.mark.contract("1.7")
+def test_title_is_printed_changed_and_cleared(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "x")
+    assert hermes("sessions", "title", session).out == "(no title)\n"
+    assert hermes("sessions", "title", session, "Stamps").out == "Stamps\n"
+    assert hermes("sessions", "title", session).out == "Stamps\n"
+    assert hermes("sessions", "title", session, "--clear").out == "(no title)\n"
+    assert hermes("sessions", "title", session, "  ").code == 2
+
+
+@pytest.mark.contract("1.7")
+def test_export_writes_every_message_as_json_lines_or_markdown(hermes: Hermes, home: Path, tmp_path: Path) -> None:
+    session = fill(home, "I collect stamps", "From where?", "Malta")
+    compress(home, session)
+    lines = [json.loads(line) for line in hermes("sessions", "export", session).out.splitlines()]
+    assert [line["type"] for line in lines] == ["session", "message", "message", "message", "compression"]
+    assert lines[0]["id"] == session
+    target = tmp_path / "out.md"
+    ran = hermes("sessions", "export", session, "--format", "md", "-o", str(target))
+    assert (ran.code, ran.out) == (0, "")
+    text = target.read_text()
+    assert text.index("I collect stamps") < text.index("they spoke of stamps") < text.index("Malta")
+    fill(home, "another")
+    everything = hermes("sessions", "export", "--all").out.splitlines()
+    assert sum(json.loads(line)["type"] == "session" for line in everything) == 2
+
+
+def test_export_needs_to_know_what_and_where(hermes: Hermes, home: Path, tmp_path: Path) -> None:
+    assert hermes("sessions", "export").code == 2
+    session = fill(home, "x")
+    ran = hermes("sessions", "export", session, "-o", str(tmp_path / "no" / "such" / "folder.md"))
+    assert ran.code == 1
+    assert "folder.md" in ran.err
+
+
+@pytest.mark.contract("1.8")
+def test_delete_says_what_goes_asks_and_leaves_nothing(hermes: Hermes, home: Path) -> None:
+    kept = fill(home, "stay, stamps")
+    session = fill(home, "I collect stamps", "From where?", "Malta")
+    compress(home, session)
+    hermes("sessions", "search", "stamps")
+    refused = hermes("sessions", "delete", session)
+    assert refused.code == 2
+    assert "3 messages, 1 snapshots" in refused.out
+    assert hermes("sessions", "show", session).code == 0
+    assert hermes("sessions", "delete", session, "--yes").code == 0
+    assert hermes("sessions", "show", session).code == 1
+    assert [row["session_id"] for row in json.loads(hermes("sessions", "search", "stamps", "--json").out)] == [kept]
+    assert b"Malta" not in (home / "state.db").read_bytes()
+
+
+def test_control_characters_in_messages_cannot_steer_the_terminal(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "evil \x1b[2J\x9b31m text", title="t\x1b]0;x\x07")
+    for ran in (hermes("sessions", "show", session), hermes("sessions", "list")):
+        assert "\x1b" not in ran.out
+        assert "\x9b" not in ran.out
+
+
+def test_tool_calls_are_shown_and_exported(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "what time is it?")
+
+    async def work() -> None:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            call = ToolCall("c1", "clock", '{"zone": "Malta"}')
+            await store.append(
+                session,
+                Draft("assistant", tool_calls=(call,)),
+                Draft("tool", "noon", tool_call_id="c1", tool_name="clock"),
+            )
+
+    asyncio.run(work())
+    out = hermes("sessions", "show", session).out
+    assert 'clock({"zone": "Malta"})' in out
+    assert "[tool clock" in out
+    exported = [json.loads(line) for line in hermes("sessions", "export", session).out.splitlines()]
+    assert exported[2]["tool_calls"][0]["function"]["name"] == "clock"

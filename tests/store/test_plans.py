@@ -1,0 +1,102 @@
+"""What is asked on every turn goes by an index, and lists stay quick with thousands of sessions."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hermes.db.engine import Tx
+from hermes.store.store import Store
+from hermes.types import Compression, Draft
+from tests.store import old_files as old
+from tests.store.still_clock import StillClock
+
+COUNT = 5_000
+SLOW = 1.5
+"""Seconds; far above what is measured, so that only a wrong plan trips it."""
+
+
+def scans(tx: Tx, run: Callable[[Tx], object]) -> list[str]:
+    """The steps of everything that `run` executes which read a shared table from end to end."""
+    statements: list[str] = []
+    tx.set_trace_callback(statements.append)
+    run(tx)
+    tx.set_trace_callback(None)
+    plans = [step for sql in statements if not sql.startswith("--") for step in _plan(tx, sql)]
+    assert plans
+    return [step for step in plans if step.startswith(("SCAN t", "SCAN messages", "SCAN sessions", "SCAN m", "SCAN s"))]
+
+
+def _plan(tx: Tx, sql: str) -> list[str]:
+    if not sql.lstrip().upper().startswith(("SELECT", "INSERT", "UPDATE", "DELETE")):
+        return []
+    return [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {sql}")]
+
+
+@pytest.mark.parametrize("build", old.BUILDERS)
+async def test_nothing_on_the_way_of_a_turn_reads_a_table_from_end_to_end(tmp_path: Path, build: old.Builder) -> None:
+    async with await Store.open(build(tmp_path).path, clock=StillClock(1.0), lock_timeout=10) as store:
+        (last,) = await store.append(old.ODD, Draft("user", "last", platform_message_id="p"))
+        made = Compression(old.ODD, 1, last.id, last.id, (last.id,), "sum", f"{old.ODD}.snapshot", 1.0)
+        doors: list[Callable[[Tx], object]] = [
+            lambda tx: store.compressions.commit(tx, made),
+            lambda tx: store.compressions.view(tx, old.ODD),
+            lambda tx: store.compressions.latest(tx, old.ODD),
+            lambda tx: store.compressions.snapshot(tx, made.snapshot_id),
+            lambda tx: store.messages.append(tx, old.ODD, [Draft("user", "x", platform_message_id="q")], now=1.0),
+            lambda tx: list(store.messages.history(tx, old.ODD)),
+            lambda tx: store.messages.last_id(tx, old.ODD),
+            lambda tx: store.routes.bind(tx, "k", old.ODD, now=1.0),
+            lambda tx: store.routes.lookup(tx, "k"),
+            lambda tx: store.sessions.live_id(tx, old.PARENT),
+            store.search.behind,
+            lambda tx: store.search.catch_up(tx, 2),
+            lambda tx: store.search.find(tx, "last", limit=5),
+        ]
+        for door in doors:
+            assert await store.write(partial(scans, run=door)) == []
+
+
+def fill(path: Path) -> None:
+    """Thousands of sessions with long prompts; every tenth was rotated on, and one lineage is long."""
+    prompt = "p" * 9_000
+    with sqlite3.connect(path) as db:
+        for number in range(COUNT):
+            rotated = number % 10 == 0
+            parent = f"s{number - 10}" if number in range(10, 510, 10) else None
+            db.execute(
+                "INSERT INTO sessions (id, source, started_at, ended_at, end_reason, system_prompt, parent_session_id) "
+                "VALUES (?, 'cli', ?, ?, ?, ?, ?)",
+                (f"s{number}", number, number if rotated else None, "compression" if rotated else None, prompt, parent),
+            )
+            rows = [(f"s{number}", "user", f"message {turn}", number + turn / 10) for turn in range(4)]
+            db.executemany("INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)", rows)
+    db.close()
+
+
+async def test_thousands_of_sessions_are_listed_and_followed_quickly(tmp_path: Path) -> None:
+    file = old.current_file(tmp_path)
+    fill(file.path)
+    async with await Store.open(file.path, clock=StillClock(1.0), lock_timeout=10) as store:
+        doors: dict[str, Callable[[Tx], object]] = {
+            "recent": lambda tx: store.sessions.recent(tx, limit=20),
+            "continuation": lambda tx: store.sessions.continuation(tx, "s0"),
+            "live_id": lambda tx: store.sessions.live_id(tx, "s0"),
+            "lineage": lambda tx: store.sessions.lineage(tx, "s490"),
+            "find": lambda tx: store.sessions.find(tx, "s4999"),
+        }
+        assert await store.read(doors["live_id"]) == "s500"
+        listed = await store.read(lambda tx: store.sessions.recent(tx, limit=COUNT))
+        hidden = {f"s{number}" for number in range(0, 500, 10)}
+        assert hidden.isdisjoint(entry.session.id for entry in listed)
+        for name, door in doors.items():
+            began = time.perf_counter()
+            await store.read(door)
+            took = time.perf_counter() - began
+            print(f"{name}: {took * 1000:.1f} ms")  # noqa: T201 - `pytest -s` shows what it took
+            assert took < SLOW, name

@@ -1,0 +1,204 @@
+"""Search finds what was said, in any script, and nothing that was rewound or deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hermes.store.search import Hit
+from hermes.store.store import Store
+from hermes.store.words import compile_query, segment, snippet
+from hermes.types import Draft
+from tests.store import old_files as old
+from tests.store.still_clock import StillClock
+
+SAID = (
+    "我喜欢喝乌龙茶",
+    "東京タワーへ行きました。ｶﾀｶﾅも読む",
+    "서울에서 친구를 만났습니다",
+    "Le café était fermé à Noël",
+    "She was running through the gardens",
+    "The C++ build of foo_bar-baz v2.1 failed: errno=-5",
+    "ภาษาไทยไม่มีช่องว่าง",
+    "हिन्दी में लिखा",
+    "Ünïcödé in de\u0301compose\u0301d form",
+    "don't panic, it's \"only\" a test",
+)
+
+FINDS = (
+    ("茶", 0), ("乌龙", 0), ("乌龙茶", 0), ("喜欢喝乌", 0), ("我", 0),
+    ("東京", 1), ("タワー", 1), ("きました", 1), ("カタカナ", 1), ("ｶﾀｶﾅ", 1),
+    ("서울", 2), ("서울에서", 2), ("친구", 2), ("만났", 2),
+    ("cafe", 3), ("CAFÉ", 3), ("cafe\u0301", 3), ("noel ferme", 3),
+    ("run", 4), ("runs", 4), ("garden", 4), ("gardening", 4), ('"through the gardens"', 4),
+    ("c++", 5), ("foo_bar", 5), ("foo-bar", 5), ("baz!", 5), ("v2.1", 5), ("errno=-5", 5), ("(build*) ^of", 5),
+    ("ไทย", 6), ("हिन्दी", 7), ("unicode", 8), ("décomposéd", 8), ("don't", 9), ("don’t", 9), ('"only"', 9),
+)  # fmt: skip
+
+MISSES = (
+    "龙乌",
+    "茶乌龙",
+    "京東",
+    '"gardens the through"',
+    "zebra",
+    "run zebra",
+    "NOT run",
+    "缺",
+    "",
+    " ",
+    '"',
+    '""',
+    "*",
+    "😀",
+)
+
+
+async def said(store: Store, *texts: str, source: str = "cli") -> str:
+    session = await store.create_session(source)
+    await store.append(session.id, *(Draft("user", text) for text in texts))
+    await store.index()
+    return session.id
+
+
+async def find(store: Store, text: str, session_id: str | None = None, source: str | None = None) -> list[Hit]:
+    return await store.read(lambda tx: store.search.find(tx, text, limit=50, session_id=session_id, source=source))
+
+
+async def texts(store: Store, text: str) -> list[str | None]:
+    return [hit.message.content for hit in await find(store, text)]
+
+
+@pytest.mark.contract("1.7")
+async def test_words_are_found_in_any_script(store: Store) -> None:
+    await said(store, *SAID)
+    for query, place in FINDS:
+        assert await texts(store, query) == [SAID[place]], query
+
+
+@pytest.mark.contract("1.7")
+async def test_what_was_not_said_is_not_found(store: Store) -> None:
+    await said(store, *SAID)
+    for query in MISSES:
+        assert await texts(store, query) == [], query
+
+
+async def test_every_word_must_occur_and_quotes_keep_words_together(store: Store) -> None:
+    await said(store, "red apple and green pear", "green apple")
+    assert await texts(store, "green apple") == ["green apple", "red apple and green pear"]
+    assert await texts(store, '"green apple"') == ["green apple"]
+    assert await texts(store, '"red apple" pear') == ["red apple and green pear"]
+    assert await texts(store, '"green apple') == ["green apple", "red apple and green pear"]
+
+
+PUNCTUATION = st.text(alphabet=".,;:!?()[]{}<>*^+-=/\\|&%$#@~`'«»“”、。！？…\t\n", max_size=4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(PUNCTUATION, PUNCTUATION)
+def test_punctuation_around_words_changes_nothing(before: str, after: str) -> None:
+    assert compile_query(f"{before}green{after} {before}apple{after}") == '"green" AND "apple"'
+
+
+def in_memory(*contents: str) -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE f USING fts5 (t, content='', tokenize='porter unicode61 remove_diacritics 2')")
+    db.executemany("INSERT INTO f (rowid, t) VALUES (?, ?)", enumerate(map(segment, contents), 1))
+    return db
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.text(), st.text())
+@example('"', "").via("an open quote")
+@example("NEAR(a b) OR c AND NOT", "a")
+@example("a\x00b", "a\x00b")
+@example("\ud800 a", "a")
+def test_any_text_can_be_searched_for(query: str, content: str) -> None:
+    with closing(in_memory(content.encode("utf-8", "replace").decode())) as db:
+        compiled = compile_query(query)
+        if compiled:
+            db.execute("SELECT rowid FROM f WHERE f MATCH ?", (compiled,)).fetchall()
+    line = snippet(content, query)
+    assert "\n" not in line
+    assert len(line) <= 122
+
+
+SPACELESS = st.characters(whitelist_categories=["Lo"], min_codepoint=0x3041, max_codepoint=0xD7A3).filter(
+    lambda letter: segment(letter) == f" {letter} "
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(SPACELESS, min_size=1, max_size=30), st.data())
+def test_any_part_of_spaceless_text_is_found(content: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(content) - 1))
+    part = content[start : data.draw(st.integers(start + 1, len(content)))]
+    with closing(in_memory(f"before {content} after", "something else")) as db:
+        rows = db.execute("SELECT rowid FROM f WHERE f MATCH ?", (compile_query(part),)).fetchall()
+    assert rows == [(1,)]
+    assert part in snippet(content, part)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("x " * 300 + "Le Café ferme" + " y" * 300, "cafe", "Café"),
+        ("x " * 300 + "they were running" + " y" * 300, "runs", "running"),
+        ("x " * 300 + "我喜欢喝乌龙茶" + " y" * 300, "乌龙", "乌龙"),
+        ("İ" * 300 + " the lantern " + "İ" * 300, "lantern", "lantern"),
+        ("scatter " * 60 + "the cat sat" + " y" * 300, "cat", "the cat sat"),
+        ("a lot\nof   space", "space", "a lot of space"),
+        ("short", "nothing", "short"),
+        ("", "x", ""),
+    ],
+)
+def test_snippet_shows_the_match(text: str, query: str, shown: str) -> None:
+    assert shown in snippet(text, query)
+
+
+async def test_rows_that_another_program_wrote_are_found_later(store: Store) -> None:
+    session_id = await said(store, "first")
+    values = (session_id, "user", "written elsewhere", 5.0)
+    with closing(sqlite3.connect(store.db.path)) as db, db:
+        db.execute("INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)", values)
+    assert await texts(store, "elsewhere") == []
+    await store.index()
+    assert await texts(store, "elsewhere") == ["written elsewhere"]
+
+
+async def test_rewound_rows_are_not_found_and_compacted_ones_are(tmp_path: Path) -> None:
+    path = old.current_file(tmp_path).path
+    async with await Store.open(path, clock=StillClock(1.0), lock_timeout=10) as store:
+        await store.index()
+        assert await texts(store, "secret") == []
+        assert len(await texts(store, "talk parsnips")) == 3
+        assert await texts(store, "世界") == ["grüße aus Zürich 你好世界"]
+        assert await texts(store, "bytes tool") == ["\ufffd\ufffdbytes of a tool"]
+
+
+async def test_hits_can_be_limited_to_a_session_or_a_source(store: Store) -> None:
+    first, second = await said(store, "one owl"), await said(store, "two owl", source="telegram")
+    assert {hit.message.session_id for hit in await find(store, "owl")} == {first, second}
+    assert [hit.message.session_id for hit in await find(store, "owl", session_id=first)] == [first]
+    (hit,) = await find(store, "owl", source="telegram")
+    assert (hit.message.session_id, hit.source, hit.title) == (second, "telegram", None)
+    assert await find(store, "owl", session_id=first, source="telegram") == []
+
+
+async def test_two_stores_that_index_at_once_index_each_row_once(store: Store) -> None:
+    session = await store.create_session("cli")
+    for _ in range(5):
+        await store.append(session.id, *[Draft("user", "wren")] * 900)
+    batches: list[int] = []
+    async with await Store.open(store.db.path, clock=StillClock(1.0), lock_timeout=10) as other:
+        await asyncio.gather(*(one.index(batches.append) for one in (store, other, store, other)))
+    assert sum(batches) == 4500
+    count = await store.read(lambda tx: tx.execute("SELECT count(*) FROM hermes_search_rows").fetchone()[0])
+    assert count == 4500
+    hits = await store.read(lambda tx: store.search.find(tx, "wren", limit=9000))
+    assert len(hits) == len({hit.message.id for hit in hits}) == 4500
