@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: run install test check fmt docs bench stress lock clean
 
 run: install
-	@$(BIN)/hermes --help
+	@$(BIN)/hermes chat
 
 install: $(STAMP)
 
@@ -15,8 +15,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(VENV) (first time only) ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . >&2
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements.lock >&2
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable . >&2
 	@touch $(STAMP)
 
 test: check

@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from hermes.config_edit import put_value, yaml
 from hermes.errors import SettingsError
 from hermes.files import replace_file
 from hermes.settings import FileEntry, Setting
@@ -14,32 +15,49 @@ from hermes.settings import FileEntry, Setting
 
 def read_entries(path: Path) -> list[FileEntry]:
     """The leaves of the file as dotted names; a file that is not there has none."""
-    document = _load(path)
-    return list(_leaves(document, "", path)) if document is not None else []
+    text = _read(path)
+    document = None if text is None else _parse(path, text)
+    return [] if document is None else list(_leaves(document, "", path, (id(document),)))
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was."""
-    document = _load(path)
+    """Put one value into the file. Everything else in it stays as it was, to the letter."""
+    read_entries(path)
+    text = _read(path) or ""
+    names = setting.name.split(".")
+    wanted = _with_value(path, _parse(path, text), names, value)
+    edited = put_value(text, names, value)
+    if not _means(path, edited, wanted):  # a shape that only a full rewrite gets right, such as {flow: style}
+        out = StringIO()
+        yaml().dump(wanted, out)
+        edited = out.getvalue()
+    replace_file(path, edited)
+
+
+def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: list[str], value: object) -> Any:
     root: MutableMapping[str, Any] = {} if document is None else document
-    *parents, leaf = setting.name.split(".")
+    *parents, leaf = names
     block = root
     for parent in parents:
-        child = block.setdefault(parent, {})
-        if child is None:
-            child = block[parent] = {}
-        if not isinstance(child, MutableMapping):
+        if block.get(parent) is None:
+            block[parent] = {}
+        if not isinstance(block[parent], MutableMapping):
             raise SettingsError(f"{path}: '{parent}' holds a value, not a block of settings")
-        block = child
+        block = block[parent]
     block[leaf] = value
-    text = StringIO()
-    _yaml().dump(root, text)
-    replace_file(path, text.getvalue())
+    return root
+
+
+def _means(path: Path, text: str, wanted: Any) -> bool:
+    try:
+        return bool(_parse(path, text) == wanted)
+    except SettingsError:
+        return False
 
 
 def read_env_file(path: Path) -> dict[str, str]:
     """The variables of a `.env` file (`KEY=value`); none when there is no such file."""
-    text = _read_text(path)
+    text = _read(path)
     if text is None:
         return {}
     from dotenv import dotenv_values
@@ -48,10 +66,10 @@ def read_env_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _read_text(path: Path) -> str | None:
-    """The file's text, or None when there is no such file."""
+def _read(path: Path) -> str | None:
+    """The file's text, line ends and all, or None when there is no such file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -59,27 +77,14 @@ def _read_text(path: Path) -> str | None:
         raise SettingsError(f"cannot read {path}: {why}", hint="Check its owner, permissions and contents") from error
 
 
-def _yaml() -> Any:
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    return yaml
-
-
-def _load(path: Path) -> MutableMapping[str, Any] | None:
-    text = _read_text(path)
-    if text is None:
-        return None
-    from ruamel.yaml.error import YAMLError
-
+def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
     try:
-        document = _yaml().load(text)
-    except YAMLError as error:
+        document = yaml().load(text)
+    except Exception as error:  # the parser is foreign, and raises far more than its own errors
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or "it is not YAML"
-        raise SettingsError(f"{place}: {problem}", hint="Mend that line; nothing was changed") from error
+        problem = getattr(error, "problem", None) or f"this is not YAML that can be read ({type(error).__name__})"
+        raise SettingsError(f"{place}: {problem}", hint="Mend it; nothing was changed") from error
     if document is None:
         return None
     if not isinstance(document, MutableMapping):
@@ -87,13 +92,19 @@ def _load(path: Path) -> MutableMapping[str, Any] | None:
     return document
 
 
-def _leaves(block: Any, prefix: str, path: Path) -> Iterator[FileEntry]:
-    positions = getattr(block, "lc", None)
+def _leaves(block: Any, prefix: str, path: Path, above: tuple[int, ...] = ()) -> Iterator[FileEntry]:
     for key, value in block.items():
         name = f"{prefix}{key}"
-        line = positions.key(key)[0] + 1 if positions is not None and positions.data else None
-        where = f"{path}, line {line}" if line else str(path)
-        if isinstance(value, MutableMapping):
-            yield from _leaves(value, f"{name}.", path)
-        else:
+        where = f"{path}, line {line}" if (line := _line(block, key)) else str(path)
+        if not isinstance(value, MutableMapping):
             yield FileEntry(name, value, where)
+        elif id(value) in above:
+            raise SettingsError(f"{where}: '{name}' contains itself")
+        else:
+            yield from _leaves(value, f"{name}.", path, (*above, id(value)))
+
+
+def _line(block: Any, key: object) -> int | None:
+    """The line a key stands on; None for one that `<<` brought in from elsewhere."""
+    place = (block.lc.data or {}).get(key)
+    return None if place is None else int(place[0]) + 1

@@ -8,6 +8,7 @@
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
     ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
+    ├── SessionBusyError        another process is talking in the same session
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
@@ -64,6 +65,12 @@ class NotFoundError(HermesError):
 
 class ModelError(HermesError):
     """A model's endpoint cannot be reached, or does not answer as one."""
+
+
+class SessionBusyError(HermesError):
+    """Another process is talking in the same session and does not come to an end."""
+
+    default_hint = "Wait for it, stop it there, or begin another session with `/new`"
 
 
 class StaleError(HermesError):

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from hermes.errors import HomeError, UsageError
@@ -17,10 +18,21 @@ PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 def default_home(env: Mapping[str, str]) -> Path:
     """`HERMES_HOME`, or `~/.hermes` (`%LOCALAPPDATA%\\hermes` on Windows)."""
     if given := env.get("HERMES_HOME"):
-        return Path(given).expanduser().absolute()
+        return _expand(given, env).absolute()
     if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "hermes"
-    return Path.home() / ".hermes"
+        return Path(env.get("LOCALAPPDATA") or _expand("~", env) / "AppData" / "Local") / "hermes"
+    return _expand("~", env) / ".hermes"
+
+
+def _expand(given: str, env: Mapping[str, str]) -> Path:
+    """`~` as the environment that was passed has it, so that one process can look at another's home."""
+    path = Path(given)
+    if path.parts[:1] == ("~",) and env.get("HOME"):
+        return Path(env["HOME"], *path.parts[1:])
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise HomeError(f"cannot tell which folder {given} is: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,24 @@ class Home:
         return self.path / "state.db"
 
     @property
+    def soul_file(self) -> Path:
+        """Who the agent is, in the person's own words."""
+        return self.path / "SOUL.md"
+
+    @property
+    def plugins(self) -> Path:
+        return self.path / "plugins"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "logs" / "agent.log"
+
+    @property
+    def chat_history_file(self) -> Path:
+        """What was typed at the prompt, for the arrow keys."""
+        return self.path / "chat_history"
+
+    @property
     def old_routes_file(self) -> Path:
         """Where early versions kept the bindings of session keys."""
         return self.path / "sessions" / "sessions.json"
@@ -63,7 +93,9 @@ class Home:
     def ensure(self) -> None:
         """Make the folder, for this user alone, if it is not there."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # One by one: `parents=True` would give the folders above a profile the system's default permissions.
+            for folder in reversed([self.path, *takewhile(lambda above: not above.exists(), self.path.parents)]):
+                folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise HomeError(f"cannot make the home folder {self.path}: {error.strerror}") from error
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):

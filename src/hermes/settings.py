@@ -9,9 +9,10 @@ other programs (OPENAI_API_KEY) only fills in what the file leaves open.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from math import isfinite
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from hermes.errors import SettingsError
 
@@ -49,7 +50,9 @@ class Setting(Generic[T]):
             return f"a {self.kind} from {self.minimum:g} to {self.maximum:g}"
         if self.minimum is not None:
             return f"a {self.kind} of at least {self.minimum:g}"
-        return f"a {self.kind}" if self.kind != "text" else "text"
+        if self.maximum is not None:
+            return f"a {self.kind} of at most {self.maximum:g}"
+        return {"text": "text", "true/false": "true or false"}.get(self.kind, f"a {self.kind}")
 
     @property
     def env_overrides(self) -> bool:
@@ -78,12 +81,17 @@ def _convert(kind: type[T], raw: object) -> T | None:
         return _convert_bool(raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         return None
-    if isinstance(raw, float) and kind is int and not raw.is_integer():
-        return None
     try:
-        return kind(raw)
-    except ValueError:
+        if kind is str:
+            return kind(raw)
+        number = float(raw)
+        return kind(raw if isinstance(raw, int) else number) if isfinite(number) and _fits(kind, number) else None
+    except (ValueError, OverflowError):
         return None
+
+
+def _fits(kind: type[T], number: float) -> bool:
+    return kind is not int or number.is_integer()
 
 
 def _convert_bool(raw: object) -> bool | None:
@@ -109,7 +117,60 @@ COLOR = Setting(
     choices=("auto", "always", "never"),
 )
 
-TABLE: tuple[Setting[Any], ...] = (LOCK_TIMEOUT, COLOR)
+MEMORY_NOTICES = Setting("display.memory_notices", True, "Say `💾 Memory updated` when a built-in note changes.")
+SHOW_REASONING = Setting("display.reasoning", False, "Show what the model thinks aloud.")
+BASE_URL = Setting(
+    "model.base_url",
+    "",
+    "Where the model answers: any OpenAI-compatible endpoint. Empty with a key set means OpenAI itself.",
+    env="OPENAI_BASE_URL",
+)
+API_KEY = Setting("model.api_key", "", "The endpoint's key, where it needs one.", env="OPENAI_API_KEY", secret=True)
+MODEL = Setting("model.default", "", "The model's name. Empty takes the endpoint's first one.", env="HERMES_MODEL")
+CONTEXT_LENGTH = Setting(
+    "model.context_length", 128_000, "How many tokens request and reply may have together.", minimum=1024
+)
+MODEL_TIMEOUT = Setting(
+    "model.timeout", 120.0, "Seconds without a sign from the endpoint after which a request is given up.", minimum=1.0
+)
+MAX_STEPS = Setting("agent.max_steps", 30, "Rounds of tool calls in one turn at most.", minimum=1, maximum=500)
+TOOLS_OFF = Setting("agent.tools_off", "", "Tools that are neither offered nor callable, separated by commas.")
+PROVIDER = Setting(
+    "memory.provider", "none", "The external memory provider beside the built-in notes; `none` for none."
+)
+MEMORY_DEADLINE = Setting(
+    "memory.deadline", 2.0, "Seconds that a turn waits for memory at most.", minimum=0.0, maximum=60.0
+)
+FIRST_DEADLINE = Setting(
+    "memory.first_deadline", 3.0, "The same for the first turn of a session.", minimum=0.0, maximum=60.0
+)
+MEMORY_LIMIT = Setting("memory.notes_limit", 2200, "Characters that MEMORY.md may have.", minimum=100)
+USER_LIMIT = Setting("memory.user_limit", 1400, "Characters that USER.md may have.", minimum=100)
+REVIEW_EVERY = Setting(
+    "memory.review_every", 6, "After how many turns the background review reads along; 0 for never.", minimum=0
+)
+
+Table: TypeAlias = Sequence[Setting[Any]]
+
+TABLE: Table = (
+    LOCK_TIMEOUT,
+    COLOR,
+    MEMORY_NOTICES,
+    SHOW_REASONING,
+    BASE_URL,
+    API_KEY,
+    MODEL,
+    CONTEXT_LENGTH,
+    MODEL_TIMEOUT,
+    MAX_STEPS,
+    TOOLS_OFF,
+    PROVIDER,
+    MEMORY_DEADLINE,
+    FIRST_DEADLINE,
+    MEMORY_LIMIT,
+    USER_LIMIT,
+    REVIEW_EVERY,
+)
 
 
 def find_setting(name: str) -> Setting[Any]:
@@ -117,11 +178,11 @@ def find_setting(name: str) -> Setting[Any]:
     for setting in TABLE:
         if setting.name == name:
             return setting
-    raise SettingsError(f"there is no setting '{name}'{_nearest(name)}")
+    raise SettingsError(f"there is no setting '{name}'{_nearest(name, TABLE)}")
 
 
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, [setting.name for setting in TABLE], n=1)
+def _nearest(name: str, table: Table) -> str:
+    close = difflib.get_close_matches(name, [setting.name for setting in table], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -151,15 +212,15 @@ class Settings:
         return self.origins.get(setting.name, "default")
 
 
-def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[SettingsError]:
+def problems(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table = TABLE) -> list[SettingsError]:
     """Everything that is wrong with a configuration, for the doctor; empty when nothing is."""
-    known = {setting.name: setting for setting in TABLE}
+    known = {setting.name: setting for setting in table}
     found: list[SettingsError] = []
     entries = list(entries)
     for entry in entries:
-        if entry.name not in known:
-            found.append(SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name)}"))
-    for setting in TABLE:
+        if entry.name not in known and (problem := _misplaced(entry, table)) is not None:
+            found.append(problem)
+    for setting in table:
         try:
             _resolve_one(setting, {entry.name: entry for entry in entries}, env)
         except SettingsError as error:
@@ -167,14 +228,26 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str]) -> list[Setti
     return found
 
 
-def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
+def _misplaced(entry: FileEntry, table: Table) -> SettingsError | None:
+    """What is wrong with a name that is no setting; nothing when it is a block that was left empty."""
+    inside = [setting for setting in table if setting.name.startswith(f"{entry.name}.")]
+    if not inside:
+        return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name, table)}")
+    if entry.value is None:
+        return None
+    shown = "(hidden)" if any(setting.secret for setting in inside) else repr(entry.value)
+    names = ", ".join(setting.name for setting in inside)
+    return SettingsError(f"{entry.where}: '{entry.name}' is {shown}, but takes a block of settings ({names})")
+
+
+def resolve(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table = TABLE) -> Settings:
     """The settings in force. Raises the first problem, and says how many more there are."""
     entries = list(entries)
-    if found := problems(entries, env):
+    if found := problems(entries, env, table):
         more = f" (and {len(found) - 1} more: `hermes doctor` lists them)" if len(found) > 1 else ""
         raise SettingsError(found[0].message + more, hint=found[0].hint)
     by_name = {entry.name: entry for entry in entries}
-    resolved = {setting.name: _resolve_one(setting, by_name, env) for setting in TABLE}
+    resolved = {setting.name: _resolve_one(setting, by_name, env) for setting in table}
     return Settings(
         values={name: value for name, (value, _) in resolved.items()},
         origins={name: origin for name, (_, origin) in resolved.items()},
@@ -184,7 +257,8 @@ def resolve(entries: Iterable[FileEntry], env: Mapping[str, str]) -> Settings:
 def _resolve_one(setting: Setting[T], entries: Mapping[str, FileEntry], env: Mapping[str, str]) -> tuple[T, Origin]:
     entry = entries.get(setting.name)
     variable = env.get(setting.env) if setting.env else None
-    if variable and (entry is None or setting.env_overrides):
+    left_open = entry is None or entry.value is None
+    if variable and (left_open or setting.env_overrides):
         return setting.parse(variable, f"environment variable {setting.env}"), "environment"
     if entry is not None and entry.value is not None:
         return setting.parse(entry.value, entry.where), "file"

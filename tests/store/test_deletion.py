@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import queue
+from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.store.deletion import Deletion
 from hermes.store.store import Store
@@ -177,3 +178,29 @@ async def test_compression_that_finishes_after_the_deletion_writes_nothing(store
     with pytest.raises(NotFoundError):
         await store.write(lambda tx: store.compressions.commit(tx, late))
     assert await store.read(lambda tx: store.compressions.all(tx, session.id)) == []
+
+
+def occupy(tx: Tx, session_id: str) -> list[str]:
+    """Put a row for the session into every table of ours that is kept per session; returns their names."""
+    tables = tx.execute(
+        "SELECT t.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' "
+        "AND t.name GLOB 'hermes_*' AND t.name NOT GLOB 'hermes_search*' AND c.name = 'session_id'"
+    ).fetchall()
+    for (table,) in tables:
+        info = tx.execute(f"PRAGMA table_info({table})").fetchall()
+        needed = [row["name"] for row in info if row["notnull"] and row["dflt_value"] is None]
+        values = {**dict.fromkeys(needed, "1"), "session_id": session_id}
+        tx.execute(
+            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
+        )
+    return [table for (table,) in tables]
+
+
+@pytest.mark.contract("1.8")
+async def test_every_table_of_ours_that_is_kept_per_session_is_emptied(store: Store) -> None:
+    session = await store.create_session("cli")
+    tables = await store.write(lambda tx: occupy(tx, session.id))
+    assert {"hermes_compressions", "hermes_queue", "hermes_routes"} <= set(tables)
+    await delete(store, session.id)
+    file = old.OldFile(store.db.path, 0)
+    assert [table for table in tables if file.rows(f"SELECT count(*) FROM {table}") != [(0,)]] == []

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hermes import __version__
-from hermes.cli import config, doctor, sessions
+from hermes.cli import chat, config, doctor, model, sessions
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -26,6 +26,8 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("chat")(chat.chat)
+app.command("model")(model.model)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")
 app.command("doctor")(doctor.doctor)

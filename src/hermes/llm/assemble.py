@@ -114,4 +114,7 @@ def _read_usage(value: Json) -> Usage | None:
 
 
 def _count(value: Json) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    """A number of tokens; what cannot be one counts as none."""
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else 0
+    return value if isinstance(value, int) and 0 < value < 2**53 else 0

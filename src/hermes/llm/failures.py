@@ -153,7 +153,7 @@ def from_transport(endpoint: Endpoint, error: BaseException) -> Fault:
     """What a failed connection means."""
     names = [kind.__name__ for kind in type(error).__mro__]
     kind, what = next((TRANSPORT[name] for name in names if name in TRANSPORT), ("refused", "cannot be reached"))
-    if kind == "refused":
+    if "ConnectError" in names:
         causes = list(_causes(error))
         what = next((said for cause, said in CAUSES if any(isinstance(one, cause) for one in causes)), what)
     return Fault(kind, f"{endpoint.netloc} {what}")

@@ -7,23 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hermes.llm.events import ModelEvent
-from hermes.types import Json
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool the model may call. `parameters` is a JSON schema."""
-
-    name: str
-    description: str
-    parameters: Json
-
-    def to_wire(self) -> dict[str, Json]:
-        """The shape that OpenAI-compatible endpoints take."""
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
-        }
+from hermes.types import Json, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ class EventDecoder:
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that `chunk` completes."""
-        self._pieces.append(chunk)
         # A CR that came last may be half of a CRLF: its line is only complete with the next byte.
-        if b"\n" not in chunk and b"\r" not in chunk[:-1] and not self._held_back_cr():
+        waiting = bool(self._pieces) and self._pieces[-1].endswith(b"\r")
+        self._pieces.append(chunk)
+        if b"\n" not in chunk and b"\r" not in chunk[:-1] and not waiting:
             return []
         lines = b"".join(self._pieces).splitlines(keepends=True)
         self._pieces = [] if lines[-1].endswith(b"\n") else [lines.pop()]
@@ -39,9 +40,6 @@ class EventDecoder:
         lines = [b"".join(self._pieces).rstrip(b"\r"), b""]
         self._pieces = []
         return [event for line in lines if (event := self._take(line)) is not None]
-
-    def _held_back_cr(self) -> bool:
-        return any(piece.endswith(b"\r") for piece in self._pieces[:-1])
 
     def _take(self, line: bytes) -> ServerEvent | None:
         """Read one line; the event that it ends, if it ends one."""

@@ -6,8 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from hermes.llm.model import ToolSpec
-from hermes.types import Json
+from hermes.types import Json, ToolSpec
 
 WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]+")
 """Han, kana, hangul, emoji: about a token for each character."""

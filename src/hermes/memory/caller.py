@@ -61,16 +61,18 @@ class Memory:
         taken, self._notices = self._notices, []
         return taken
 
-    async def system_prompt_block(self) -> str:
+    def begin(self, *, first: bool) -> float:
+        """A turn begins: the moment until which all its questions to the provider together may take."""
+        return self._in(self._deadlines.first_turn if first else self._deadlines.turn)
+
+    async def system_prompt_block(self, until: float) -> str:
         """The provider's static text for the system prompt."""
-        found = await self._ask(
-            "system_prompt_block", lambda p: p.system_prompt_block(), str, self._deadlines.first_turn
-        )
+        found = await self._ask("system_prompt_block", lambda p: p.system_prompt_block(), str, until)
         return found.value if isinstance(found, Answer) else ""
 
-    async def tools(self) -> tuple[ToolSpec, ...]:
+    async def tools(self, until: float) -> tuple[ToolSpec, ...]:
         """The provider's tools; malformed ones are left out and reported."""
-        found = await self._ask("tool_schemas", lambda p: p.tool_schemas(), (list, tuple), self._deadlines.first_turn)
+        found = await self._ask("tool_schemas", lambda p: p.tool_schemas(), (list, tuple), until)
         if not isinstance(found, Answer):
             return ()
         given: Sequence[object] = found.value
@@ -79,15 +81,14 @@ class Memory:
             self._report(Missed("tool_schemas returned something that is no ToolSpec"))
         return good
 
-    async def before_turn(self, session_id: str, text: str, *, first: bool) -> Recall:
-        """What to recall for this turn, within the deadline."""
+    async def before_turn(self, session_id: str, text: str, until: float) -> Recall:
+        """What to recall for this turn."""
 
         async def recall(provider: MemoryProvider) -> str:
             await provider.on_turn_start(session_id, text)
             return await provider.prefetch(text)
 
-        deadline = self._deadlines.first_turn if first else self._deadlines.turn
-        found = await self._ask("prefetch", recall, str, deadline)
+        found = await self._ask("prefetch", recall, str, until)
         if isinstance(found, Answer):
             return Recall(found.value)
         return Recall(missed=found.reason if self._provider is not None else None)
@@ -111,11 +112,13 @@ class Memory:
 
     async def before_compress(self, messages: Sequence[Message]) -> None:
         """Give the provider a last look at what leaves the window, within the deadline."""
-        await self._ask("on_pre_compress", lambda p: p.on_pre_compress(messages), type(None), self._deadlines.compress)
+        await self._ask(
+            "on_pre_compress", lambda p: p.on_pre_compress(messages), type(None), self._in(self._deadlines.compress)
+        )
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> HookResult[str]:
         """Run one of the provider's tools. Missed says what failed."""
-        return await self._ask(name, lambda p: p.handle_tool_call(name, arguments), str, self._deadlines.tool)
+        return await self._ask(name, lambda p: p.handle_tool_call(name, arguments), str, self._in(self._deadlines.tool))
 
     async def close(self) -> None:
         """Finish what is under way, within the deadline, and let the provider go."""
@@ -129,25 +132,27 @@ class Memory:
                 ("on_session_end", lambda p: p.on_session_end(session_id)),
                 ("shutdown", lambda p: p.shutdown()),
             ):
-                await self._ask(hook, run, type(None), self._deadlines.close)
+                await self._ask(hook, run, type(None), self._in(self._deadlines.close))
         self._provider.close()
 
-    async def _ask(self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], deadline: float) -> HookResult[T]:
+    async def _ask(self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float) -> HookResult[T]:
         if self._provider is None:
             return Missed("no provider")
-        loop = asyncio.get_running_loop()
-        until = loop.time() + deadline
-        if not await self._started(deadline):
-            return Missed(self._said or "it did not start in time", late=True)
-        result = await self._provider.call(hook, run, expect=expect, deadline=max(0.01, until - loop.time()))
+        now = asyncio.get_running_loop().time
+        if not await self._started(until - now()):
+            return Missed(self._said or "it did not start", late=True)
+        result = await self._provider.call(hook, run, expect=expect, deadline=max(0.01, until - now()))
         self._report(result)
         return result
+
+    def _in(self, seconds: float) -> float:
+        return asyncio.get_running_loop().time() + seconds
 
     async def _started(self, deadline: float) -> bool:
         """Start the provider once, whoever asks first; others wait for the same start."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-        done, _ = await asyncio.wait({self._starting}, timeout=deadline)
+        done, _ = await asyncio.wait({self._starting}, timeout=max(0.0, deadline))
         if not done:
             self._report(Missed("initialize has not come back", late=True))
         return bool(done) and self._starting.result()
@@ -172,7 +177,7 @@ class Memory:
             return
 
         async def call() -> None:
-            await self._ask(hook, run, type(None), self._deadlines.tool)
+            await self._ask(hook, run, type(None), self._in(self._deadlines.tool))
 
         task = asyncio.create_task(call())
         self._behind.add(task)

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from hermes.db.engine import Tx
 from hermes.store.messages import message_from_row
 from hermes.store.schema import TableShape, as_text, kept_rows
-from hermes.store.words import compile_query, segment, snippet
+from hermes.store.words import compile_query, compile_related, segment, snippet
 from hermes.types import Message
 
 BATCH = 2000
+INCOGNITO_ROWS = (
+    "SELECT 1 FROM hermes_incognito i WHERE i.session_id = m.session_id AND m.id > i.after_id "
+    "AND (i.upto_id IS NULL OR m.id <= i.upto_id)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,16 @@ class Search:
         self, tx: Tx, text: str, *, limit: int, session_id: str | None = None, source: str | None = None
     ) -> list[Hit]:
         """The best matches, best first; none when `text` holds no word."""
-        query = compile_query(text)
+        wanted = "(?3 IS NULL OR m.session_id = ?3) AND (?4 IS NULL OR s.source = ?4)"
+        return self._match(tx, compile_query(text), text, wanted, (limit, session_id, source))
+
+    def related(self, tx: Tx, text: str, *, limit: int, roles: Sequence[str]) -> list[Hit]:
+        """What shares words with `text`, best first, said by `roles`; what was said incognito is never among it."""
+        spoken = ", ".join(f"?{place}" for place in range(3, 3 + len(roles)))
+        wanted = f"m.role IN ({spoken}) AND NOT EXISTS ({INCOGNITO_ROWS})"
+        return self._match(tx, compile_related(text), text, wanted, (limit, *roles))
+
+    def _match(self, tx: Tx, query: str, text: str, wanted: str, parameters: tuple[str | int | None, ...]) -> list[Hit]:
         if not query:
             return []
         fields = ", ".join(f"m.{name}" for name in (*self._message_shape.required, *self._message_shape.optional))
@@ -71,10 +84,10 @@ class Search:
             FROM hermes_search f
             JOIN ({self._message_shape.select} WHERE {kept_rows(self._message_shape)}) m ON m.id = f.rowid
             JOIN ({self._session_shape.select}) s ON s.id = m.session_id
-            WHERE hermes_search MATCH ?1 AND (?2 IS NULL OR m.session_id = ?2) AND (?3 IS NULL OR s.source = ?3)
-            ORDER BY bm25(hermes_search), m.id DESC LIMIT ?4
+            WHERE hermes_search MATCH ?1 AND {wanted}
+            ORDER BY bm25(hermes_search), m.id DESC LIMIT ?2
             """,
-            (query, session_id, source, limit),
+            (query, *parameters),
         )
         return [
             Hit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))

@@ -116,7 +116,8 @@ class Sessions:
             ) AS preview
             FROM (
                 SELECT t.id, coalesce(
-                    (SELECT timestamp FROM messages m WHERE m.session_id = t.id ORDER BY m.id DESC LIMIT 1), t.started_at
+                    (SELECT timestamp FROM messages m WHERE m.session_id = t.id ORDER BY m.id DESC LIMIT 1),
+                    t.started_at
                 ) AS last_active
                 FROM sessions t WHERE {" AND ".join(wanted)} ORDER BY last_active DESC LIMIT ?2
             ) a JOIN ({self._shape.select}) s ON s.id = a.id

@@ -21,6 +21,13 @@ QUERY_PART = re.compile(rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+
 WORD = re.compile(rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+")
 SNIPPET = 120
 SHORTEST_STEM = 3
+STOP_WORDS = frozenset(
+    """
+    a about all am an and any are as at be been but by can could did do does for from had has have he her him his how i
+    if in is it its just like may me might my no not of on or our said say she should so some tell than that the their
+    them then there these they this to too us was we were what when where which who why will with would you your
+    """.split()  # noqa: SIM905 - one word a line would be a page
+)
 
 
 def segment(text: str) -> str:
@@ -33,6 +40,22 @@ def compile_query(text: str) -> str:
     parts = QUERY_PART.findall(unicodedata.normalize("NFKC", text))
     phrases = [segment(" ".join(WORD.findall(part))) for part in parts]
     return " AND ".join(f'"{phrase}"' for phrase in phrases if any(map(str.isalnum, phrase)))
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a question that say what it is about; a run of spaceless script gives its pairs of characters."""
+    words: list[str] = []
+    for found in WORD.findall(unicodedata.normalize("NFKC", text)):
+        if SPACELESS_CHARACTER.match(found):
+            words += [found[place : place + 2] for place in range(max(1, len(found) - 1))]
+        elif len(found) > 1 and found.lower() not in STOP_WORDS and any(map(str.isalnum, found)):
+            words.append(found.lower())
+    return list(dict.fromkeys(words))
+
+
+def compile_related(text: str) -> str:
+    """A question as an FTS5 query: any of its content words may occur. Never invalid."""
+    return " OR ".join(f'"{segment(word)}"' for word in content_words(text))
 
 
 def snippet(content: str, query: str, width: int = SNIPPET) -> str:

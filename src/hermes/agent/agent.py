@@ -1,0 +1,96 @@
+"""Agents: the one a person talks to, and temporary ones that do a single task.
+
+A temporary agent has no memory provider because its type has no place for one: it can open no provider session, write
+no turn and count no cadence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes.agent.loop import Speaker, converse
+from hermes.agent.tools import Tool
+from hermes.agent.transcript import ScratchTranscript
+from hermes.clock import Clock
+from hermes.events import Failed, Replied, TurnEvent
+from hermes.llm.model import Model
+from hermes.memory.caller import Memory
+from hermes.memory.notes import Notes
+from hermes.store.store import Store
+from hermes.types import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What an agent may do and how far it may go."""
+
+    max_steps: int = 30
+    tools_off: frozenset[str] = frozenset()
+    review_every: int = 6
+    review_deadline: float = 60.0
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent for one session. Close what it holds with `close`."""
+
+    session_id: str
+    store: Store
+    model: Model
+    memory: Memory
+    notes: Notes
+    soul_file: Path
+    owner: str
+    policy: Policy
+    tools: Callable[[Agent], list[Tool]]
+    """The agent's own tools; the provider's are added to them, then the policy is applied."""
+    answers_from_memory: bool = False
+    """No model is configured: the offline floor speaks."""
+    turns: int = 0
+    background: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def clock(self) -> Clock:
+        return self.store.clock
+
+    async def close(self, *, deadline: float = 5.0) -> None:
+        """End background work, then memory and model."""
+        if self.background:
+            _, late = await asyncio.wait(self.background, timeout=deadline)
+            for task in late:
+                task.cancel()
+        await self.memory.close()
+        await self.model.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a temporary agent came to; `ok` is False when there is no reply, and `text` then says why."""
+
+    text: str
+    ok: bool
+    events: tuple[TurnEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryAgent:
+    """Does one task and is gone. It has a model and tools, and nothing that lasts."""
+
+    speaker: Speaker
+    system_prompt: str
+
+    async def run(self, task: str, *, now: float) -> Outcome:
+        """Work on `task` until there is a reply. Cancel it to stop it."""
+        transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
+        seen: list[TurnEvent] = []
+        async with aclosing(converse(self.speaker, transcript, "", asyncio.Event())) as events:
+            async for event in events:
+                seen.append(event)
+        last = seen[-1]
+        if isinstance(last, Replied):
+            return Outcome(last.text, True, tuple(seen))
+        return Outcome(last.message if isinstance(last, Failed) else "it was stopped", False, tuple(seen))

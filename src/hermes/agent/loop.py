@@ -1,0 +1,175 @@
+"""Model ↔ tools, until the model has nothing more to call: one straight path, since a failure is an event too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from hermes.agent.tools import Toolbox, ToolResult
+from hermes.agent.transcript import Transcript
+from hermes.events import (
+    Failed,
+    Notice,
+    ReasoningDelta,
+    Replied,
+    Stopped,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+)
+from hermes.llm import events as model_events
+from hermes.llm.events import Completed, ModelEvent, Reply
+from hermes.llm.model import Model, ModelRequest
+from hermes.memory.fence import strip_fences
+from hermes.types import Draft, ToolCall
+
+STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
+EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds."""
+
+    model: Model
+    toolbox: Toolbox
+    max_steps: int
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What came of one request: how it ended, or None when the person stopped it."""
+
+    end: Completed | model_events.Failed | None = None
+    said: list[str] = field(default_factory=list)
+
+
+async def converse(
+    speaker: Speaker, transcript: Transcript, session_id: str, stop: asyncio.Event
+) -> AsyncGenerator[TurnEvent, None]:
+    """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
+    for step in range(speaker.max_steps + 1):
+        tools = speaker.toolbox.specs if step < speaker.max_steps else ()
+        heard = _Heard()
+        request = ModelRequest(await transcript.request(), tools)
+        async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
+            async for event in events:
+                yield event
+        if not isinstance(heard.end, Completed):
+            yield await _break_off(transcript, session_id, heard)
+            return
+        reply = heard.end.reply
+        if not reply.tool_calls:
+            yield await _finish(transcript, session_id, reply)
+            return
+        await transcript.add(_draft(reply))
+        async with aclosing(_run_tools(speaker.toolbox, transcript, reply.tool_calls, stop)) as events:
+            async for event in events:
+                yield event
+        if stop.is_set():
+            yield Stopped(session_id, reply.text)
+            return
+    yield Failed(session_id, "model", f"no reply after {speaker.max_steps} rounds of tool calls")
+
+
+async def _listen(
+    model: Model, request: ModelRequest, stop: asyncio.Event, heard: _Heard
+) -> AsyncGenerator[TurnEvent, None]:
+    """One request. Leaves what it heard in `heard`; stops listening as soon as the person says so."""
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        async with aclosing(model.stream(request)) as stream:
+            while not stop.is_set():
+                coming = asyncio.ensure_future(anext(stream, None))
+                await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    coming.cancel()
+                    await asyncio.wait({coming})
+                    return
+                event = coming.result()
+                if event is None:
+                    return
+                if shown := _show(event, heard):
+                    yield shown
+    finally:
+        stopped.cancel()
+
+
+def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
+    match event:
+        case model_events.TextDelta(text):
+            heard.said.append(text)
+            return TextDelta(text)
+        case model_events.ReasoningDelta(text):
+            return ReasoningDelta(text)
+        case model_events.Retrying(attempt, wait, reason):
+            return Notice(f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})")
+        case Completed() | model_events.Failed():
+            heard.end = event
+            return None
+
+
+async def _run_tools(
+    toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event
+) -> AsyncGenerator[TurnEvent, None]:
+    """Run the calls in order, each result recorded before the next begins."""
+    for call in calls:
+        yield ToolStarted(call.id, call.name, call.arguments)
+        result = await _run_or_stop(toolbox, call, stop)
+        await transcript.add(Draft("tool", result.text, tool_call_id=call.id, tool_name=call.name))
+        for event in result.events:
+            yield event
+        yield ToolFinished(call.id, call.name, result.text, result.ok)
+
+
+async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> ToolResult:
+    if stop.is_set():
+        return ToolResult(STOPPED_TOOL, ok=False)
+    running = asyncio.ensure_future(toolbox.call(call))
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return running.result() if running.done() else ToolResult(STOPPED_TOOL, ok=False)
+    finally:
+        running.cancel()
+        stopped.cancel()
+
+
+async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
+    if not reply.text.strip():
+        return Failed(session_id, "model", EMPTY_REPLY)
+    [stored] = await transcript.add(_draft(reply))
+    usage = reply.usage
+    return Replied(
+        session_id,
+        stored.id,
+        stored.content or "",
+        usage.prompt_tokens if usage else None,
+        usage.completion_tokens if usage else None,
+    )
+
+
+async def _break_off(transcript: Transcript, session_id: str, heard: _Heard) -> TurnEvent:
+    """Keep what was said, and say why there is no more."""
+    said = "".join(heard.said)
+    failed = heard.end if isinstance(heard.end, model_events.Failed) else None
+    if said.strip():
+        await transcript.add(Draft("assistant", strip_fences(said), finish_reason="error" if failed else "stopped"))
+    if failed is None:
+        return Stopped(session_id, said)
+    too_long = failed.kind == "context_too_long"
+    return Failed(session_id, "context_too_long" if too_long else "model", failed.message, said)
+
+
+def _draft(reply: Reply) -> Draft:
+    return Draft(
+        "assistant",
+        strip_fences(reply.text) or None,
+        tool_calls=reply.tool_calls,
+        reasoning=reply.reasoning or None,
+        finish_reason=reply.finish_reason,
+        token_count=reply.usage.completion_tokens if reply.usage else None,
+    )

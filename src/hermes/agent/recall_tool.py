@@ -1,0 +1,72 @@
+"""The tool `session_search`, and what the offline floor answers from: everything said before that memory may know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from hermes.agent.tools import Tool, ToolResult, text_argument
+from hermes.memory.notes import Notes
+from hermes.store.search import Hit
+from hermes.store.store import Store
+from hermes.store.words import content_words
+from hermes.types import Json, ToolSpec
+
+SPEC = ToolSpec(
+    "session_search",
+    "Search everything that was said in earlier conversations. Give a few telling words, not a whole question.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 20, "default": 5},
+        },
+        "required": ["query"],
+    },
+)
+MOST = 20
+
+
+def session_search_tool(store: Store) -> Tool:
+    """The tool over this store."""
+
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        query = text_argument(arguments, "query")
+        limit = arguments.get("limit")
+        most = max(1, min(MOST, limit)) if isinstance(limit, int) else 5
+        await store.index()
+        hits = await store.read(lambda tx: store.search.related(tx, query, limit=most, roles=("user", "assistant")))
+        if not hits:
+            return ToolResult(f"Nothing was said about: {query}")
+        return ToolResult(
+            "\n".join(
+                f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits
+            )
+        )
+
+    return Tool(SPEC, run)
+
+
+async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -> list[str]:
+    """What is known about a question, best first: entries of the notes, then what the person said before."""
+    words = content_words(question)
+    noted = [
+        line.lstrip("- ").strip()
+        for target in ("user", "memory")
+        for line in notes.read(target).splitlines()
+        if any(word in line.lower() for word in words)
+    ]
+    await store.index()
+    hits = await store.read(lambda tx: store.search.related(tx, question, limit=limit * 4, roles=("user",)))
+    said = [(hit.message.content or "").strip() for hit in hits]
+    known = dict.fromkeys([*noted, *(text for text in said if text and not is_question(text))])
+    return list(known)[:limit]
+
+
+def is_question(text: str) -> bool:
+    """Whether a text asks rather than tells."""
+    return text.rstrip().endswith(("?", "？"))
+
+
+def _when(hit: Hit) -> str:
+    return f"{datetime.fromtimestamp(hit.message.timestamp, UTC):%Y-%m-%d}"

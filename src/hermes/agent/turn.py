@@ -1,0 +1,140 @@
+"""One turn, from a person's message to the reply.
+
+lane ── accept (commit) ── recall ── model ↔ tools ── after_turn
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from hermes.agent.agent import Agent
+from hermes.agent.lane import Lane, hold_lane
+from hermes.agent.loop import Speaker, converse
+from hermes.agent.prompt import PromptParts, build_system_prompt
+from hermes.agent.review import review_soon
+from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.transcript import StoredTranscript
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError, SessionBusyError, StaleError
+from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
+from hermes.memory.caller import Recall
+from hermes.memory.fence import strip_fences
+from hermes.memory.isolation import Answer
+from hermes.memory.provider import FinishedTurn
+from hermes.types import Draft, Json, Message, Session, ToolSpec
+
+
+async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+    """Answer one message. It is on the disk before the model is asked; the last event says how the turn ended."""
+    try:
+        async with hold_lane(agent.store, agent.session_id, agent.owner) as lane:
+            accepted = await _accept(agent, lane, text)
+            yield Accepted(agent.session_id, accepted.message.id)
+            prepared = await _prepare(agent, accepted)
+            for notice in agent.memory.take_notices():
+                yield Notice(notice)
+            transcript = StoredTranscript(agent.store, lane, prepared.system_prompt, prepared.recall.text)
+            reply: Replied | None = None
+            async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
+                async for event in events:
+                    reply = event if isinstance(event, Replied) else None
+                    yield event
+            await _after(agent, accepted, reply)
+    except SessionBusyError as error:
+        yield Failed(agent.session_id, "busy", error.line())
+    except StaleError:
+        yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    message: Message
+    session: Session
+    incognito: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    system_prompt: str
+    recall: Recall
+    speaker: Speaker
+
+
+async def _accept(agent: Agent, lane: Lane, text: str) -> _Accepted:
+    """Commit the person's message. From here on nothing can lose it."""
+    said = strip_fences(text)
+
+    def commit(tx: Tx) -> _Accepted:
+        lane.check(tx)
+        [message] = agent.store.messages.append(tx, agent.session_id, [Draft("user", said)], now=agent.clock.now())
+        session = agent.store.sessions.get(tx, agent.session_id)
+        return _Accepted(message, session, agent.store.incognito.is_on(tx, agent.session_id))
+
+    return await agent.store.write(commit)
+
+
+async def _prepare(agent: Agent, accepted: _Accepted) -> _Prepared:
+    """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
+    recall, block = Recall(), ""
+    tools: tuple[ToolSpec, ...] = ()
+    if not accepted.incognito:
+        first = agent.turns == 0
+        until = agent.memory.begin(first=first)
+        block = await agent.memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
+        tools = await agent.memory.tools(until)
+        recall = await agent.memory.before_turn(agent.session_id, accepted.message.content or "", until)
+    agent.turns += 1
+    toolbox = Toolbox(
+        [*agent.tools(agent), *(_provider_tool(agent, spec) for spec in tools)], off=_tools_off(agent, accepted)
+    )
+    prompt = accepted.session.system_prompt or await _make_prompt(agent, accepted.session, block, toolbox)
+    return _Prepared(prompt, recall, Speaker(agent.model, toolbox, agent.policy.max_steps))
+
+
+def _tools_off(agent: Agent, accepted: _Accepted) -> frozenset[str]:
+    return agent.policy.tools_off | ({"memory", "session_search"} if accepted.incognito else set())
+
+
+async def _make_prompt(agent: Agent, session: Session, block: str, toolbox: Toolbox) -> str:
+    """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
+    prompt = build_system_prompt(
+        PromptParts(
+            soul=_read_soul(agent),
+            user_notes=agent.notes.read("user"),
+            memory_notes=agent.notes.read("memory"),
+            provider_block=block,
+            has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
+            started_at=session.started_at,
+        )
+    )
+    await agent.store.write(lambda tx: agent.store.sessions.set_system_prompt(tx, session.id, prompt))
+    return prompt
+
+
+def _read_soul(agent: Agent) -> str:
+    try:
+        return agent.soul_file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFoundError(f"cannot read {agent.soul_file}: {error}", hint="Mend it or move it away") from error
+
+
+def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        found = await agent.memory.call_tool(spec.name, arguments)
+        return ToolResult(found.value) if isinstance(found, Answer) else ToolResult(found.reason, ok=False)
+
+    return Tool(spec, run)
+
+
+async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
+    """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
+    if accepted.incognito:
+        return
+    answer = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.message, answer))
+    review_soon(agent)

@@ -1,0 +1,138 @@
+"""Puts an agent together from a profile's settings: model, notes, memory provider, tools."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.delegate_tool import delegate_tool
+from hermes.agent.memory_tool import memory_tool
+from hermes.agent.recall_tool import recollect, session_search_tool
+from hermes.agent.tools import Tool
+from hermes.app import App
+from hermes.errors import ModelError
+from hermes.llm.discover import list_models
+from hermes.llm.floor import OfflineFloor
+from hermes.llm.model import Model
+from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.patience import Timeouts
+from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.notes import Notes
+from hermes.memory.provider import MemoryProvider, NullProvider, ProviderContext
+from hermes.memory.registry import find_provider
+from hermes.settings import (
+    API_KEY,
+    BASE_URL,
+    CONTEXT_LENGTH,
+    FIRST_DEADLINE,
+    MAX_STEPS,
+    MEMORY_DEADLINE,
+    MEMORY_LIMIT,
+    MODEL,
+    MODEL_TIMEOUT,
+    PROVIDER,
+    REVIEW_EVERY,
+    TOOLS_OFF,
+    USER_LIMIT,
+    Settings,
+)
+from hermes.store.store import Store
+from hermes.types import Session
+
+OPENAI = "https://api.openai.com/v1"
+FLOOR_NOTICE = (
+    "No model is configured, so answers come from memory alone. `hermes model` finds one on this machine; "
+    "`hermes config set model.base_url URL` names any OpenAI-compatible endpoint."
+)
+
+
+async def open_agent(app: App, store: Store, session: Session, owner: str) -> Agent:
+    """The agent for one session. It holds connections and threads: close it."""
+    notes = open_notes(app)
+    model = await open_model(app.settings) or OfflineFloor(partial(recollect, store, notes))
+    return Agent(
+        session_id=session.id,
+        store=store,
+        model=model,
+        memory=open_memory(app, session),
+        notes=notes,
+        soul_file=app.home.soul_file,
+        owner=owner,
+        policy=Policy(
+            max_steps=app.settings.get(MAX_STEPS),
+            tools_off=tools_off(app.settings),
+            review_every=app.settings.get(REVIEW_EVERY),
+        ),
+        tools=builtin_tools,
+        answers_from_memory=isinstance(model, OfflineFloor),
+    )
+
+
+def open_notes(app: App) -> Notes:
+    """The profile's built-in notes."""
+    return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
+
+
+async def open_model(settings: Settings) -> Model | None:
+    """The model that is configured, or None."""
+    base_url, key = settings.get(BASE_URL), settings.get(API_KEY)
+    if not base_url and not key:
+        return None
+    name = settings.get(MODEL) or await _first_model(base_url or OPENAI, key)
+    patience = settings.get(MODEL_TIMEOUT)
+    return OpenAICompatible(
+        base_url or OPENAI,
+        name,
+        api_key=key or None,
+        context_length=settings.get(CONTEXT_LENGTH),
+        timeouts=Timeouts(first_byte=patience, idle=patience),
+    )
+
+
+def open_memory(app: App, session: Session) -> Memory:
+    """The memory provider that is configured, not started yet: it starts with the first turn, in its own thread."""
+    name = app.settings.get(PROVIDER)
+    context = ProviderContext(
+        home=app.home.path,
+        profile=app.home.profile,
+        session_id=session.id,
+        platform=session.source,
+        title=session.title,
+        gateway_session_key=session.session_key,
+        user_id=session.user_id,
+        chat_type=session.chat_type,
+    )
+    deadlines = Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE))
+    if name == NullProvider.name:
+        return Memory(name, None, context, deadlines)
+
+    def make() -> MemoryProvider:
+        """Runs in the provider's own thread: finding and importing it keeps nobody waiting."""
+        return find_provider(name, app.home.plugins)()
+
+    return Memory(name, make, context, deadlines)
+
+
+def tools_off(settings: Settings) -> frozenset[str]:
+    """The tools that the policy switches off."""
+    return frozenset(name.strip() for name in settings.get(TOOLS_OFF).split(",") if name.strip())
+
+
+def builtin_tools(agent: Agent) -> list[Tool]:
+    """The tools every agent has. A sub-agent gets those that only read."""
+    searching = session_search_tool(agent.store)
+    allowed = [] if searching.spec.name in agent.policy.tools_off else [searching]
+    return [
+        memory_tool(agent.notes, agent.memory.note_written),
+        searching,
+        delegate_tool(agent.model, allowed, agent.clock, agent.policy.max_steps, agent.memory.delegated),
+    ]
+
+
+async def _first_model(base_url: str, key: str) -> str:
+    """The first model an endpoint lists; one that lists none is asked for its default by an empty name."""
+    try:
+        models = await list_models(base_url, key or None)
+    except ModelError as error:
+        raise ModelError(error.message, hint="`hermes config set model.default NAME` names the model") from error
+    return models[0].name if models else "default"

@@ -1,0 +1,121 @@
+"""`hermes chat`: a conversation in the terminal, one question, or a line-by-line conversation from a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_lines
+import sys
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hermes.app import App
+from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.output import note, print_error, say
+from hermes.cli.start import load_app
+from hermes.cli.terminal import talk
+from hermes.errors import HermesError, NotFoundError
+from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent
+from hermes.logs import start_log
+from hermes.settings import MEMORY_NOTICES
+
+
+def chat(
+    ctx: typer.Context,
+    question: Annotated[
+        str | None, typer.Option("-q", "--question", help="Ask one thing, print the reply, end.")
+    ] = None,
+    session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
+    latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest session.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
+) -> int:
+    """Talk to the agent. From a pipe, each line is a message and each reply a line."""
+    return asyncio.run(_chat(load_app(ctx), question, session, latest, json))
+
+
+async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
+    async with await app.open_store() as store:
+        start_log(app.home.log_file)
+        conversation = Conversation(app, store)
+        try:
+            if session is not None:
+                await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
+            elif latest:
+                listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1))
+                if not listed:
+                    raise NotFoundError("there is no session to go on with yet")
+                await conversation.resume(listed[0].session)
+            if question is not None:
+                return await _ask(conversation, question, as_json)
+            if as_json or not sys.stdin.isatty():
+                return await _read_lines(conversation, as_json)
+            return await talk(conversation)
+        finally:
+            await conversation.leave()
+
+
+async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
+    """One turn; the reply alone goes to standard output."""
+    last = await _turn(conversation, text, as_json)
+    if isinstance(last, Replied) and not as_json:
+        say(last.text)
+    return 0 if isinstance(last, Replied) else 1
+
+
+async def _read_lines(conversation: Conversation, as_json: bool) -> int:
+    """A message per line, a reply per line. A turn that failed leaves an empty line, and 1 as the exit code."""
+    code = 0
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        text = line.strip()
+        if not text:
+            continue
+        if text.startswith("/"):
+            try:
+                answered = await conversation.command(text)
+            except HermesError as error:
+                print_error(error)
+                code = 1
+                continue
+            note(answered.text)
+            if answered.over:
+                break
+            continue
+        last = await _turn(conversation, text, as_json)
+        if not as_json:
+            say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
+            sys.stdout.flush()
+        code = code if isinstance(last, Replied) else 1
+    return code
+
+
+async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEvent:
+    """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
+    async with aclosing(conversation.say(text, asyncio.Event())) as events:
+        async for event in events:
+            if as_json:
+                say(event_line(event))
+                sys.stdout.flush()
+            else:
+                _remark(conversation, event)
+    return event
+
+
+def event_line(event: TurnEvent) -> str:
+    """An event as one line of JSON; `type` is its name."""
+    return json_lines.dumps({"type": type(event).__name__, **asdict(event)}, ensure_ascii=False)
+
+
+def _remark(conversation: Conversation, event: TurnEvent) -> None:
+    match event:
+        case Notice(text):
+            note(text)
+        case Failed(message=message):
+            note(f"hermes: {message}")
+        case Stopped():
+            note("hermes: stopped")
+        case MemoryUpdated() if conversation.app.settings.get(MEMORY_NOTICES):
+            note("💾 Memory updated")
+        case _:
+            pass

@@ -1,0 +1,206 @@
+"""What a terminal talks to: one session at a time, and the slash commands around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hermes.agent.agent import Agent
+from hermes.agent.turn import run_turn
+from hermes.app import App
+from hermes.assembly import FLOOR_NOTICE, open_agent, open_notes
+from hermes.cli.output import one_line, show_time
+from hermes.db.engine import Tx
+from hermes.db.owners import new_owner
+from hermes.errors import UsageError
+from hermes.events import Notice, TurnEvent
+from hermes.logs import SESSION
+from hermes.store.store import Store
+from hermes.types import Session
+
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a slash command answers; `over` ends the conversation."""
+
+    text: str
+    over: bool = False
+
+
+class Conversation:
+    """Talks in one session until told to talk in another. A new session is made with its first message."""
+
+    def __init__(self, app: App, store: Store) -> None:
+        self.app = app
+        self.store = store
+        self._owner = new_owner()
+        self._session: Session | None = None
+        self._agent: Agent | None = None
+        self._wanted_title: str | None = None
+        self._starts_incognito = False
+        self._said_floor = False
+
+    @property
+    def session_id(self) -> str | None:
+        """The session's id, None before the first message."""
+        return self._session.id if self._session else None
+
+    @property
+    def status(self) -> str:
+        """One line: model, session, memory."""
+        model = self._agent.model.name if self._agent else "…"
+        memory = self._agent.memory.state if self._agent else "off"
+        provider = "" if memory == "off" else f" + {self._agent.memory.name} ({memory})" if self._agent else ""
+        kept = "incognito" if self._starts_incognito else f"notes{provider}"
+        return f"model {model} · session {self.session_id or 'new'} · memory {kept}"
+
+    async def resume(self, session: Session) -> None:
+        """Go on with a session that is there."""
+        await self.leave()
+        self._session = session
+        self._starts_incognito = await self.store.read(lambda tx: self.store.incognito.is_on(tx, session.id))
+        await self.prepare()
+
+    async def prepare(self) -> None:
+        """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
+        if self._session is not None and self._agent is None:
+            self._agent = await open_agent(self.app, self.store, self._session, self._owner)
+
+    async def leave(self) -> None:
+        """Close the agent; the next message begins a new session."""
+        if self._agent is not None:
+            await self._agent.close()
+        self._agent, self._session, self._starts_incognito = None, None, False
+
+    async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+        """One turn."""
+        if self._session is None:
+            self._session = await self._begin()
+        await self.prepare()
+        assert self._agent is not None, "prepare made it"
+        token = SESSION.set(self._agent.session_id)
+        try:
+            if self._agent.answers_from_memory and not self._said_floor:
+                self._said_floor = True
+                yield Notice(FLOOR_NOTICE)
+            async with aclosing(run_turn(self._agent, text, stop)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            SESSION.reset(token)
+
+    async def command(self, line: str) -> Answered:
+        """Run a slash command. Raises UsageError for one that does not exist."""
+        name, _, rest = line[1:].partition(" ")
+        found = COMMANDS.get(name)
+        if found is None:
+            raise UsageError(f"there is no command /{name}", hint="`/help` lists them; start with a space to say it")
+        return await found.run(self, rest.strip())
+
+    async def _begin(self) -> Session:
+        session = await self.store.create_session("cli", title=self._wanted_title)
+        if self._starts_incognito:
+            await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
+        self._wanted_title = None
+        return session
+
+    async def _new(self, _: str) -> Answered:
+        await self.leave()
+        return Answered("A new session begins with your next message.")
+
+    async def _title(self, title: str) -> Answered:
+        if not title:
+            shown = self._wanted_title
+            if self._session is not None:
+                here = self._session.id
+                shown = (await self.store.read(lambda tx: self.store.sessions.get(tx, here))).title
+            return Answered(shown or "(no title)")
+        if self._session is None:
+            self._wanted_title = title
+        else:
+            here = self._session.id
+            await self.store.write(lambda tx: self.store.sessions.set_title(tx, here, title))
+        return Answered(f"Title: {title}")
+
+    async def _sessions(self, _: str) -> Answered:
+        listed = await self.store.read(lambda tx: self.store.sessions.recent(tx, limit=LISTED))
+        lines = [
+            f"{entry.session.id}  {show_time(entry.last_active)}  {entry.session.title or one_line(entry.preview, 50)}"
+            for entry in listed
+        ]
+        return Answered("\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet.")
+
+    async def _resume(self, name: str) -> Answered:
+        if not name:
+            raise UsageError("which session?", hint="`/sessions` lists them")
+        session = await self.store.read(lambda tx: find_live(self.store, tx, name))
+        await self.resume(session)
+        return Answered(f"Going on with {session.id} ({session.message_count} messages).")
+
+    async def _stop(self, _: str) -> Answered:
+        return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
+
+    async def _memory(self, word: str) -> Answered:
+        if word in ("on", "off"):
+            await self._set_incognito(word == "off")
+            return Answered(
+                "Incognito: from here on nothing is recalled, noted or sent to memory."
+                if word == "off"
+                else "Memory is on again. What was said incognito stays out of it for good."
+            )
+        if word:
+            raise UsageError(f"/memory takes on or off, not '{word}'")
+        notes = open_notes(self.app)
+        parts = [f"USER.md\n{notes.read('user') or '(empty)'}", f"MEMORY.md\n{notes.read('memory') or '(empty)'}"]
+        state = "off (incognito)" if self._starts_incognito else "on"
+        return Answered("\n\n".join([*parts, f"Memory is {state}."]))
+
+    async def _set_incognito(self, wanted: bool) -> None:
+        self._starts_incognito = wanted
+        if self._session is not None:
+            here, change = self._session.id, self.store.incognito.begin if wanted else self.store.incognito.end
+            await self.store.write(lambda tx: change(tx, here))
+
+    async def _help(self, _: str) -> Answered:
+        width = max(len(command.usage) for command in COMMANDS.values())
+        return Answered("\n".join(f"/{command.usage:<{width}}  {command.help}" for command in COMMANDS.values()))
+
+    async def _quit(self, _: str) -> Answered:
+        return Answered("", over=True)
+
+
+Run: TypeAlias = Callable[[Conversation, str], Awaitable[Answered]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slash command."""
+
+    usage: str
+    help: str
+    run: Run
+
+
+COMMANDS: dict[str, Command] = {
+    command.usage.split()[0]: command
+    for command in (
+        Command("new", "Begin a new session.", Conversation._new),
+        Command("title [TEXT]", "Show or change this session's title.", Conversation._title),
+        Command("sessions", "The sessions that were active last.", Conversation._sessions),
+        Command("resume ID", "Go on with another session, by id, its beginning, or its title.", Conversation._resume),
+        Command("stop", "End the reply that is coming; what was said is kept.", Conversation._stop),
+        Command("memory [on|off]", "Show the notes; off makes this conversation incognito.", Conversation._memory),
+        Command("help", "This list.", Conversation._help),
+        Command("quit", "Leave.", Conversation._quit),
+    )
+}
+
+
+def find_live(store: Store, tx: Tx, name: str) -> Session:
+    """The session a person means, or the one that continues it."""
+    return store.sessions.get(tx, store.sessions.live_id(tx, store.sessions.find(tx, name).id))

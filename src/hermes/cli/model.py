@@ -1,0 +1,104 @@
+"""`hermes model`: which model answers, does it, and what is there on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hermes.app import App
+from hermes.assembly import open_model
+from hermes.cli.output import print_json, say
+from hermes.cli.start import AsJson, load_app
+from hermes.config_file import write_setting
+from hermes.errors import NotFoundError
+from hermes.llm.discover import LocalEndpoint, find_local
+from hermes.llm.events import Completed, Failed
+from hermes.llm.model import Model, ModelRequest
+from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
+from hermes.types import Json
+
+QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
+
+
+def model(
+    ctx: typer.Context,
+    use: Annotated[
+        str | None, typer.Option("--use", metavar="KIND", help="Use what runs here: ollama, lm-studio or llama.cpp.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="With --use: which of its models.")] = None,
+    json: AsJson = False,
+) -> int:
+    """Show the configured model and test it; without one, look for Ollama, LM Studio and llama.cpp on this machine."""
+    app = load_app(ctx)
+    return asyncio.run(_use(app, use, name) if use else _show(app, json))
+
+
+async def _show(app: App, as_json: bool) -> int:
+    configured = await open_model(app.settings)
+    if configured is not None:
+        return await _test(app, configured, as_json)
+    found = await find_local()
+    if as_json:
+        print_json({"configured": None, "found": [asdict(endpoint) for endpoint in found]})
+        return 0
+    say("No model is configured: answers come from memory alone.")
+    for endpoint in found:
+        say(f"Found {endpoint.kind} at {endpoint.base_url} with {', '.join(endpoint.models) or 'no models'}.")
+        say(f"  hermes model --use {endpoint.kind}")
+    if not found:
+        say("Nothing was found on this machine (Ollama, LM Studio, llama.cpp).")
+        say("  hermes config set model.base_url URL    # any OpenAI-compatible endpoint")
+        say("  hermes config set model.api_key KEY     # or OPENAI_API_KEY in the environment or in .env")
+    return 0
+
+
+async def _test(app: App, configured: Model, as_json: bool) -> int:
+    began = time.perf_counter()
+    try:
+        async with aclosing(configured.stream(ModelRequest(QUESTION, max_tokens=200))) as events:
+            last = [event async for event in events][-1]
+    finally:
+        await configured.close()
+    seconds = time.perf_counter() - began
+    shown: dict[str, Json] = {
+        "model": configured.name,
+        "base_url": app.settings.get(BASE_URL),
+        "context_length": configured.context_length,
+        "ok": isinstance(last, Completed),
+        "seconds": round(seconds, 2),
+    }
+    if isinstance(last, Failed):
+        shown["error"] = last.message
+    if as_json:
+        print_json({"configured": shown})
+    else:
+        say(f"{configured.name} at {shown['base_url'] or 'OpenAI'}, {configured.context_length:,} tokens")
+        say(f"It answers ({seconds:.1f} s)." if shown["ok"] else f"It does not answer: {shown['error']}")
+    return 0 if shown["ok"] else 1
+
+
+async def _use(app: App, kind: str, name: str | None) -> int:
+    found = await find_local()
+    endpoint = next((endpoint for endpoint in found if endpoint.kind == kind), None)
+    if endpoint is None:
+        here = ", ".join(other.kind for other in found) or "nothing"
+        raise NotFoundError(f"there is no {kind} on this machine", hint=f"Found: {here}")
+    chosen = name or next(iter(endpoint.models), "")
+    if chosen not in endpoint.models:
+        raise NotFoundError(f"{kind} has no model '{chosen}'", hint=f"It has: {', '.join(endpoint.models) or 'none'}")
+    _write(app, endpoint, chosen)
+    say(f"From now on {chosen} at {endpoint.base_url} answers.")
+    return 0
+
+
+def _write(app: App, endpoint: LocalEndpoint, name: str) -> None:
+    path = app.home.config_file
+    write_setting(path, BASE_URL, endpoint.base_url)
+    write_setting(path, MODEL, name)
+    if endpoint.context_length:
+        write_setting(path, CONTEXT_LENGTH, endpoint.context_length)

@@ -1,0 +1,90 @@
+"""Putting one value into the text of config.yaml: every other character stays where it was. Text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+STEP = 2
+
+
+def put_value(text: str, names: Sequence[str], value: object) -> str:
+    """`text` with the value under `names`; not always right for exotic YAML, so parse what comes back and compare."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    root = yaml().compose(text)
+    if root is not None and not root.value:
+        return text
+    if root is None:
+        start = text if not text or text.endswith("\n") else text + end
+        return start + end.join(_block(names, value, 0)) + end
+    return _put(text, root, names, value, end)
+
+
+def yaml() -> Any:
+    """A reader and writer that keeps comments, quotes and long lines."""
+    from ruamel.yaml import YAML
+
+    made = YAML()
+    made.preserve_quotes = True
+    made.width = 1_000_000
+    return made
+
+
+def _put(text: str, block: Any, names: Sequence[str], value: object, end: str) -> str:
+    first, *rest = names
+    found = [pair for pair in block.value if pair[0].value == first]
+    if not found:
+        place = _end_of_line(text, _last_mark(block))
+        return _insert(text, place, _block(names, value, block.value[0][0].start_mark.column), end)
+    key, node = found[0]
+    if rest and _is_block(node):
+        return _put(text, node, rest, value, end)
+    if rest:
+        place = _end_of_line(text, key.end_mark.index)
+        return _insert(text, place, _block(rest, value, key.start_mark.column + STEP), end)
+    start, stop = node.start_mark.index, node.end_mark.index
+    while stop > start and text[stop - 1] in "\r\n":
+        stop -= 1
+    gap = " " if text[start - 1] == ":" else ""
+    return text[:start] + gap + _scalar(value) + text[stop:]
+
+
+def _is_block(node: Any) -> bool:
+    return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], tuple)
+
+
+def _last_mark(node: Any) -> int:
+    """Where the last thing inside a node ends; the node's own mark may lie after the comments that follow."""
+    while isinstance(node.value, list) and node.value:
+        last = node.value[-1]
+        key, node = last if isinstance(last, tuple) else (None, last)
+        if key is not None and node.start_mark.index == node.end_mark.index:
+            return int(key.end_mark.index)
+    return int(node.end_mark.index)
+
+
+def _end_of_line(text: str, place: int) -> int:
+    if place and text[place - 1] == "\n":
+        place -= 1
+    found = text.find("\n", place)
+    found = len(text) if found < 0 else found
+    return found - 1 if found and text[found - 1] == "\r" else found
+
+
+def _insert(text: str, place: int, lines: Sequence[str], end: str) -> str:
+    tail = text[place:] or end
+    return text[:place] + end + end.join(lines) + tail
+
+
+def _block(names: Sequence[str], value: object, column: int) -> list[str]:
+    """The lines of a nested setting."""
+    *parents, leaf = names
+    lines = [" " * (column + depth * STEP) + f"{name}:" for depth, name in enumerate(parents)]
+    return [*lines, " " * (column + len(parents) * STEP) + f"{leaf}: {_scalar(value)}"]
+
+
+def _scalar(value: object) -> str:
+    out = StringIO()
+    yaml().dump({"x": value}, out)
+    return out.getvalue().removeprefix("x:").strip()

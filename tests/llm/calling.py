@@ -1,0 +1,78 @@
+"""How the tests call a model."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, Retrying, TextDelta
+from hermes.llm.model import Model, ModelRequest
+from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.patience import Timeouts
+from hermes.llm.retry import Retries
+from tests.llm.loopback import LoopbackServer
+from tests.llm.steady_clock import SteadyClock
+
+KEY = "sk-test-9f8e7d6c5b4a"
+REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])
+IMPATIENT = Timeouts(connect=5, first_byte=0.2, idle=0.2, total=20)
+
+
+def model_at(
+    server: LoopbackServer | str,
+    *,
+    clock: SteadyClock | None = None,
+    timeouts: Timeouts | None = None,
+    retries: Retries | None = None,
+    api_key: str | None = KEY,
+) -> OpenAICompatible:
+    """A model that waits by a clock that nobody waits for, with no chance in it."""
+    return OpenAICompatible(
+        server if isinstance(server, str) else server.base_url,
+        "loop-1",
+        context_length=8192,
+        api_key=api_key,
+        clock=clock or SteadyClock(),
+        timeouts=timeouts,
+        retries=retries,
+        chance=lambda: 0.0,
+    )
+
+
+async def collect(model: Model, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+    """Every event of one call; checks what holds for any call."""
+    async with aclosing(model.stream(request)) as stream:
+        events = [event async for event in stream]
+    await model.close()
+    check_promises(events)
+    return events
+
+
+def check_promises(events: list[ModelEvent]) -> None:
+    """One final event, the last; deltas that add up to the reply; no retry after output."""
+    assert [event for event in events if isinstance(event, Completed | Failed)] == events[-1:]
+    reply = reply_of(events)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == reply.text
+    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == reply.reasoning
+    kinds = [isinstance(event, Retrying) for event in events]
+    assert kinds == sorted(kinds, reverse=True)
+
+
+def reply_of(events: list[ModelEvent]) -> Reply:
+    """The reply at the end, whole or partial."""
+    last = events[-1]
+    assert isinstance(last, Completed | Failed)
+    return last.reply if isinstance(last, Completed) else last.partial
+
+
+async def complete(model: Model, request: ModelRequest = REQUEST) -> Reply:
+    """The reply of a call that must succeed."""
+    events = await collect(model, request)
+    assert isinstance(events[-1], Completed), events[-1]
+    return events[-1].reply
+
+
+async def fail(model: Model, request: ModelRequest = REQUEST) -> Failed:
+    """The failure of a call that must fail."""
+    events = await collect(model, request)
+    assert isinstance(events[-1], Failed), events[-1]
+    return events[-1]

@@ -1,0 +1,18 @@
+"""A clock for tests: it only moves when someone sleeps, and nobody waits for it."""
+
+from __future__ import annotations
+
+
+class SteadyClock:
+    """Remembers every sleep."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.time = now
+        self.sleeps: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.time += seconds

@@ -1,0 +1,294 @@
+"""config.yaml: read with lines, written to the letter, replaced in one step."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from hermes.config_edit import put_value
+from hermes.config_file import read_entries, read_env_file, write_setting
+from hermes.errors import HomeError, SettingsError
+from hermes.files import replace_file
+from hermes.settings import COLOR, LOCK_TIMEOUT, Setting
+
+DEEP = Setting("a.b.c", "x", "deep")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and links")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def entries(config: Path, text: str | bytes) -> dict[str, object]:
+    config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return {entry.name: entry.value for entry in read_entries(config)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", {}),
+        ("# only a comment\n", {}),
+        ("---\n", {}),
+        ("{}\n", {}),
+        ("store:\n", {"store": None}),
+        ("store: {}\n", {}),
+        ("store:\n  lock_timeout: 5\n", {"store.lock_timeout": 5}),
+        ("store: 5\n", {"store": 5}),
+        ("store.lock_timeout: 5\n", {"store.lock_timeout": 5}),
+        ("display: {color: never}\n", {"display.color": "never"}),
+        ("a: [1, 2]\n", {"a": [1, 2]}),
+        ("a: null\nb: ~\n", {"a": None, "b": None}),
+        ("a: yes\n", {"a": "yes"}),
+        ("7: x\ntrue: y\n", {"7": "x", "True": "y"}),
+        ("base: &b {x: 1}\nmore:\n  <<: *b\n  y: 2\n", {"base.x": 1, "more.x": 1, "more.y": 2}),
+        ("\ufeffa: 1\r\nb: 2\r\n", {"a": 1, "b": 2}),
+    ],
+)
+def test_leaves_of_the_file_are_read(config: Path, text: str, wanted: dict[str, object]) -> None:
+    assert entries(config, text) == wanted
+
+
+def test_file_that_is_not_there_holds_nothing(config: Path) -> None:
+    assert read_entries(config) == []
+    assert not config.exists()
+
+
+def test_entry_knows_its_line(config: Path) -> None:
+    config.write_text("# head\n\nstore:\n  # why\n  lock_timeout: 5\nlast: [\n 1]\n")
+    assert [entry.where for entry in read_entries(config)] == [f"{config}, line 5", f"{config}, line 6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1, 2\nb: 3\n", r"config\.yaml, line \d+: "),
+        ("a: 1\na: 2\n", r'config\.yaml, line 2: found duplicate key "a"'),
+        ("a: b: c\n", r"config\.yaml, line 1: mapping values are not allowed here"),
+        ("- a\n- b\n", "must hold settings as `name: value`"),
+        ("just words\n", "must hold settings as `name: value`"),
+        ("5\n", "must hold settings as `name: value`"),
+        (b"\xff\xfe\x00binary", "it is not UTF-8 text"),
+        (b"SQLite format 3\x00\x10", "config.yaml"),
+        ("a: *nowhere\n", "undefined alias"),
+        ("a: 1\n---\nb: 2\n", "document"),
+        ("&r\na: *r\n", "'a' contains itself"),
+        ("a: 2024-99-99\n", "config.yaml"),
+        ("[" * 5000, "config.yaml"),
+    ],
+)
+def test_broken_file_is_one_clear_line(config: Path, text: str | bytes, said: str) -> None:
+    config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SettingsError, match=said) as caught:
+        read_entries(config)
+    assert str(config) in caught.value.message
+    assert "\n" not in caught.value.line()
+
+
+def test_folder_in_its_place_is_said(config: Path) -> None:
+    config.mkdir()
+    with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: Is a directory"):
+        read_entries(config)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    data=st.binary(max_size=40)
+    | st.text(alphabet="ab:-[]{}&*!|>'\"#%@`~,? \n\t0123456789.", max_size=40).map(str.encode)
+)
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    config = tmp_path_factory.getbasetemp() / "any.yaml"
+    config.write_bytes(data)
+    with suppress(SettingsError):
+        read_entries(config)
+
+
+FULL = """\
+# My settings.   Kept by hand.
+
+display:      # how it looks
+    color: 'auto'   # quoted
+
+# a list in my own style
+things:
+      -  "one"
+      - two
+numbers: 0x1F
+long: "{long}"
+store:
+    lock_timeout: 30.0 # seconds
+    # last comment of the block
+
+# the end
+""".format(long="word " * 60)
+
+
+@pytest.mark.parametrize(
+    ("before", "setting", "value", "after"),
+    [
+        (FULL, LOCK_TIMEOUT, 5.5, FULL.replace("30.0 #", "5.5 #")),
+        (FULL, COLOR, "never", FULL.replace("'auto'  ", "never  ")),
+        (FULL, DEEP, "v", FULL.replace("30.0 # seconds\n", "30.0 # seconds\na:\n  b:\n    c: v\n")),
+        ("", COLOR, "never", "display:\n  color: never\n"),
+        ("# a note\n", COLOR, "never", "# a note\ndisplay:\n  color: never\n"),
+        ("# a note", COLOR, "never", "# a note\ndisplay:\n  color: never\n"),
+        ("display:\n", COLOR, "never", "display:\n  color: never\n"),
+        ("display:  # look\n  # color: auto\nb: 1\n", COLOR, "never",
+         "display:  # look\n  color: never\n  # color: auto\nb: 1\n"),
+        ("display:\n  color:\nb: 1\n", COLOR, "never", "display:\n  color: never\nb: 1\n"),
+        ("display:\n   size: 4", COLOR, "never", "display:\n   size: 4\n   color: never\n"),
+        ("display:\r\n  size: 4\r\nb: 1\r\n", COLOR, "never",
+         "display:\r\n  size: 4\r\n  color: never\r\nb: 1\r\n"),
+        ("a:\n  b:\n    d: |\n      text\n      more\nz: 1\n", DEEP, "v",
+         "a:\n  b:\n    d: |\n      text\n      more\n    c: v\nz: 1\n"),
+        ("a:\n  b:\n    c: |\n      text\nz: 1\n", DEEP, "v", "a:\n  b:\n    c: v\nz: 1\n"),
+        ("a:\n  x: 1\n", DEEP, "yes: # no", "a:\n  x: 1\n  b:\n    c: 'yes: # no'\n"),
+        ("a: 1\nb:\n- x\n", COLOR, "never", "a: 1\nb:\n- x\ndisplay:\n  color: never\n"),
+    ],
+)  # fmt: skip
+def test_written_value_is_the_only_change(
+    config: Path, before: str, setting: Setting[Any], value: object, after: str
+) -> None:
+    config.write_bytes(before.encode())
+    write_setting(config, setting, value)
+    assert config.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["{a: 1}\n", "display: {size: 4}\n", "display: null\nb: 1\n", "---\na: 1\n...\n", "display: &d\n  x: 1\nb: *d\n",
+     "? display\n: size: 4\n", "display: {}\n", '"display": {"color": "auto"}\n', "display:\n  color: [1, 2]\n"],
+)  # fmt: skip
+def test_value_can_be_written_into_any_shape_of_file(config: Path, before: str) -> None:
+    config.write_text(before)
+    others = {entry.name: entry.value for entry in read_entries(config) if entry.name[0] not in "db"}
+    write_setting(config, COLOR, "never")
+    after = {entry.name: entry.value for entry in read_entries(config)}
+    assert after["display.color"] == "never"
+    assert {name: value for name, value in after.items() if name[0] not in "db"} == others
+
+
+KEYS = st.sampled_from(["a", "b", "c", "store", "x y"])
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.text("ab #:'\"\n", max_size=6)
+    | st.lists(st.integers(0, 3), max_size=2)
+)
+DOCUMENTS = st.recursive(VALUES, lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=6).filter(
+    lambda value: isinstance(value, dict)
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(DOCUMENTS, st.text(min_size=1, max_size=8).filter(str.isprintable))
+def test_anything_written_is_read_back_and_nothing_else_changes(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], value: str
+) -> None:
+    config = tmp_path_factory.getbasetemp() / "some.yaml"
+    with config.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(document, file)
+    before = {entry.name: entry.value for entry in read_entries(config)}
+    if before.get("a") is not None or before.get("a.b") is not None:
+        with pytest.raises(SettingsError, match="holds a value, not a block"):
+            write_setting(config, DEEP, value)
+        assert {entry.name: entry.value for entry in read_entries(config)} == before
+        return
+    write_setting(config, DEEP, value)
+    after = {entry.name: entry.value for entry in read_entries(config)}
+    assert after.pop("a.b.c") == value
+    gone = {name for name in before if name == "a.b.c" or name.startswith("a.b.c.") or name in ("a", "a.b")}
+    assert after == {name: found for name, found in before.items() if name not in gone}
+
+
+def test_block_that_holds_a_value_is_said_and_kept(config: Path) -> None:
+    config.write_text("display: 5\n")
+    with pytest.raises(SettingsError, match="'display' holds a value, not a block of settings"):
+        write_setting(config, COLOR, "never")
+    assert config.read_text() == "display: 5\n"
+
+
+def test_broken_file_is_not_overwritten(config: Path) -> None:
+    config.write_text("a: [1\n")
+    with pytest.raises(SettingsError):
+        write_setting(config, COLOR, "never")
+    assert config.read_text() == "a: [1\n"
+
+
+def test_put_value_is_pure() -> None:
+    assert put_value("a: 1\n", ["b"], 2) == put_value("a: 1\n", ["b"], 2) == "a: 1\nb: 2\n"
+
+
+def test_env_file_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    assert read_env_file(path) == {}
+    path.write_bytes(b"\xef\xbb\xbf# keys\r\nA=1\r\nexport B='two words'\r\nC=$A\r\nEMPTY=\r\nALONE\r\n")
+    assert read_env_file(path) == {"A": "1", "B": "two words", "C": "$A", "EMPTY": ""}
+    path.write_bytes(b"A=\xff\n")
+    with pytest.raises(SettingsError, match="it is not UTF-8 text"):
+        read_env_file(path)
+
+
+@posix
+def test_written_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    config = tmp_path / "new" / "config.yaml"
+    write_setting(config, COLOR, "never")
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
+    config.chmod(0o644)
+    write_setting(config, COLOR, "auto")
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+
+
+@posix
+@pytest.mark.parametrize("there", [True, False])
+def test_link_stays_a_link_and_its_target_is_written(tmp_path: Path, there: bool) -> None:
+    target = tmp_path / "dotfiles" / "hermes.yaml"
+    target.parent.mkdir()
+    if there:
+        target.write_text("# mine\n")
+    config = tmp_path / "config.yaml"
+    config.symlink_to(Path("dotfiles") / "hermes.yaml")
+    write_setting(config, COLOR, "never")
+    assert config.is_symlink()
+    assert target.read_text() == ("# mine\n" if there else "") + "display:\n  color: never\n"
+    assert names(tmp_path) == ["config.yaml", "dotfiles"]
+    assert names(target.parent) == ["hermes.yaml"]
+
+
+@posix
+def test_links_that_point_at_each_other_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(HomeError, match="cannot write"):
+        replace_file(tmp_path / "a", "x")
+
+
+def test_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        replace_file(path, "half a file \ud800")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["config.yaml"]
+
+
+def test_file_that_cannot_be_replaced_is_said(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml" / "full").mkdir(parents=True)
+    with pytest.raises(HomeError, match=r"cannot write .*config\.yaml"):
+        replace_file(tmp_path / "config.yaml", "x")
+    assert names(tmp_path) == ["config.yaml"]
