@@ -156,7 +156,7 @@ def test_item_that_waits_for_its_time_is_not_taken_along_with_a_revived_one(db: 
     assert taken_keys(db, now=1.0, limit=2) == ["one"]
 
 
-@pytest.mark.contract("2.2")
+@pytest.mark.contract("P2")
 def test_key_is_remembered_until_it_is_pruned(db: sqlite3.Connection) -> None:
     add(db, "a", "one")
     claim = take(db, now=0.0)

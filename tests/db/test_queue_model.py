@@ -206,11 +206,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(session=st.sampled_from(SESSIONS))
     def drop_session(self, session: str) -> None:
-        keys = [row["key"] for row in self.db.execute("SELECT key FROM hermes_queue WHERE session_id = ?", (session,))]
-        self.dropped |= set(self.ids(f"session_id = '{session}'"))
+        going = self.ids(f"session_id = '{session}'")
         with transaction(self.db) as tx:
-            assert queue.drop_session(tx, session) == len(keys)
-        self.accepted -= set(keys)
+            assert queue.drop_session(tx, session) == len(going)
+        self.dropped |= set(going)
 
     def owns(self, holding: Holding) -> bool:
         """What the file says, as far as it agrees with what we know: a live lease is owned, a followed one is not."""
@@ -251,7 +250,12 @@ class QueueMachine(RuleBasedStateMachine):
     def every_effect_happens_once(self) -> None:
         effects = [row["item"] for row in self.db.execute("SELECT item FROM effects ORDER BY seq")]
         assert len(effects) == len(set(effects))
-        assert {*self.ids("state = 'done'")} == {*effects} - self.dropped
+        assert {*self.ids("state = 'done'")} - self.dropped == {*effects} - self.dropped
+
+    @invariant()
+    def what_was_dropped_left_only_its_key(self) -> None:
+        assert self.dropped <= {*self.ids("state = 'done' AND payload = 'null' AND session_id IS NULL")}
+        assert self.dropped <= {*self.ids("reason IS NULL")}
 
     @invariant()
     def effects_of_a_lane_are_in_order(self) -> None:
