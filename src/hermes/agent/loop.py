@@ -51,13 +51,22 @@ async def converse(
     speaker: Speaker, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
     """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
+    shrunk = False
     for step in range(speaker.max_steps + 1):
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
         heard = _Heard()
-        request = ModelRequest(await transcript.request(), tools)
+        prepared = await transcript.request(tools)
+        if prepared.notice:
+            yield Notice(prepared.notice)
+        request = ModelRequest(prepared.messages, tools)
         async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
             async for event in events:
                 yield event
+        if _was_too_long(heard) and not shrunk:
+            shrunk = await transcript.shrink()
+            if shrunk:
+                yield Notice("The model found the conversation too long; it was compressed and is asked again.")
+                continue
         if not isinstance(heard.end, Completed):
             yield await _break_off(transcript, session_id, heard)
             return
@@ -96,6 +105,10 @@ async def _listen(
                     yield shown
     finally:
         stopped.cancel()
+
+
+def _was_too_long(heard: _Heard) -> bool:
+    return isinstance(heard.end, model_events.Failed) and heard.end.kind == "context_too_long" and not heard.said
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:

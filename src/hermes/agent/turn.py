@@ -11,12 +11,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import Lane, hold_lane
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt
 from hermes.agent.review import review_soon
+from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
-from hermes.agent.transcript import StoredTranscript
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
@@ -29,6 +30,7 @@ from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
     """Answer one message. It is on the disk before the model is asked; the last event says how the turn ended."""
+    await agent.be_busy()
     try:
         async with hold_lane(agent.store, agent.session_id, agent.owner) as lane:
             accepted = await _accept(agent, lane, text)
@@ -36,7 +38,7 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
             prepared = await _prepare(agent, accepted)
             for notice in agent.memory.take_notices():
                 yield Notice(notice)
-            transcript = StoredTranscript(agent.store, lane, prepared.system_prompt, prepared.recall.text)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -138,3 +140,4 @@ async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> No
     answer = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
     agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.message, answer))
     review_soon(agent)
+    compress_when_idle(agent)

@@ -19,7 +19,7 @@ from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent
 from hermes.logs import start_log
-from hermes.settings import MEMORY_NOTICES
+from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 
 def chat(
@@ -37,7 +37,12 @@ def chat(
 
 async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
     async with await app.open_store() as store:
-        start_log(app.home.log_file)
+        start_log(
+            app.home.log_file,
+            level=app.settings.get(LOG_LEVEL),
+            form=app.settings.get(LOG_FORMAT),
+            secrets=[app.settings.get(API_KEY)],
+        )
         conversation = Conversation(app, store)
         try:
             if session is not None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compressor_of, describe
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, open_agent, open_notes
 from hermes.cli.output import one_line, show_time
+from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
@@ -145,6 +147,13 @@ class Conversation:
     async def _stop(self, _: str) -> Answered:
         return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
 
+    async def _compress(self, focus: str) -> Answered:
+        await self.prepare()
+        if self._agent is None:
+            raise UsageError("there is nothing to compress yet")
+        result = await compressor_of(self._agent).compress(self._agent.session_id, Request(focus=focus))
+        return Answered(describe(result))
+
     async def _memory(self, word: str) -> Answered:
         if word in ("on", "off"):
             await self._set_incognito(word == "off")
@@ -194,6 +203,7 @@ COMMANDS: dict[str, Command] = {
         Command("sessions", "The sessions that were active last.", Conversation._sessions),
         Command("resume ID", "Go on with another session, by id, its beginning, or its title.", Conversation._resume),
         Command("stop", "End the reply that is coming; what was said is kept.", Conversation._stop),
+        Command("compress [FOCUS]", "Summarise the older part; FOCUS says what matters most.", Conversation._compress),
         Command("memory [on|off]", "Show the notes; off makes this conversation incognito.", Conversation._memory),
         Command("help", "This list.", Conversation._help),
         Command("quit", "Leave.", Conversation._quit),
