@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
@@ -32,6 +33,7 @@ class Policy:
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
+    lane: LaneTerms = field(default_factory=LaneTerms)
 
 
 @dataclass(slots=True)
