@@ -146,6 +146,27 @@ FIRST_DEADLINE = Setting(
 )
 MEMORY_LIMIT = Setting("memory.notes_limit", 2200, "Characters that MEMORY.md may have.", minimum=100)
 USER_LIMIT = Setting("memory.user_limit", 1400, "Characters that USER.md may have.", minimum=100)
+COMPRESSION_THRESHOLD = Setting(
+    "compression.threshold",
+    0.5,
+    "The part of the model's window that a request may use before the conversation is compressed.",
+    minimum=0.1,
+    maximum=0.9,
+)
+KEEP_TURNS = Setting(
+    "compression.keep_turns", 4, "How many of the last turns a compression leaves whole where they fit.", minimum=1
+)
+COMPRESSION_DEADLINE = Setting(
+    "compression.deadline", 180.0, "Seconds that the model may take for a summary.", minimum=1.0
+)
+COMPRESSION_IDLE = Setting(
+    "compression.idle",
+    30.0,
+    "Seconds after a turn until a long conversation is compressed ahead of the next message; 0 for never.",
+    minimum=0.0,
+)
+LOG_LEVEL = Setting("log.level", "info", "How much is logged.", choices=("debug", "info", "warning", "error"))
+LOG_FORMAT = Setting("log.format", "text", "Lines of text or of JSON.", choices=("text", "json"))
 REVIEW_EVERY = Setting(
     "memory.review_every", 6, "After how many turns the background review reads along; 0 for never.", minimum=0
 )
@@ -170,6 +191,12 @@ TABLE: Table = (
     MEMORY_LIMIT,
     USER_LIMIT,
     REVIEW_EVERY,
+    COMPRESSION_THRESHOLD,
+    KEEP_TURNS,
+    COMPRESSION_DEADLINE,
+    COMPRESSION_IDLE,
+    LOG_LEVEL,
+    LOG_FORMAT,
 )
 
 

@@ -227,7 +227,7 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
         match outcome:
             case None:
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ? AND state = 'waiting'",
                     (item.id,),
                 )
             case Done():
@@ -236,7 +236,8 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
                 _finish(tx, item.id, "dead", reason, now)
             case Retry(at, reason):
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? "
+                    "WHERE id = ? AND state = 'waiting'",
                     (at, reason, item.id),
                 )
                 blocked = True
@@ -312,11 +313,14 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
 
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
-    return tx.execute(
+    gone = tx.execute(
         "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, claimed = 0, "
-        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
+        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ? RETURNING queue, lane",
         (session_id,),
-    ).rowcount
+    ).fetchall()
+    for queue, lane in {(row["queue"], row["lane"]) for row in gone}:
+        _schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
+    return len(gone)
 
 
 def _lease_name(queue: str, lane: str) -> str:
@@ -366,7 +370,9 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
 
 
 def _finish(tx: Tx, item_id: int, state: State, reason: str | None, now: float) -> None:
+    """An item that was dropped while it was handled stays dropped."""
     tx.execute(
-        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? WHERE id = ?",
+        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? "
+        "WHERE id = ? AND state = 'waiting'",
         (state, reason, now, item_id),
     )
