@@ -71,7 +71,7 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            self._agent = await open_agent(self.app, self.store, self._session, self._owner)
+            self._agent = open_agent(self.app, self.store, self._session, self._owner)
 
     async def leave(self) -> None:
         """Close the agent; the next message begins a new session."""
