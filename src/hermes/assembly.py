@@ -73,10 +73,15 @@ def open_notes(app: App) -> Notes:
     return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
 
 
+def has_model(settings: Settings) -> bool:
+    """Whether a model is configured."""
+    return bool(settings.get(BASE_URL) or settings.get(API_KEY))
+
+
 async def open_model(settings: Settings) -> Model | None:
     """The model that is configured, or None."""
     base_url, key = settings.get(BASE_URL), settings.get(API_KEY)
-    if not base_url and not key:
+    if not has_model(settings):
         return None
     name = settings.get(MODEL) or await _first_model(base_url or OPENAI, key)
     patience = settings.get(MODEL_TIMEOUT)
