@@ -81,10 +81,15 @@ def open_notes(app: App) -> Notes:
     return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
 
 
+def has_model(settings: Settings) -> bool:
+    """Whether a model is configured."""
+    return bool(settings.get(BASE_URL) or settings.get(API_KEY))
+
+
 def open_model(settings: Settings) -> Model | None:
     """The model that is configured, or None. Nothing is asked of the network yet."""
     base_url, key = settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None
-    if not settings.get(BASE_URL) and key is None:
+    if not has_model(settings):
         return None
     patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
 

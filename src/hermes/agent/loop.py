@@ -69,7 +69,7 @@ async def converse(
             if shrunk:
                 yield Notice("The model found the conversation too long; it was compressed and is asked again.")
                 continue
-        if step == speaker.max_steps:
+        if step >= speaker.max_steps:
             heard.end = _insist_on_reply(heard.end, step)
         if not isinstance(heard.end, Completed):
             yield await _break_off(transcript, session_id, heard)
