@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
@@ -36,6 +37,7 @@ class Policy:
     keep_turns: int = 4
     compress_deadline: float = 180.0
     compress_idle: float = 0.0
+    lane: LaneTerms = field(default_factory=LaneTerms)
 
 
 @dataclass(slots=True)
