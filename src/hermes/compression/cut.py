@@ -68,9 +68,7 @@ def _asked_before(groups: Sequence[_Group], place: int) -> bool:
     return place > 0 and groups[place - 1].is_asking
 
 
-def _cut_inside_turn(
-    view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int
-) -> Cut | None:
+def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int) -> Cut | None:
     """The last turn is too long by itself: keep what it asks if that fits, and as much of its end as does."""
     turn = starts[-1] if starts else 0
     asking = list(takewhile(lambda group: group.is_asking, groups[turn:]))
@@ -96,9 +94,11 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     kept_ids = {message.id for message in kept}
     gone = [message for message in view.head if message.id not in kept_ids]
     gone += [message for group in leaving for message in group.messages if message.id not in kept_ids]
-    if not gone or not leaving:
+    if not gone or not view.tail:
         return None
-    return Cut(leaving[-1].last_id, tuple(sorted(kept_ids)), tuple(gone))
+    # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
+    horizon_id = leaving[-1].last_id if leaving else view.tail[0].id - 1
+    return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 
 def message_tokens(message: Message) -> int:
