@@ -100,7 +100,7 @@ def describe(result: CompressionResult) -> str:
     if result.outcome == "done":
         return (
             f"Compressed: ~{result.before:,} to ~{result.after:,} tokens, {len(result.messages)} messages stay whole. "
-            f"Before it: {result.snapshot_id}"
+            f"Before it: {result.snapshot_id}" + (f". Note: {result.reason}." if result.reason else "")
         )
     if result.outcome == "failed":
         return f"Compression failed, nothing was removed: {result.reason}"

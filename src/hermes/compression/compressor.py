@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from hermes.compression.cut import Cut, choose_cut, message_tokens
@@ -131,7 +131,8 @@ class Compressor:
                 tenure = await take(self._store, claim)
             except HermesError as error:  # who cannot ask for the lease does not compress
                 with self._reported(work):
-                    raise error
+                    work.end("failed", error.message)
+                return work.result
             if tenure is None:
                 with self._reported(work):
                     work.end("busy", "another compression is under way")
@@ -204,11 +205,11 @@ class Compressor:
         made = await self._summarise_while_others_look(work, cut)
         if isinstance(made, NoSummary):
             if not work.request.must_fit:
-                failures = await self._remember_failure(work.session_id, work.seen.failures, made.reason)
+                failures = await self._remember_failure(work, tenure, made.reason)
                 work.end("failed", made.reason, failures)
                 return
             log.warning("the summary failed (%s); a digest is used", made.reason)
-            made = self._digest(work, cut)
+            made = replace(self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used")
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
         swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
         try:
@@ -239,7 +240,9 @@ class Compressor:
         clear_failures(tx, row.session_id)
         view = self._store.compressions.view(tx, row.session_id)
         after = view_tokens(view)
-        return CompressionResult(work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done")
+        return CompressionResult(
+            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", made.remark
+        )
 
     async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> Summary | NoSummary:
         looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
@@ -287,10 +290,15 @@ class Compressor:
         except HermesError as error:
             log.warning("the last look before compression failed: %s", error.line())
 
-    async def _remember_failure(self, session_id: str, before: Failures, reason: str) -> int:
-        count = before.count + 1
+    async def _remember_failure(self, work: _Work, tenure: Tenure, reason: str) -> int:
+        count = work.seen.failures.count + 1
         again = self._store.clock.now() + backoff_seconds(count)
-        await self._store.write(lambda tx: record_failure(tx, session_id, Failures(count, again, reason)))
+
+        def remember(tx: Tx) -> None:
+            tenure.check(tx)  # whoever took over knows better
+            record_failure(tx, work.session_id, Failures(count, again, reason))
+
+        await self._store.write(remember)
         return count
 
     async def _look(self, session_id: str) -> _Seen:

@@ -30,9 +30,10 @@ REFUSALS = ("i'm sorry", "i am sorry", "i cannot", "i can't", "i can’t", "sorr
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary that may be used."""
+    """A summary that may be used, and what a person should know of it."""
 
     text: str
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
