@@ -58,6 +58,8 @@ class Agent:
     """No model is configured: the offline floor speaks."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
+    overhead: int = 0
+    """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
     idle_work: asyncio.Task[None] | None = None
     """What waits for the person to be silent; the next turn ends it."""
 

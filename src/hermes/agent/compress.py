@@ -10,7 +10,8 @@ from functools import partial
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_messages
-from hermes.compression.compressor import CompressionResult, Compressor, Request, view_tokens
+from hermes.compression.compressor import CompressionResult, Compressor, Request
+from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.errors import HermesError
 from hermes.types import LiveView, Message
@@ -20,13 +21,13 @@ log = logging.getLogger("hermes.compression")
 BUSY_POLL = 0.2
 
 
-def compressor_of(agent: Agent, overhead: int = 0) -> Compressor:
+def compressor_of(agent: Agent) -> Compressor:
     """What compresses this agent's session. It keeps nothing, so it is made when needed."""
     policy = agent.policy
     return Compressor(
         agent.store,
         None if agent.answers_from_memory else agent.model,
-        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, overhead),
+        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead),
         owner=agent.owner,
         deadline=policy.compress_deadline,
         last_look=partial(_last_look, agent),
@@ -50,7 +51,8 @@ async def compress_to_fit(agent: Agent, count: Callable[[LiveView], int]) -> Fit
     while True:
         view = await agent.store.view(agent.session_id)
         tokens, conversation = count(view), view_tokens(view)
-        compressor = compressor_of(agent, overhead=max(0, tokens - conversation))
+        agent.overhead = max(0, tokens - conversation)
+        compressor = compressor_of(agent)
         policy = compressor.policy
         request = Request(automatic=True, must_fit=tokens > policy.hard_limit)
         if tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
@@ -107,7 +109,7 @@ async def compress_ahead(agent: Agent) -> None:
     """Compress a conversation that is long, so that its next message need not wait for it."""
     compressor, request = compressor_of(agent), Request(automatic=True)
     view = await agent.store.view(agent.session_id)
-    if view_tokens(view) > compressor.policy.limit and await compressor.would_try(agent.session_id, request):
+    if view_tokens(view) > compressor.policy.room and await compressor.would_try(agent.session_id, request):
         await compressor.compress(agent.session_id, request)
 
 

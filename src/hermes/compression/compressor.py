@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from hermes.compression.cut import Cut, choose_cut, message_tokens
+from hermes.compression.cut import Cut, choose_cut, view_tokens
 from hermes.compression.digest import make_digest
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, Summary, summarise
@@ -20,7 +20,6 @@ from hermes.db.leases import Lease
 from hermes.db.owners import is_gone
 from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
-from hermes.llm.tokens import estimate_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
 from hermes.store.ids import snapshot_id
@@ -318,11 +317,6 @@ class Compressor:
             return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
 
         return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
-
-
-def view_tokens(view: LiveView) -> int:
-    """About how many tokens a view has in a request."""
-    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
 
 
 def _lease_name(session_id: str) -> str:

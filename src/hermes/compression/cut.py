@@ -109,6 +109,11 @@ def message_tokens(message: Message) -> int:
     return PER_MESSAGE + estimate_tokens(message.content or "") + calls
 
 
+def view_tokens(view: LiveView) -> int:
+    """About how many tokens a view has in a request."""
+    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
+
+
 def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
     """The messages in pieces that may be parted from each other."""
     origins = _origins(messages)
