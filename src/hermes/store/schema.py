@@ -80,6 +80,8 @@ MESSAGE_OPTIONAL = (
     "finish_reason",
     "reasoning",
     "platform_message_id",
+    "author_id",
+    "author_name",
 )
 
 SURROGATE = re.compile("[\ud800-\udfff]")
