@@ -73,14 +73,13 @@ class Agent:
             self.idle_work = None
 
     async def close(self, *, deadline: float = 5.0) -> None:
-        """End background work, then memory and model."""
+        """End background work, then memory. The model belongs to whoever opened it."""
         await self.be_busy()
         if self.background:
             _, late = await asyncio.wait(self.background, timeout=deadline)
             for task in late:
                 task.cancel()
         await self.memory.close()
-        await self.model.close()
 
 
 @dataclass(frozen=True, slots=True)

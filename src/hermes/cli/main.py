@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hermes import __version__
-from hermes.cli import chat, config, doctor, model, sessions
+from hermes.cli import chat, config, doctor, gateway, model, sessions
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command("chat")(chat.chat)
 app.command("model")(model.model)
+app.add_typer(gateway.app, name="gateway")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")
 app.command("doctor")(doctor.doctor)
