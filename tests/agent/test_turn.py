@@ -163,14 +163,14 @@ async def test_call_that_a_crash_cut_off_is_reported_as_interrupted_and_not_run_
 @pytest.mark.parametrize("leave", ["aclose", "cancel"])
 @pytest.mark.contract("2.3")
 async def test_turn_that_is_abandoned_hangs_up_and_lets_the_lane_go(store: Store, session: str, leave: str) -> None:
-    async with LoopbackServer([says("Once upon a time", ending="hang")]) as server:
+    async with LoopbackServer([says("Once upon a time", piece=12, ending="hang")]) as server:
         agent = make_agent(store, session, model_at(server))
         half = asyncio.Event()
 
         async def listen() -> None:
             async with aclosing(run_turn(agent, "a story", asyncio.Event())) as events:
                 async for event in events:
-                    if isinstance(event, TextDelta):
+                    if event == TextDelta("time"):
                         half.set()
                         if leave == "aclose":
                             return
@@ -178,7 +178,7 @@ async def test_turn_that_is_abandoned_hangs_up_and_lets_the_lane_go(store: Store
         listening = asyncio.create_task(listen())
         await half.wait()
         if leave == "cancel":
-            await server.asked.wait()
+            await asyncio.sleep(0)  # it listens again
             listening.cancel()
         [outcome] = await asyncio.gather(listening, return_exceptions=True)
         assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
