@@ -11,12 +11,14 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compressor_of, describe
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes
+from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
+from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
@@ -90,12 +92,14 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            self._agent = await open_agent(self.app, self.store, self._session, self._owner)
+            model = open_speaker(self.app, self.store)
+            self._agent = open_agent(self.app, self.store, model, self._session, self._owner)
 
     async def leave(self) -> None:
         """Close the agent; the next message begins a new session."""
         if self._agent is not None:
             await self._agent.close()
+            await self._agent.model.close()
         self._agent, self._session, self._starts_incognito = None, None, False
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -172,6 +176,13 @@ class Conversation:
     async def _stop(self, _: str) -> Answered:
         return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
 
+    async def _compress(self, focus: str) -> Answered:
+        await self.prepare()
+        if self._agent is None:
+            raise UsageError("there is nothing to compress yet")
+        result = await compressor_of(self._agent).compress(self._agent.session_id, Request(focus=focus))
+        return Answered(describe(result))
+
     async def _memory(self, word: str) -> Answered:
         if word in ("on", "off"):
             await self._set_incognito(word == "off")
@@ -221,6 +232,7 @@ COMMANDS: dict[str, Command] = {
         Command("sessions", "The sessions that were active last.", Conversation._sessions),
         Command("resume ID", "Go on with another session, by id, its beginning, or its title.", Conversation._resume),
         Command("stop", "End the reply that is coming; what was said is kept.", Conversation._stop),
+        Command("compress [FOCUS]", "Summarise the older part; FOCUS says what matters most.", Conversation._compress),
         Command("memory [on|off]", "Show the notes; off makes this conversation incognito.", Conversation._memory),
         Command("help", "This list.", Conversation._help),
         Command("quit", "Leave.", Conversation._quit),

@@ -210,6 +210,19 @@ def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: flo
     return lease
 
 
+def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
+    """Let lanes whose owner is certainly gone be claimed at once, rather than when their lease ends."""
+    freed = 0
+    waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
+    for row in waiting:
+        held = leases.holder(tx, _lease_name(queue, row["lane"]), now=now)
+        if held is not None and is_gone(held.owner):
+            leases.evict(tx, held)
+            _schedule(tx, queue, row["lane"])
+            freed += 1
+    return freed
+
+
 def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:
     """Keep a claim for another `ttl`. Raises StaleError when it was lost."""
     return replace(claimed, lease=leases.renew(tx, claimed.lease, ttl=ttl, now=now))
@@ -227,7 +240,7 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
         match outcome:
             case None:
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ? AND state = 'waiting'",
                     (item.id,),
                 )
             case Done():
@@ -236,7 +249,8 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
                 _finish(tx, item.id, "dead", reason, now)
             case Retry(at, reason):
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? "
+                    "WHERE id = ? AND state = 'waiting'",
                     (at, reason, item.id),
                 )
                 blocked = True
@@ -312,11 +326,15 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
 
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
-    return tx.execute(
-        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, claimed = 0, "
-        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
+    gone = tx.execute("SELECT queue, lane FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()
+    tx.execute(
+        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, lane = '', "
+        "claimed = 0, finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
         (session_id,),
-    ).rowcount
+    )
+    for queue, lane in {(row["queue"], row["lane"]) for row in gone}:
+        _schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
+    return len(gone)
 
 
 def _lease_name(queue: str, lane: str) -> str:
@@ -366,7 +384,9 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
 
 
 def _finish(tx: Tx, item_id: int, state: State, reason: str | None, now: float) -> None:
+    """An item that was dropped while it was handled stays dropped."""
     tx.execute(
-        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? WHERE id = ?",
+        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? "
+        "WHERE id = ? AND state = 'waiting'",
         (state, reason, now, item_id),
     )
