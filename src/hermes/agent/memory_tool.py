@@ -53,7 +53,10 @@ def _change(notes: Notes, arguments: Mapping[str, Json]) -> Change:
     if where is None:
         raise NoteError(f"there is no target {arguments.get('target')!r}", hint="Use memory or user")
     content, old = text_argument(arguments, "content"), text_argument(arguments, "old_text")
-    match text_argument(arguments, "action"):
+    action = text_argument(arguments, "action")
+    if action in ("replace", "remove") and not old.strip():
+        raise NoteError(f"{action} needs old_text", hint="To keep something new, use action add")
+    match action:
         case "add":
             return notes.add(where, content)
         case "replace":
