@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
@@ -32,6 +33,11 @@ class Policy:
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
+    compress_at: float = 0.5
+    keep_turns: int = 4
+    compress_deadline: float = 180.0
+    compress_idle: float = 0.0
+    lane: LaneTerms = field(default_factory=LaneTerms)
 
 
 @dataclass(slots=True)
@@ -52,13 +58,23 @@ class Agent:
     """No model is configured: the offline floor speaks."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
+    idle_work: asyncio.Task[None] | None = None
+    """What waits for the person to be silent; the next turn ends it."""
 
     @property
     def clock(self) -> Clock:
         return self.store.clock
 
+    async def be_busy(self) -> None:
+        """Nobody is idle any more: work that waited for that is given up."""
+        if self.idle_work is not None:
+            self.idle_work.cancel()
+            await asyncio.wait({self.idle_work})
+            self.idle_work = None
+
     async def close(self, *, deadline: float = 5.0) -> None:
         """End background work, then memory and model."""
+        await self.be_busy()
         if self.background:
             _, late = await asyncio.wait(self.background, timeout=deadline)
             for task in late:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
 
 from hermes.agent.tools import Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
@@ -51,13 +53,24 @@ async def converse(
     speaker: Speaker, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
     """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
-    for step in range(speaker.max_steps + 1):
+    shrunk = False
+    for step in count():
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
         heard = _Heard()
-        request = ModelRequest(await transcript.request(), tools)
+        prepared = await transcript.request(tools)
+        if prepared.notice:
+            yield Notice(prepared.notice)
+        request = ModelRequest(prepared.messages, tools)
         async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
             async for event in events:
                 yield event
+        if _was_too_long(heard) and not shrunk:
+            shrunk = await transcript.shrink()
+            if shrunk:
+                yield Notice("The model found the conversation too long; it was compressed and is asked again.")
+                continue
+        if step >= speaker.max_steps:
+            heard.end = _insist_on_reply(heard.end, step)
         if not isinstance(heard.end, Completed):
             yield await _break_off(transcript, session_id, heard)
             return
@@ -72,7 +85,14 @@ async def converse(
         if stop.is_set():
             yield Stopped(session_id, reply.text)
             return
-    yield Failed(session_id, "model", f"no reply after {speaker.max_steps} rounds of tool calls")
+
+
+def _insist_on_reply(end: Completed | model_events.Failed | None, steps: int) -> Completed | model_events.Failed | None:
+    """In the last round no tools are on offer: calls that come all the same are not run."""
+    if isinstance(end, Completed) and end.reply.tool_calls:
+        line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
+        return model_events.Failed("bad_reply", line, retryable=False)
+    return end
 
 
 async def _listen(
@@ -83,19 +103,32 @@ async def _listen(
     try:
         async with aclosing(model.stream(request)) as stream:
             while not stop.is_set():
-                coming = asyncio.ensure_future(anext(stream, None))
-                await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done():
-                    coming.cancel()
-                    await asyncio.wait({coming})
-                    return
-                event = coming.result()
+                event = await _next_event(stream, stopped)
                 if event is None:
                     return
                 if shown := _show(event, heard):
                     yield shown
     finally:
         stopped.cancel()
+
+
+def _was_too_long(heard: _Heard) -> bool:
+    return isinstance(heard.end, model_events.Failed) and heard.end.kind == "context_too_long" and not heard.said
+
+
+async def _next_event(
+    stream: AsyncGenerator[ModelEvent, None], stopped: asyncio.Future[Literal[True]]
+) -> ModelEvent | None:
+    """The next event; None at the end, or once `stopped` is. The stream is at rest when this ends."""
+    coming = asyncio.ensure_future(anext(stream, None))
+    either: set[asyncio.Future[Any]] = {coming, stopped}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
+    finally:
+        if not coming.done():
+            coming.cancel()
+            await asyncio.wait({coming})
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
@@ -139,7 +172,7 @@ async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) ->
 
 
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
-    if not reply.text.strip():
+    if not strip_fences(reply.text).strip():
         return Failed(session_id, "model", EMPTY_REPLY)
     [stored] = await transcript.add(_draft(reply))
     usage = reply.usage

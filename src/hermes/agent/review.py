@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from hermes.agent.agent import Agent, TemporaryAgent
 from hermes.agent.loop import Speaker
@@ -48,12 +49,19 @@ async def review(agent: Agent) -> None:
     """Read what is new in the session and note what lasts. Messages that are incognito are not read."""
 
     def unread(tx: Tx) -> list[Message]:
-        after = reviewed_upto(tx, agent.session_id)
-        new = [m for m in agent.store.messages.history(tx, agent.session_id) if m.id > after]
+        new = list(agent.store.messages.history(tx, agent.session_id))
         return agent.store.incognito.remembered(tx, agent.session_id, new)
 
-    messages = await agent.store.read(unread)
-    text = "\n".join(f"{m.role}: {m.content}" for m in messages if m.role in ("user", "assistant") and m.content)
+    await review_messages(agent, await agent.store.read(unread))
+
+
+async def review_messages(agent: Agent, messages: Sequence[Message]) -> None:
+    """Note what lasts of those messages that no review has read yet. Without a model there is no review."""
+    if agent.answers_from_memory or not agent.policy.review_every:
+        return
+    upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
+    new = [message for message in messages if message.id > upto]
+    text = "\n".join(f"{m.role}: {m.content}" for m in new if m.role in ("user", "assistant") and m.content)
     if not text:
         return
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
@@ -63,5 +71,5 @@ async def review(agent: Agent) -> None:
     if not outcome.ok:
         log.warning("the review of session %s failed: %s", agent.session_id, outcome.text)
         return
-    last = messages[-1].id
+    last = new[-1].id
     await agent.store.write(lambda tx: mark_reviewed(tx, agent.session_id, last))

@@ -11,14 +11,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import Lane, hold_lane
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt
 from hermes.agent.review import review_soon
+from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
-from hermes.agent.transcript import StoredTranscript
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError, SessionBusyError, StaleError
+from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
@@ -29,14 +30,15 @@ from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
     """Answer one message. It is on the disk before the model is asked; the last event says how the turn ended."""
+    await agent.be_busy()
     try:
-        async with hold_lane(agent.store, agent.session_id, agent.owner) as lane:
+        async with hold_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane) as lane:
             accepted = await _accept(agent, lane, text)
             yield Accepted(agent.session_id, accepted.message.id)
-            prepared = await _prepare(agent, accepted)
+            prepared = await _prepare(agent, lane, accepted)
             for notice in agent.memory.take_notices():
                 yield Notice(notice)
-            transcript = StoredTranscript(agent.store, lane, prepared.system_prompt, prepared.recall.text)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -47,6 +49,8 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
         yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+    except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
+        yield Failed(agent.session_id, "host", error.line())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ async def _accept(agent: Agent, lane: Lane, text: str) -> _Accepted:
     return await agent.store.write(commit)
 
 
-async def _prepare(agent: Agent, accepted: _Accepted) -> _Prepared:
+async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     recall, block = Recall(), ""
     tools: tuple[ToolSpec, ...] = ()
@@ -90,7 +94,7 @@ async def _prepare(agent: Agent, accepted: _Accepted) -> _Prepared:
     toolbox = Toolbox(
         [*agent.tools(agent), *(_provider_tool(agent, spec) for spec in tools)], off=_tools_off(agent, accepted)
     )
-    prompt = accepted.session.system_prompt or await _make_prompt(agent, accepted.session, block, toolbox)
+    prompt = accepted.session.system_prompt or await _make_prompt(agent, lane, accepted.session, block, toolbox)
     return _Prepared(prompt, recall, Speaker(agent.model, toolbox, agent.policy.max_steps))
 
 
@@ -98,7 +102,7 @@ def _tools_off(agent: Agent, accepted: _Accepted) -> frozenset[str]:
     return agent.policy.tools_off | ({"memory", "session_search"} if accepted.incognito else set())
 
 
-async def _make_prompt(agent: Agent, session: Session, block: str, toolbox: Toolbox) -> str:
+async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, toolbox: Toolbox) -> str:
     """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
     prompt = build_system_prompt(
         PromptParts(
@@ -110,7 +114,12 @@ async def _make_prompt(agent: Agent, session: Session, block: str, toolbox: Tool
             started_at=session.started_at,
         )
     )
-    await agent.store.write(lambda tx: agent.store.sessions.set_system_prompt(tx, session.id, prompt))
+
+    def keep(tx: Tx) -> None:
+        lane.check(tx)
+        agent.store.sessions.set_system_prompt(tx, session.id, prompt)
+
+    await agent.store.write(keep)
     return prompt
 
 
@@ -138,3 +147,4 @@ async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> No
     answer = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
     agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.message, answer))
     review_soon(agent)
+    compress_when_idle(agent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -61,8 +62,20 @@ def _print_usage_error(error: typer.TyperException) -> None:
     note(f"hermes: {message.rstrip('.')}. `{path} --help` shows what there is")
 
 
+def _open_missing_streams() -> None:
+    """A stream that was closed (`>&-`) leads nowhere from now on; else the next file to be opened took its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until we end
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line. No traceback reaches a person, unless HERMES_DEBUG asks for it."""
+    lost_output = sys.stdout is None
+    _open_missing_streams()
+    if lost_output:
+        note("hermes: standard output is closed")
+        return 1
     try:
         result = app(arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()

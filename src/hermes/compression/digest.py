@@ -40,7 +40,7 @@ class _Sentence:
 
 
 def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -> str:
-    """The most telling sentences of what leaves, in order, in at most `budget` tokens, after the newest of `previous`."""
+    """The most telling sentences of what leaves, in order, within `budget` tokens, after the newest of `previous`."""
     room = max(0, budget - estimate_tokens(OPENING) - 2)
     lines: list[str] = []
     if previous:

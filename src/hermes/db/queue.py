@@ -313,11 +313,12 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
 
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
-    gone = tx.execute(
-        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, claimed = 0, "
-        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ? RETURNING queue, lane",
+    gone = tx.execute("SELECT queue, lane FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()
+    tx.execute(
+        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, lane = '', "
+        "claimed = 0, finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
         (session_id,),
-    ).fetchall()
+    )
     for queue, lane in {(row["queue"], row["lane"]) for row in gone}:
         _schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
     return len(gone)

@@ -21,6 +21,8 @@ QUERY_PART = re.compile(rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+
 WORD = re.compile(rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+")
 SNIPPET = 120
 SHORTEST_STEM = 3
+MOST_WORDS = 200
+"""Words of a question that are looked for: a whole page asked at once must not stop the search."""
 STOP_WORDS = frozenset(
     """
     a about all am an and any are as at be been but by can could did do does for from had has have he her him his how i
@@ -55,7 +57,7 @@ def content_words(text: str) -> list[str]:
 
 def compile_related(text: str) -> str:
     """A question as an FTS5 query: any of its content words may occur. Never invalid."""
-    return " OR ".join(f'"{segment(word)}"' for word in content_words(text))
+    return " OR ".join(f'"{segment(word)}"' for word in content_words(text)[:MOST_WORDS])
 
 
 def snippet(content: str, query: str, width: int = SNIPPET) -> str:

@@ -1,0 +1,44 @@
+"""A session's own transcript: committed to the store, and kept within the model's window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.agent.agent import Agent
+from hermes.agent.compress import compress_smaller, compress_to_fit
+from hermes.agent.context import build_context
+from hermes.agent.lane import Lane
+from hermes.agent.transcript import Prepared
+from hermes.db.engine import Tx
+from hermes.llm.tokens import estimate_request
+from hermes.types import Draft, Json, Message, ToolSpec
+
+
+class StoredTranscript:
+    """What is added is on the disk; once the lane was lost to another process, adding is refused."""
+
+    def __init__(self, agent: Agent, lane: Lane, system_prompt: str, recalled: str) -> None:
+        self._agent = agent
+        self._store = agent.store
+        self._lane = lane
+        self._system_prompt = system_prompt
+        self._recalled = recalled
+
+    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
+        messages = await self._build()
+        notice = await compress_to_fit(self._agent, estimate_request(messages, tools))
+        return Prepared(messages if notice is None else await self._build(), notice)
+
+    async def shrink(self) -> bool:
+        return await compress_smaller(self._agent)
+
+    async def _build(self) -> list[dict[str, Json]]:
+        view = await self._store.view(self._lane.session_id)
+        return build_context(self._system_prompt, view, self._recalled)
+
+    async def add(self, *drafts: Draft) -> list[Message]:
+        def append(tx: Tx) -> list[Message]:
+            self._lane.check(tx)
+            return self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
+
+        return await self._store.write(append)
