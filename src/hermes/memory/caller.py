@@ -145,7 +145,7 @@ class Memory:
         begun, patience = self._in(0), self._deadlines.close
         if self._behind:
             await asyncio.wait(self._behind, timeout=patience / 3)
-        if self._starting is not None:
+        if self._starting is not None and self._starting.done():  # one that is still starting has nothing to finish
             session_id = self._context.session_id
             await self._ask("on_session_end", lambda p: p.on_session_end(session_id), type(None), begun + patience / 2)
             await self._ask("shutdown", lambda p: p.shutdown(), type(None), begun + patience)
