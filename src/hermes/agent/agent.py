@@ -88,7 +88,10 @@ class Agent:
             self.idle_work = None
 
     async def close(self, *, deadline: float = 5.0) -> list[TurnEvent]:
-        """End background work, then memory and model. Returns what a person has not been told yet."""
+        """End background work, then memory. The model belongs to whoever opened it.
+
+        Returns what a person has not been told yet.
+        """
         await self.be_busy()
         if self.background:
             _, late = await asyncio.wait(self.background, timeout=deadline)
@@ -97,7 +100,6 @@ class Agent:
             if late:
                 await asyncio.wait(late)
         await self.memory.close()
-        await self.model.close()
         return [*map(Notice, self.memory.take_notices()), *self.untold]
 
 

@@ -178,7 +178,7 @@ async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) ->
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
     if not strip_fences(reply.text).strip():
         return Failed(session_id, "model", EMPTY_REPLY)
-    [stored] = await transcript.add(_draft(reply))
+    stored = await transcript.conclude(_draft(reply))
     usage = reply.usage
     return Replied(
         session_id,

@@ -15,7 +15,7 @@ from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes
+from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -95,12 +95,14 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            self._agent = open_agent(self.app, self.store, self._session, self._owner)
+            model = open_speaker(self.app, self.store)
+            self._agent = open_agent(self.app, self.store, model, self._session, self._owner)
 
     async def leave(self) -> None:
         """Close the agent; the next message begins a new session."""
         if self._agent is not None:
             self.untold += await self._agent.close()
+            await self._agent.model.close()
         self._agent, self._session, self._starts_incognito = None, None, False
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
