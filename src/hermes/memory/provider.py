@@ -1,6 +1,8 @@
 """The one thing the host knows of a memory provider. Every hook but the first few has a default.
 
-Hooks run in a thread of the provider's own, one after another, each within a deadline. A hook may raise: it is then
+Hooks run on an event loop in a thread of the provider's own, each within a deadline; a late one is cancelled. What the
+provider is told (`sync_turn`, `queue_prefetch`, `on_memory_write`, `on_delegation`) comes in order, one thing at a
+time; while it awaits, a question (`prefetch`, `tool_schemas`) may come in between. A hook may raise: it is then
 reported once, with the provider's name, and the turn goes on.
 """
 
