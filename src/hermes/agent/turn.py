@@ -186,9 +186,9 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
 
 async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
     """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
+    compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
     answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
     agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages[-1], answered))
     review_soon(agent)
-    compress_when_idle(agent)
