@@ -68,7 +68,7 @@ async def test_an_incognito_turn_asks_and_tells_no_memory(tmp_path: Path) -> Non
         assert "likes figs" in str(requests(agent)[-1].messages[0])
         assert requests(agent)[-1].messages[0] == requests(agent)[0].messages[0]
     assert "secret" not in str([call for call in provider.calls if call[0] != "sync_turn"])
-    assert [turn.user.content for (turn,) in provider.called("sync_turn")] == ["open talk", "open again"]
+    assert [turn.text for (turn,) in provider.called("sync_turn")] == ["open talk", "open again"]
 
 
 @pytest.mark.contract("4.11")

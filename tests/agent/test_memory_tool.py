@@ -155,7 +155,7 @@ async def test_recalled_text_is_fenced_in_the_last_user_message_of_the_request_a
         history = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         assert [message.content for message in history] == ["first", "one", "second", "two"]
         synced = [turn for (turn,) in provider.called("sync_turn")]
-        assert [(t.user.content, t.assistant.content) for t in synced] == [("first", "one"), ("second", "two")]
+        assert [(t.text, t.reply.content) for t in synced] == [("first", "one"), ("second", "two")]
     assert provider.hooks() == [
         *("is_available", "initialize", "system_prompt_block"),
         *("tool_schemas", "on_turn_start", "prefetch", "sync_turn", "queue_prefetch") * 2,

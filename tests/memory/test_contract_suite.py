@@ -59,7 +59,7 @@ class Wordy(Bad):
 
 class Fragile(Bad):
     async def sync_turn(self, turn: Any) -> None:
-        assert turn.assistant is not None
+        assert turn.reply is not None
 
 
 class Moody(Bad):

@@ -22,7 +22,7 @@ from hermes.types import Message, ToolSpec
 from tests.memory.providers import CONTEXT, LOOKUP, PATIENT, SHORT, TROUBLES, Recorder, Troubled
 
 USER = Message(id=1, session_id="s1", role="user", content="hello", timestamp=0.0)
-TURN = FinishedTurn("s1", USER, None)
+TURN = FinishedTurn("s1", (USER,), None)
 HOOKS = [
     *("is_available", "initialize", "system_prompt_block", "tool_schemas", "on_turn_start", "prefetch", "sync_turn"),
     *("queue_prefetch", "on_memory_write", "on_delegation", "on_pre_compress", "handle_tool_call"),

@@ -190,5 +190,5 @@ async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> No
     if accepted.incognito or not accepted.messages:
         return
     answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages[-1], answered))
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, answered))
     review_soon(agent)

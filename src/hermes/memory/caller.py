@@ -109,7 +109,7 @@ class Memory:
     def after_turn(self, turn: FinishedTurn) -> None:
         """Tell the provider of a finished turn, off the turn."""
         self._off_the_turn("sync_turn", lambda p: p.sync_turn(turn))
-        self._off_the_turn("queue_prefetch", lambda p: p.queue_prefetch(turn.user.content or ""))
+        self._off_the_turn("queue_prefetch", lambda p: p.queue_prefetch(turn.text))
 
     def note_written(self, target: str, action: Literal["add", "replace", "remove"], text: str) -> None:
         """Mirror a change of the built-in notes, off the turn."""

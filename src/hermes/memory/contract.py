@@ -91,7 +91,7 @@ class _Session:
             _message(self._context, 2 * number + 1, text),
             _message(self._context, 2 * number + 2, "reply"),
         )
-        turn = FinishedTurn(self._context.session_id, user, assistant if number % 2 else None)
+        turn = FinishedTurn(self._context.session_id, (user,), assistant if number % 2 else None)
         await self._ask("on_turn_start", lambda p: p.on_turn_start(self._context.session_id, text), NOTHING)
         await self._ask("prefetch", lambda p: p.prefetch(text), str)
         await self._ask("sync_turn", lambda p: p.sync_turn(turn), NOTHING)

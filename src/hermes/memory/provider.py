@@ -34,11 +34,16 @@ class ProviderContext:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """One turn, as it is stored."""
+    """One turn, as it is stored: what people said (each message with its author), and the reply, if there was one."""
 
     session_id: str
-    user: Message
-    assistant: Message | None
+    said: tuple[Message, ...]
+    reply: Message | None
+
+    @property
+    def text(self) -> str:
+        """What was said, in one piece."""
+        return "\n".join(message.content or "" for message in self.said)
 
 
 class MemoryProvider(ABC):
