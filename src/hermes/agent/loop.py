@@ -25,7 +25,7 @@ from hermes.events import (
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.memory.fence import strip_fences
+from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
 T = TypeVar("T")
@@ -48,6 +48,7 @@ class _Heard:
 
     end: Completed | model_events.Failed | None = None
     said: list[str] = field(default_factory=list)
+    strainer: FenceStrainer = field(default_factory=FenceStrainer)
 
 
 async def converse(
@@ -87,7 +88,7 @@ async def converse(
             async for event in events:
                 yield event
         if stop.is_set():
-            yield Stopped(session_id, reply.text)
+            yield Stopped(session_id, strip_fences(reply.text))
             return
 
 
@@ -124,9 +125,11 @@ async def _listen(
             while not stop.is_set():
                 event = await _next_event(stream, stopped)
                 if event is None:
-                    return
+                    break
                 if shown := _show(event, heard):
                     yield shown
+        if rest := heard.strainer.end():
+            yield TextDelta(rest)
     finally:
         stopped.cancel()
 
@@ -154,7 +157,8 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
     match event:
         case model_events.TextDelta(text):
             heard.said.append(text)
-            return TextDelta(text)
+            strained = heard.strainer.feed(text)
+            return TextDelta(strained) if strained else None
         case model_events.ReasoningDelta(text):
             return ReasoningDelta(text)
         case model_events.Retrying(attempt, wait, reason):
@@ -193,7 +197,7 @@ async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) ->
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
     if not strip_fences(reply.text).strip():
         return Failed(session_id, "model", EMPTY_REPLY)
-    [stored] = await transcript.add(_draft(reply))
+    stored = await transcript.conclude(_draft(reply))
     usage = reply.usage
     return Replied(
         session_id,
@@ -206,10 +210,10 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
 
 async def _break_off(transcript: Transcript, session_id: str, heard: _Heard) -> TurnEvent:
     """Keep what was said, and say why there is no more."""
-    said = "".join(heard.said)
+    said = strip_fences("".join(heard.said))
     failed = heard.end if isinstance(heard.end, model_events.Failed) else None
     if said.strip():
-        await transcript.add(Draft("assistant", strip_fences(said), finish_reason="error" if failed else "stopped"))
+        await transcript.add(Draft("assistant", said, finish_reason="error" if failed else "stopped"))
     if failed is None:
         return Stopped(session_id, said)
     too_long = failed.kind == "context_too_long"
@@ -221,7 +225,7 @@ def _draft(reply: Reply) -> Draft:
         "assistant",
         strip_fences(reply.text) or None,
         tool_calls=reply.tool_calls,
-        reasoning=reply.reasoning or None,
+        reasoning=strip_fences(reply.reasoning) or None,
         finish_reason=reply.finish_reason,
         token_count=reply.usage.completion_tokens if reply.usage else None,
     )

@@ -208,7 +208,9 @@ class Compressor:
                 work.end("failed", made.reason, failures)
                 return
             log.warning("the summary failed (%s); a digest is used", made.reason)
-            made = replace(self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used")
+            made = replace(
+                await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
+            )
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
         swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
         try:
@@ -256,7 +258,7 @@ class Compressor:
 
     async def _summarise(self, work: _Work, cut: Cut) -> Summary | NoSummary:
         if self._model is None:
-            return self._digest(work, cut)
+            return await self._digest(work, cut)
         return await summarise(
             self._model,
             work.seen.view.summary,
@@ -266,8 +268,10 @@ class Compressor:
             deadline=self._deadline,
         )
 
-    def _digest(self, work: _Work, cut: Cut) -> Summary:
-        return Summary(make_digest(work.seen.view.summary, cut.leaving, self._summary_budget(work.request)))
+    async def _digest(self, work: _Work, cut: Cut) -> Summary:
+        budget = self._summary_budget(work.request)
+        # A long conversation takes a while to read through; other sessions go on meanwhile.
+        return Summary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
 
     def _summary_budget(self, request: Request) -> int:
         """A request that names what may stay wants a summary in proportion."""

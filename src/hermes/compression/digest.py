@@ -31,10 +31,10 @@ IDENTIFIER = re.compile(
     | \b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b
     | \b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b                     # ENVIRONMENT_NAMES
     | \bv?\d+(?:[.,]\d+)+\b | \b\d{2,}\b
-    | `[^`\n]{2,60}`
     """,
     re.VERBOSE,
 )
+QUOTED = re.compile(r"`[^`\n]{2,60}`")
 NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][a-zà-ÿ]+(?: [A-Z][a-zà-ÿ]+)*")
 WEIGHTS = (
     (re.compile(r"\b(decid|decision|agree|chose|conclu|settled|approved|instead of|will use|go with)", re.I), 4.0),
@@ -172,10 +172,18 @@ def _sentences(text: str) -> Iterator[str]:
             yield rest
 
 
+def _identifiers(text: str) -> Iterator[str]:
+    """Looked for only among words that are more than letters: most are not, and the pattern is a slow one."""
+    if "`" in text:
+        yield from QUOTED.findall(text)
+    if unusual := [word for word in text.split() if not word.rstrip(",.;:!?").isalpha()]:
+        yield from IDENTIFIER.findall(" ".join(unusual))
+
+
 def _entry(place: int, speaker: str, weight: float, text: str) -> _Entry:
     line = f"- {speaker}: {text}" if speaker else f"- {text}"
     base = PLAIN + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
     base -= (0.5 if text.endswith(("?", "？")) else 0.0) + (0.4 if len(text) < 12 else 0.0)
-    identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in IDENTIFIER.findall(text)))
+    identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in _identifiers(text)))
     names = tuple(dict.fromkeys(NAME.findall(text)))
     return _Entry(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)
