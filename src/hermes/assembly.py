@@ -10,6 +10,10 @@ from hermes.agent.memory_tool import memory_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.tools import Tool
 from hermes.app import App
+from hermes.db.owners import new_owner
+from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.gateway import Gateway, GatewayTerms
+from hermes.gateway.platform import Platform
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
@@ -21,10 +25,20 @@ from hermes.memory.notes import Notes
 from hermes.memory.provider import MemoryProvider, NullProvider, ProviderContext
 from hermes.memory.registry import find_provider
 from hermes.settings import (
+    AGENT_IDLE,
+    AGENT_NAME,
+    ALLOW,
     API_KEY,
+    AT_ONCE,
     BASE_URL,
+    CACHED_AGENTS,
+    COMPRESSION_DEADLINE,
+    COMPRESSION_IDLE,
+    COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
+    DRAIN,
     FIRST_DEADLINE,
+    KEEP_TURNS,
     MAX_STEPS,
     MEMORY_DEADLINE,
     MEMORY_LIMIT,
@@ -46,10 +60,14 @@ FLOOR_NOTICE = (
 )
 
 
-def open_agent(app: App, store: Store, session: Session, owner: str) -> Agent:
-    """The agent for one session. It holds connections and threads: close it."""
+def open_speaker(app: App, store: Store) -> Model:
+    """The model that is configured, or the offline floor. Close it when nobody speaks with it any more."""
+    return open_model(app.settings) or OfflineFloor(partial(recollect, store, open_notes(app)))
+
+
+def open_agent(app: App, store: Store, model: Model, session: Session, owner: str) -> Agent:
+    """The agent for one session. It holds a provider's thread: close it."""
     notes = open_notes(app)
-    model = open_model(app.settings) or OfflineFloor(partial(recollect, store, notes))
     return Agent(
         session_id=session.id,
         store=store,
@@ -62,10 +80,40 @@ def open_agent(app: App, store: Store, session: Session, owner: str) -> Agent:
             max_steps=app.settings.get(MAX_STEPS),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
+            compress_at=app.settings.get(COMPRESSION_THRESHOLD),
+            keep_turns=app.settings.get(KEEP_TURNS),
+            compress_deadline=app.settings.get(COMPRESSION_DEADLINE),
+            compress_idle=app.settings.get(COMPRESSION_IDLE),
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
     )
+
+
+def open_gateway(app: App, store: Store, model: Model) -> Gateway:
+    """The gateway of a profile. Its agents share one model."""
+    owner = new_owner()
+
+    async def make(session: Session) -> Agent:
+        return open_agent(app, store, model, session, owner)
+
+    get = app.settings.get
+    agents = AgentCache(
+        make=make,
+        signature=lambda: None,
+        largest=get(CACHED_AGENTS),
+        idle=get(AGENT_IDLE),
+        now=app.clock.now,
+    )
+    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
+    terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
+    return Gateway(store, agents, terms)
+
+
+def open_platforms(app: App, gateway: Gateway) -> list[Platform]:
+    """The platforms that are configured."""
+    platforms: list[Platform] = []
+    return platforms
 
 
 def open_notes(app: App) -> Notes:
@@ -73,10 +121,15 @@ def open_notes(app: App) -> Notes:
     return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
 
 
+def has_model(settings: Settings) -> bool:
+    """Whether a model is configured."""
+    return bool(settings.get(BASE_URL) or settings.get(API_KEY))
+
+
 def open_model(settings: Settings) -> Model | None:
     """The model that is configured, or None. Nothing is asked of the network yet."""
     base_url, key = settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None
-    if not settings.get(BASE_URL) and key is None:
+    if not has_model(settings):
         return None
     patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
 

@@ -22,7 +22,7 @@ from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent
 from hermes.logs import start_log
-from hermes.settings import MEMORY_NOTICES
+from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 INTERRUPTED = 130
 
@@ -42,7 +42,12 @@ def chat(
 
 async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
     async with await app.open_store() as store:
-        start_log(app.home.log_file)
+        start_log(
+            app.home.log_file,
+            level=app.settings.get(LOG_LEVEL),
+            form=app.settings.get(LOG_FORMAT),
+            secrets=[app.settings.get(API_KEY)],
+        )
         conversation = Conversation(app, store)
         try:
             if session is not None:
@@ -59,6 +64,8 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             return await talk(conversation)
         finally:
             await conversation.leave()
+            for event in conversation.untold:
+                _tell(conversation, event, as_json)
 
 
 async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
@@ -109,12 +116,16 @@ async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEve
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.say(text, stop)) as events:
             async for event in events:
-                if as_json:
-                    say(event_line(event))
-                    sys.stdout.flush()
-                else:
-                    _remark(conversation, event)
+                _tell(conversation, event, as_json)
     return event
+
+
+def _tell(conversation: Conversation, event: TurnEvent, as_json: bool) -> None:
+    if as_json:
+        say(event_line(event))
+        sys.stdout.flush()
+    else:
+        _remark(conversation, event)
 
 
 @contextmanager
