@@ -31,20 +31,20 @@ WINDOW = 8192
 
 # The model's own template asks for a special token that this size of it rarely finds. Plain words work.
 TEMPLATE = """\
-{%- set calling = 'CALL' -%}
 {%- for message in messages -%}
 {%- if message.role == 'tool' -%}
-{{ '<|im_start|>user\\nThe result of the call: ' ~ message.content ~ '<|im_end|>\\n' }}
+{{ '<|im_start|>user\\n<result>\\n' ~ message.content ~ '\\n</result>\\nNow answer in words.<|im_end|>\\n' }}
 {%- else -%}
 {{ '<|im_start|>' ~ message.role ~ '\\n' ~ (message.content or '') }}
 {%- for call in message.tool_calls or [] -%}
-{{ calling ~ '\\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ (call.function.arguments | tojson) ~ '}\\nEND' }}
+{{ '\\nCALL\\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ (call.function.arguments | tojson) ~ '}\\nEND' }}
 {%- endfor -%}
 {%- if loop.first and tools -%}
-{{ '\\n\\nThese functions can be called:\\n' }}
-{%- for tool in tools -%}{{ tool.function | tojson ~ '\\n' }}{%- endfor -%}
-{{ 'To call one, write nothing but this:\\n' ~ calling
-   ~ '\\n{"name": "NAME", "arguments": {"ARGUMENT": "VALUE"}}\\nEND\\nAfter its result, answer in words.' }}
+{{ '\\n\\n# Tools\\n\\nThe functions you can call, between <tools> and </tools>:\\n<tools>\\n' }}
+{%- for tool in tools -%}{{ (tool.function | tojson) ~ '\\n' }}{%- endfor -%}
+{{ '</tools>\\n\\nTo use a function, reply with the word CALL, its name and arguments as one JSON object, and the word '
+   ~ 'END, and with nothing else. For example:\\nCALL\\n'
+   ~ '{"name": "some_function", "arguments": {"some_argument": "some value"}}\\nEND' }}
 {%- endif -%}
 {{ '<|im_end|>\\n' }}
 {%- endif -%}
