@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
@@ -19,6 +18,7 @@ from hermes.agent.prompt import PromptParts, build_system_prompt
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
@@ -27,28 +27,6 @@ from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
 from hermes.types import Draft, Json, Message, Session, ToolSpec
-
-
-class TurnRecord(Protocol):
-    """Who keeps a record of a turn beside the conversation: a gateway settles its inbox with it."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Runs in the transaction that stores what was said."""
-        ...
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        """Runs in the transaction that stores the reply."""
-        ...
-
-
-class NoRecord:
-    """Nobody keeps one."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        pass
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        pass
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -71,7 +49,7 @@ async def answer(
             prepared = await _prepare(agent, lane, accepted)
             for notice in agent.memory.take_notices():
                 yield Notice(notice)
-            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record.replied)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
