@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.agent.agent import Agent
-from hermes.agent.compress import compress_smaller, compress_to_fit
+from hermes.agent.compress import compress_smaller, compress_to_fit, worth_saying
 from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
 from hermes.agent.transcript import Prepared
 from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
-from hermes.types import Draft, Json, Message, ToolSpec
+from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 class StoredTranscript:
@@ -27,15 +27,17 @@ class StoredTranscript:
         self._record = record
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
-        messages = await self._build()
-        notice = await compress_to_fit(self._agent, estimate_request(messages, tools))
-        return Prepared(messages if notice is None else await self._build(), notice)
+        view = await self._store.view(self._lane.session_id)
+        messages = self._build(view)
+        result = await compress_to_fit(self._agent, view, estimate_request(messages, tools))
+        if result is None:
+            return Prepared(messages)
+        return Prepared(self._build(await self._store.view(self._lane.session_id)), worth_saying(result))
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)
 
-    async def _build(self) -> list[dict[str, Json]]:
-        view = await self._store.view(self._lane.session_id)
+    def _build(self, view: LiveView) -> list[dict[str, Json]]:
         return build_context(self._system_prompt, view, self._recalled)
 
     async def add(self, *drafts: Draft) -> list[Message]:

@@ -51,10 +51,10 @@ class Screen:
 
     def rows(self) -> list[str]:
         """Everything that was not taken yet, the growing row last: what to show meanwhile."""
-        return [
-            *self._finished,
-            *([self._paint(tail(self._growing.rstrip(), self._columns()))] if self._growing else []),
-        ]
+        if not self._growing:
+            return list(self._finished)
+        growing = self._paint(tail(self._growing.rstrip(), self._columns()))
+        return [*self._finished, *([""] * self._blank if self._begun else []), growing]
 
     def take(self) -> list[str]:
         """The finished rows, to be printed once."""
