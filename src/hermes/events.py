@@ -89,7 +89,7 @@ class Stopped:
 
 
 FailureKind = Literal["model", "context_too_long", "busy", "ending", "host"]
-"""`busy`: another process talks in the session. `ending`: the process does. `host`: the store, the notes or the home."""
+"""`busy`: another process talks in the session. `ending`: we shut down. `host`: the store, the notes or the home."""
 
 
 @dataclass(frozen=True, slots=True)

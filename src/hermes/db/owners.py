@@ -7,7 +7,6 @@ import secrets
 import socket
 from pathlib import Path
 
-
 _OURS: set[str] = set()
 """The names that this process has given itself."""
 

@@ -27,6 +27,8 @@ class Person(NamedTuple):
     user_id_alt: str | None = None
 
 
+NOBODY = Person()
+
 MakeAgent: TypeAlias = Callable[[Session, Person], Awaitable[Agent]]
 Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
 
@@ -49,6 +51,8 @@ class AgentCache:
     largest: int
     idle: float
     now: Callable[[], float]
+    at_end: Callable[[], None] = lambda: None
+    """Called when the cache is closed, last."""
     _entries: OrderedDict[Hashable, _Entry] = field(default_factory=OrderedDict)
     """The longest unused first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -60,7 +64,7 @@ class AgentCache:
     @asynccontextmanager
     async def use(self, session: Session, key: str, person: Person) -> AsyncIterator[Agent]:
         """The agent for one message. A changed signature gives a fresh one."""
-        speaker = person if session.chat_type in DIRECT else Person()
+        speaker = person if session.chat_type in DIRECT else NOBODY
         entry = await self._enter((key, session.id, speaker), session, speaker)
         try:
             yield entry.agent
@@ -92,6 +96,7 @@ class AgentCache:
             self._retire(key, at_work=True)
         while self._closing:
             await asyncio.wait(self._closing)
+        self.at_end()
 
     async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
         """Find or make an entry and count us in. Making one waits for the same one alone."""

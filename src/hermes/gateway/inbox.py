@@ -70,7 +70,7 @@ class Inbox:
 
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how a platform is."""
-        log.log(logging.INFO if state == "ok" else logging.WARNING, "%s: %s %s", part, state, detail)
+        log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
         await self._store.write(lambda tx: set_status(tx, part, state, detail, now=self._store.clock.now()))
 
     def _commit(self, tx: Tx, message: Inbound) -> Received:

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.lane import INBOX
@@ -22,7 +22,7 @@ from hermes.gateway.commands import Asked, Command
 from hermes.gateway.inbox import Inbox, is_stop
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
-from hermes.gateway.outcome import done_with
+from hermes.gateway.outcome import Ending, done_with
 from hermes.gateway.part import Part, draft_of, next_part
 from hermes.gateway.platform import Chat, Platform
 from hermes.logs import SESSION
@@ -101,9 +101,7 @@ class Lanes:
         def take(tx: Tx) -> list[Claim]:
             now = self.store.clock.now()
             taken: list[Claim] = []
-            while len(taken) < room and (
-                claim := queue.claim(tx, INBOX, self.owner, ttl=TTL, now=now, limit=JOINED)
-            ):
+            while len(taken) < room and (claim := queue.claim(tx, INBOX, self.owner, ttl=TTL, now=now, limit=JOINED)):
                 taken.append(claim)
             return taken
 
@@ -141,6 +139,7 @@ class Lanes:
             return
         key = claimed.lane
         session = await self.store.write(lambda tx: self.inbox.open_session(tx, key, part.first))
+        session = replace(session, session_key=key)  # what the agent and its memory are told
         token = SESSION.set(session.id)
         try:
             person = Person(part.first.author_id, part.first.author_alt)
@@ -184,21 +183,23 @@ class Lanes:
         live = self._show_live(part.first.chat)
         record = _Record(self, claimed, part, session.id, live, [item for item, _ in new])
         accepted = not new
-        last: TurnEvent | None = None
+        end: Ending | None = None
         stop = self.stops[claimed.lane] = asyncio.Event()
         try:
             async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
-                async for last in events:
-                    accepted = accepted or isinstance(last, Accepted)
-                    _show(live, last)
-                    if not isinstance(last, Stopped | Failed):
-                        self.hear(part.keys, last)
+                async for event in events:
+                    accepted = accepted or isinstance(event, Accepted)
+                    _show(live, event)
+                    if isinstance(event, Replied | Stopped | Failed):
+                        end = end or event  # what fails after a reply does not undo it
+                    if not isinstance(event, Stopped | Failed):
+                        self.hear(part.keys, event)
         finally:
             del self.stops[claimed.lane]
             if live is not None:
                 await live.end()
-        assert last is not None, "a turn has an end"
-        await self._end_turn(claimed, part, last, live, accepted=accepted)
+        assert end is not None, "a turn has an end"
+        await self._end_turn(claimed, part, end, live, accepted=accepted)
 
     def _show_live(self, chat: Chat) -> LiveReply | None:
         platform = self.platforms.get(chat.platform)
@@ -207,10 +208,10 @@ class Lanes:
         return LiveReply(platform, chat, self.locks(chat))
 
     async def _end_turn(
-        self, claimed: Claim, part: Part, last: TurnEvent, live: LiveReply | None, *, accepted: bool
+        self, claimed: Claim, part: Part, end: Ending, live: LiveReply | None, *, accepted: bool
     ) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
-        match last:
+        match end:
             case Failed(kind="busy", message=message):
                 await self._settle(claimed, [Retry(self.store.clock.now() + BUSY_PAUSE, message)])
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
@@ -218,13 +219,13 @@ class Lanes:
                 await self._settle(claimed, [Retry(self.store.clock.now() + wait, message)])
             case Failed(message=message):
                 text = f"I could not answer: {message}. Your message is kept."
-                done = [done_with(last)] * len(part.items)
+                done = [done_with(end)] * len(part.items)
                 await self._settle(claimed, done, say=text, edit_id=live.message_id if live else None)
-                self.hear(part.keys, last)
+                self.hear(part.keys, end)
             case Stopped():
-                await self._settle(claimed, [done_with(last)] * len(part.items))
-                self.hear(part.keys, last)
-            case _:
+                await self._settle(claimed, [done_with(end)] * len(part.items))
+                self.hear(part.keys, end)
+            case Replied():
                 self.wake_delivery.set()
 
     async def _settle(

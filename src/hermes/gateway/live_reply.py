@@ -40,7 +40,7 @@ class LiveReply:
         self._text = ""
 
     async def end(self) -> None:
-        """No more previews. One that is being sent is waited for, so that `message_id` is known. Ending twice is fine."""
+        """No more previews. One that is being sent is waited for, so that `message_id` is known."""
         self._task.cancel()
         await asyncio.wait({self._task})
         if self._sending is not None:

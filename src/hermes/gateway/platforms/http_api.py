@@ -1,8 +1,8 @@
 """The OpenAI-compatible HTTP API.
 
-    POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, heard as it goes on
-                               └─ names none: a temporary agent answers the request's own messages; nothing is stored
-    GET  /v1/models, /health
+POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, heard as it goes on
+                           └─ names none: a temporary agent answers the request's own messages; nothing is stored
+GET  /v1/models, /health
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import hmac
 import ipaddress
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,18 +22,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from hermes.agent.loop import Speaker, converse
+from hermes.agent.loop import converse
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError, UsageError
 from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import item_key_of
+from hermes.gateway.inbox import Received
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
-from hermes.gateway.platforms.api_reply import EventStream, answer_whole, completion_for
+from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
 from hermes.gateway.platforms.api_server import PatientProtocol, Server, bind
-from hermes.gateway.platforms.api_wire import ApiError, Ask, parse_ask
-from hermes.gateway.replies import follow
+from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
 from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
@@ -44,19 +44,6 @@ LARGEST_BODY = 10 * 1024 * 1024
 BODY_PATIENCE = 30.0
 """Seconds that a client has to send a body."""
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
-
-
-@dataclass(frozen=True, slots=True)
-class ApiTerms:
-    """Where the API listens, who may use it, and what answers a request without a session."""
-
-    host: str
-    port: int
-    key: str
-    model_name: str
-    drain: float
-    speaker: Callable[[], Speaker]
-    prompt: Callable[[], str]
 
 
 class HttpApi:
@@ -90,6 +77,7 @@ class HttpApi:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(self._terms.drain) + 5,
         )
+        _log_where_we_do()
         server = Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
         place = listening.getsockname()
@@ -109,6 +97,9 @@ class HttpApi:
 
     async def show_typing(self, chat: Chat) -> None:
         """There is nowhere to show it."""
+
+    async def close(self) -> None:
+        """The server has ended with `run`."""
 
     def app(self) -> Starlette:
         """The routes."""
@@ -161,15 +152,15 @@ class HttpApi:
         )
         if session_id is not None:
             check_foreign_id(session_id)
-        followed = follow(self._gateway, message, item_key_of(message))
-        received = await anext(followed)
+        events = follow(self._gateway, message)
+        received = await anext(events)
+        assert isinstance(received, Received), "it comes first"
         headers = {"X-Hermes-Session-Id": _header(received.session_id), "X-Hermes-Session-Key": _header(received.key)}
-        return await self._respond(request, ask, followed.events, headers)
+        return await self._respond(request, ask, events, headers)
 
-    async def _respond(
-        self, request: Request, ask: Ask, events: AsyncGenerator[TurnEvent, None], headers: dict[str, str]
-    ) -> Response:
-        completion = completion_for(ask, int(self._clock.now()))
+    async def _respond(self, request: Request, ask: Ask, events: Events, headers: dict[str, str]) -> Response:
+        completion_id = f"chatcmpl-{secrets.token_hex(12)}"
+        completion = Completion(completion_id, ask.model, int(self._clock.now()), ask.include_usage)
         if ask.stream:
             return EventStream(completion, events, headers)
         return await answer_whole(request, completion, events, headers)
@@ -177,7 +168,7 @@ class HttpApi:
     async def _converse(self, ask: Ask) -> AsyncGenerator[TurnEvent, None]:
         """The request's own messages are the conversation. Nothing of it is kept, no memory provider hears of it."""
         transcript = ScratchTranscript(self._terms.prompt(), ask.messages, self._clock.now())
-        async with aclosing(converse(self._terms.speaker(), transcript, "", asyncio.Event())) as events:
+        async with aclosing(converse(self._terms.speaker, transcript, "", asyncio.Event())) as events:
             async for event in events:
                 yield event
 
@@ -277,3 +268,10 @@ async def _show_gone(_: Request, __: Exception) -> Response:
 async def _show_defect(_: Request, error: Exception) -> Response:
     log.exception("a request met a defect", exc_info=error)
     return _as_response(ApiError(500, f"a defect: {type(error).__name__}", kind="server_error"))
+
+
+def _log_where_we_do() -> None:
+    """What the server itself has to say goes to the profile's log."""
+    ours, its = logging.getLogger("hermes"), logging.getLogger("uvicorn")
+    its.handlers, its.propagate = ours.handlers, False
+    its.setLevel(logging.WARNING)
