@@ -50,7 +50,7 @@ def run_gateway(ctx: typer.Context) -> None:
 async def _serve(host: App, store: Store) -> None:
     model = open_speaker(host, store)
     gateway = open_gateway(host, store, model)
-    platforms = open_platforms(host, gateway)
+    platforms = open_platforms(host, store, model, gateway)
     if not platforms:
         raise UsageError(
             "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
