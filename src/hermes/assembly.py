@@ -14,6 +14,7 @@ from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
+from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
@@ -46,6 +47,12 @@ from hermes.settings import (
     MODEL_TIMEOUT,
     PROVIDER,
     REVIEW_EVERY,
+    TELEGRAM_BASE_URL,
+    TELEGRAM_MENTIONS,
+    TELEGRAM_TOKEN,
+    TELEGRAM_WEBHOOK_PORT,
+    TELEGRAM_WEBHOOK_SECRET,
+    TELEGRAM_WEBHOOK_URL,
     TOOLS_OFF,
     USER_LIMIT,
     Settings,
@@ -113,6 +120,17 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
 def open_platforms(app: App, gateway: Gateway) -> list[Platform]:
     """The platforms that are configured."""
     platforms: list[Platform] = []
+    get = app.settings.get
+    if get(TELEGRAM_TOKEN):
+        terms = TelegramTerms(
+            token=get(TELEGRAM_TOKEN),
+            base_url=get(TELEGRAM_BASE_URL),
+            mentions_only=get(TELEGRAM_MENTIONS),
+            webhook_url=get(TELEGRAM_WEBHOOK_URL),
+            webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
+            webhook_port=get(TELEGRAM_WEBHOOK_PORT),
+        )
+        platforms.append(Telegram(terms, app.clock))
     return platforms
 
 

@@ -63,6 +63,8 @@ async def _serve(host: App, store: Store) -> None:
         with _signals(stopping):
             await gateway.run(platforms, stopping)
     finally:
+        for platform in platforms:
+            await platform.close()
         await model.close()
     note("gateway: ended")
 
