@@ -21,6 +21,7 @@ from hermes.types import Json
 
 if TYPE_CHECKING:
     from telegram import Bot, MessageEntity
+    from telegram.request import BaseRequest
 
 log = logging.getLogger("hermes.gateway.telegram")
 
@@ -61,7 +62,8 @@ class Telegram:
             )
         self._terms = terms
         self._clock = clock
-        self._bot = _make_bot(terms)
+        self._requests = _make_requests()
+        self._bot = _make_bot(terms, self._requests)
         self._state = ""
 
     async def run(self, intake: Intake) -> None:
@@ -101,7 +103,8 @@ class Telegram:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._bot.shutdown()
+        for request in self._requests:  # the bot itself would not, as long as Telegram has not told it its name
+            await request.shutdown()
 
     async def _write(self, chat: Chat, text: str, write: Write) -> str:
         """Write formatted, or plain when that is refused. A group that became a supergroup is followed."""
@@ -218,21 +221,26 @@ class Telegram:
         self._state = state
 
 
-def _make_bot(terms: TelegramTerms) -> Bot:
+def _make_requests() -> tuple[BaseRequest, BaseRequest]:
+    """Connections for updates and for all else: waiting for updates holds up nothing."""
     # Without it the library warns of its own change from numbers to timedeltas whenever Telegram asks for patience.
     os.environ.setdefault("PTB_TIMEDELTA", "true")
-    from telegram import Bot
     from telegram.request import HTTPXRequest
 
-    for name in ("httpx", "httpcore"):  # their lines hold the URL, and the URL holds the token
+    for name in ("httpx", "httpcore", "telegram"):  # their chatter holds the URL, and the URL holds the token
         logging.getLogger(name).setLevel(logging.WARNING)
 
-    def request() -> HTTPXRequest:
+    def make() -> HTTPXRequest:
         return HTTPXRequest(connect_timeout=10.0, read_timeout=10.0, write_timeout=10.0, pool_timeout=5.0)
 
-    return Bot(
-        terms.token, base_url=f"{terms.base_url.rstrip('/')}/bot", request=request(), get_updates_request=request()
-    )
+    return make(), make()
+
+
+def _make_bot(terms: TelegramTerms, requests: tuple[BaseRequest, BaseRequest]) -> Bot:
+    from telegram import Bot
+
+    base_url = f"{terms.base_url.rstrip('/')}/bot"
+    return Bot(terms.token, base_url=base_url, get_updates_request=requests[0], request=requests[1])
 
 
 def _format(text: str) -> tuple[str, list[MessageEntity]]:
