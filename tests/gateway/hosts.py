@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -146,9 +146,8 @@ class GatewayProcess:
         return [str(text) for (text,) in self.rows(f"SELECT content FROM messages WHERE role = '{role}' ORDER BY id")]
 
 
-def wait_until(look: object, *, seconds: float = 30.0) -> None:
+def wait_until(look: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Wait until `look()` is true, for what announces itself in no other way."""
-    assert callable(look)
     end = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < end, "it did not happen"
