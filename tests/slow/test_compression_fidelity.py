@@ -1,6 +1,7 @@
 """Fidelity with a real model: after its own compression it still knows facts, decisions, tasks and identifiers.
 
-Set HERMES_SLOW_MODEL_URL to an OpenAI-compatible endpoint (and HERMES_SLOW_MODEL to a name it lists).
+`make slow` runs it with the model of the slow tests. HERMES_SLOW_MODEL_URL names another endpoint, HERMES_SLOW_MODEL a
+model it lists.
 """
 
 from __future__ import annotations
@@ -23,17 +24,14 @@ from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.store.store import Store
 from hermes.types import Draft
+from scripts.real_model import NAME
 from tests.compression.plumbing_job import PLANTED, conversation, forgotten, more_talk
 
-URL = os.environ.get("HERMES_SLOW_MODEL_URL", "")
 WINDOW = 8_000
 FLOOR = 0.6
 """The part of what was planted that a small model must still have in its summary and tail."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not URL, reason="HERMES_SLOW_MODEL_URL names no endpoint of a real model"),
-]
+pytestmark = pytest.mark.slow
 QUESTIONS = {
     "What am I allergic to?": "penicillin",
     "Which database did we decide on for the invoices?": "PostgreSQL",
@@ -43,9 +41,9 @@ QUESTIONS = {
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[Model]:
-    name = os.environ.get("HERMES_SLOW_MODEL", "default")
-    real = OpenAICompatible(URL, name, context_length=WINDOW, timeouts=Timeouts(first_byte=600.0, idle=600.0))
+async def model(base_url: str) -> AsyncIterator[Model]:
+    name = os.environ.get("HERMES_SLOW_MODEL", NAME)
+    real = OpenAICompatible(base_url, name, context_length=WINDOW, timeouts=Timeouts(first_byte=600.0, idle=600.0))
     yield real
     await real.close()
 
