@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import startup, store, turn
+from bench import compression, startup, store, turn
 
-BENCHES = {"startup": startup.run, "store": store.run, "turn": turn.run}
+BENCHES = {"compression": compression.run, "startup": startup.run, "store": store.run, "turn": turn.run}
 
 for name in sys.argv[1:] or BENCHES:
     BENCHES[name]()
