@@ -46,4 +46,5 @@ def _time_turns(folder: Path) -> list[float]:
 
 
 def _run(env: dict[str, str], *arguments: str) -> None:
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=env)
+    compiled = {name: value for name, value in env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=compiled)
