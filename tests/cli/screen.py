@@ -70,9 +70,9 @@ class Screen:
         """The row that the cursor is in."""
         return self.rows[self._emulated.cursor.y]
 
-    def type(self, keys: str) -> None:
+    def type(self, data: str) -> None:
         """Press keys."""
-        os.write(self._ours, keys.encode())
+        os.write(self._ours, data.encode())
 
     def resize(self, columns: int) -> None:
         """Change the window's width."""

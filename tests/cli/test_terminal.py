@@ -114,7 +114,8 @@ def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
 
 
 def test_long_replies_break_between_words_and_code_stays_whole(chat: Chat) -> None:
-    text = "\n\nThese are words that do not fit.\n\n```\nx = 'this is one line of code'\n```\n漢字とかな交じり文が続く長い行\n\n"
+    code = "```\nx = 'this is one line of code'\n```"
+    text = f"\n\nThese are words that do not fit.\n\n{code}\n漢字とかな交じり文が続く長い行\n\n"
     with chat({"says": {"text": text}}, columns=24) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
         screen.wait(lambda screen: "長い行" in "\n".join(screen.rows)).wait_for_prompt()
