@@ -9,46 +9,24 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import Lane, hold_lane
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.prompt import PromptParts, build_system_prompt
+from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
+from hermes.errors import HermesError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
 from hermes.types import Draft, Json, Message, Session, ToolSpec
-
-
-class TurnRecord(Protocol):
-    """Who keeps a record of a turn beside the conversation: a gateway settles its inbox with it."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Runs in the transaction that stores what was said."""
-        ...
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        """Runs in the transaction that stores the reply."""
-        ...
-
-
-class NoRecord:
-    """Nobody keeps one."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        pass
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        pass
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -73,7 +51,7 @@ async def answer(
                 yield Notice(notice)
             while agent.untold:
                 yield agent.untold.pop(0)
-            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record.replied)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -143,14 +121,14 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
 
 def _bare_prompt(agent: Agent, session: Session) -> str:
     """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
-    return build_system_prompt(PromptParts(_read_soul(agent), "", "", "", False, session.started_at))
+    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
 
 
 async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, toolbox: Toolbox) -> str:
     """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
     prompt = build_system_prompt(
         PromptParts(
-            soul=_read_soul(agent),
+            soul=read_soul(agent.soul_file),
             user_notes=agent.notes.read("user"),
             memory_notes=agent.notes.read("memory"),
             provider_block=block,
@@ -165,15 +143,6 @@ async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, t
 
     await agent.store.write(keep)
     return prompt
-
-
-def _read_soul(agent: Agent) -> str:
-    try:
-        return agent.soul_file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFoundError(f"cannot read {agent.soul_file}: {error}", hint="Mend it or move it away") from error
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
