@@ -92,6 +92,10 @@ class Screen:
         """Return when `text` is somewhere on the screen."""
         return self.wait(lambda screen: text in "\n".join(screen.rows))
 
+    def wait_for_rows(self, *wanted: str) -> Self:
+        """Return when these rows follow one another somewhere on the screen."""
+        return self.wait(lambda screen: "\n".join(["", *wanted, ""]) in "\n".join(["", *screen.rows, ""]))
+
     def wait_for_prompt(self) -> Self:
         """Return when the prompt is there and empty."""
         return self.wait(lambda screen: screen.prompt == "›" and screen.status != "")
