@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.compression.compressor import Compressor, Request
+from hermes.compression.compressor import CompressionResult, Compressor, Request
 from hermes.compression.policy import CompressionPolicy
 from hermes.db import leases
+from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.llm.events import Failed
 from hermes.llm.scripted import ScriptedModel
@@ -19,6 +21,13 @@ from hermes.store.store import Store
 from tests.compression.checks import check_lines
 from tests.compression.conftest import ReadLog
 from tests.compression.conversations import make_compressor, slow_summariser, summariser, talked
+
+
+def lose_lease(session_id: str, tx: Tx) -> None:
+    """As if it had expired and nobody had taken it yet."""
+    held = leases.holder(tx, f"compression:{session_id}", now=0.0)
+    assert held is not None
+    leases.evict(tx, held)
 
 
 @pytest.mark.contract("3.1")
@@ -43,13 +52,7 @@ async def test_stale_result_is_refused_and_is_of_the_session(store: Store, read_
     asked, go_on = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on, "mine")).compress(session_id))
     await asked.wait()
-
-    def lose(tx: sqlite3.Connection) -> None:
-        held = leases.holder(tx, f"compression:{session_id}", now=store.clock.now())
-        assert held is not None
-        leases.evict(tx, held)
-
-    await store.write(lose)
+    await store.write(partial(lose_lease, session_id))
     assert (await make_compressor(store, summariser("theirs")).compress(session_id)).outcome == "done"
     go_on.set()
     result = await running
@@ -57,6 +60,25 @@ async def test_stale_result_is_refused_and_is_of_the_session(store: Store, read_
     assert result.reason.startswith("refused: ")
     assert (await store.view(session_id)).summary == "theirs"
     assert check_lines(read_log()) == []
+
+
+@pytest.mark.contract("3.3")
+async def test_stale_result_is_refused_also_while_its_successor_is_still_at_work(store: Store) -> None:
+    session_id = await talked(store)
+    asked, go_on = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+    running: list[asyncio.Task[CompressionResult]] = []
+    for number, text in enumerate(("mine", "theirs")):
+        if running:
+            await store.write(partial(lose_lease, session_id))
+        compressor = make_compressor(store, slow_summariser(asked[number], go_on[number], text))
+        running.append(asyncio.create_task(compressor.compress(session_id)))
+        await asked[number].wait()
+    go_on[0].set()
+    assert (await running[0]).reason.startswith("refused: ")
+    assert (await store.view(session_id)).epoch == 0
+    go_on[1].set()
+    assert (await running[1]).outcome == "done"
+    assert (await store.view(session_id)).summary == "theirs"
 
 
 @pytest.mark.contract("3.1", "3.3", "3.6")
