@@ -47,9 +47,14 @@ def _wire(messages: Sequence[Message]) -> Iterator[dict[str, Json]]:
                 wire = [call.to_wire() for call in calls]
                 yield {"role": message.role, "content": message.content or "", "tool_calls": wire}
             elif message.content:
-                yield {"role": message.role, "content": message.content}
+                yield {"role": message.role, "content": _attributed(message)}
             waiting = [_Waiting(call.id, was.id) for call, was in zip(calls, message.tool_calls, strict=False)]
     yield from _interrupted(waiting)
+
+
+def _attributed(message: Message) -> str | None:
+    """What was said; where several people speak, with who said it."""
+    return f"[{message.author_name}] {message.content}" if message.author_name else message.content
 
 
 @dataclass(frozen=True, slots=True)

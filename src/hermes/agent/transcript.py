@@ -25,6 +25,10 @@ class Transcript(Protocol):
         """The next request, made to fit the model's window."""
         ...
 
+    async def conclude(self, reply: Draft) -> Message:
+        """Record the reply that ends a turn."""
+        ...
+
     async def shrink(self) -> bool:
         """The model found the request too long. True when the next one is shorter."""
         ...
@@ -48,6 +52,9 @@ class ScratchTranscript:
 
     async def shrink(self) -> bool:
         return False
+
+    async def conclude(self, reply: Draft) -> Message:
+        return self._put([reply])[0]
 
     async def add(self, *drafts: Draft) -> list[Message]:
         return self._put(drafts)

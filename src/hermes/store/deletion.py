@@ -63,6 +63,7 @@ class Deletions:
                 "hermes_incognito",
                 "hermes_reviews",
                 "hermes_compression_failures",
+                "hermes_inbox_messages",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

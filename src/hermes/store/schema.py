@@ -14,7 +14,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import compression_failures, incognito, mended, reviews
+from hermes.store import compression_failures, inbox, incognito, mended, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -80,6 +80,8 @@ MESSAGE_OPTIONAL = (
     "finish_reason",
     "reasoning",
     "platform_message_id",
+    "author_id",
+    "author_name",
 )
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -126,7 +128,7 @@ MIGRATIONS = (
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
-    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA)),
+    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
     Migration(3, (mended.SCHEMA,)),
 )
 
