@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import startup, store
+from bench import gateway, startup, store
 
-BENCHES = {"startup": startup.run, "store": store.run}
+BENCHES = {"startup": startup.run, "store": store.run, "gateway": gateway.run}
 
 for name in sys.argv[1:] or BENCHES:
     BENCHES[name]()
