@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import startup, store
+from bench import compression, startup, store
 
-BENCHES = {"startup": startup.run, "store": store.run}
+BENCHES = {"compression": compression.run, "startup": startup.run, "store": store.run}
 
 for name in sys.argv[1:] or BENCHES:
     BENCHES[name]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from hermes.agent.agent import Agent, Policy
@@ -10,11 +11,7 @@ from hermes.agent.memory_tool import memory_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.tools import Tool
 from hermes.app import App
-from hermes.db.owners import new_owner
-from hermes.gateway.agent_cache import AgentCache
-from hermes.gateway.gateway import Gateway, GatewayTerms
-from hermes.gateway.platform import Platform
-from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
@@ -26,18 +23,12 @@ from hermes.memory.notes import Notes
 from hermes.memory.provider import MemoryProvider, NullProvider, ProviderContext
 from hermes.memory.registry import find_provider
 from hermes.settings import (
-    AGENT_IDLE,
-    AGENT_NAME,
-    ALLOW,
     API_KEY,
-    AT_ONCE,
     BASE_URL,
-    CACHED_AGENTS,
     COMPRESSION_DEADLINE,
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
-    DRAIN,
     FIRST_DEADLINE,
     KEEP_TURNS,
     MAX_STEPS,
@@ -47,12 +38,6 @@ from hermes.settings import (
     MODEL_TIMEOUT,
     PROVIDER,
     REVIEW_EVERY,
-    TELEGRAM_BASE_URL,
-    TELEGRAM_MENTIONS,
-    TELEGRAM_TOKEN,
-    TELEGRAM_WEBHOOK_PORT,
-    TELEGRAM_WEBHOOK_SECRET,
-    TELEGRAM_WEBHOOK_URL,
     TOOLS_OFF,
     USER_LIMIT,
     Settings,
@@ -72,14 +57,14 @@ def open_speaker(app: App, store: Store) -> Model:
     return open_model(app.settings) or OfflineFloor(partial(recollect, store, open_notes(app)))
 
 
-def open_agent(app: App, store: Store, model: Model, session: Session, owner: str) -> Agent:
-    """The agent for one session. It holds a provider's thread: close it."""
+def open_agent(app: App, store: Store, model: Model, session: Session, owner: str, person: Person = NOBODY) -> Agent:
+    """The agent for one session, of one person in a direct chat. It holds a provider's thread: close it."""
     notes = open_notes(app)
     return Agent(
         session_id=session.id,
         store=store,
         model=model,
-        memory=open_memory(app, session),
+        memory=open_memory(app, session, person),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
@@ -95,43 +80,6 @@ def open_agent(app: App, store: Store, model: Model, session: Session, owner: st
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
     )
-
-
-def open_gateway(app: App, store: Store, model: Model) -> Gateway:
-    """The gateway of a profile. Its agents share one model."""
-    owner = new_owner()
-
-    async def make(session: Session) -> Agent:
-        return open_agent(app, store, model, session, owner)
-
-    get = app.settings.get
-    agents = AgentCache(
-        make=make,
-        signature=lambda: None,
-        largest=get(CACHED_AGENTS),
-        idle=get(AGENT_IDLE),
-        now=app.clock.now,
-    )
-    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
-    terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
-    return Gateway(store, agents, terms)
-
-
-def open_platforms(app: App, gateway: Gateway) -> list[Platform]:
-    """The platforms that are configured."""
-    platforms: list[Platform] = []
-    get = app.settings.get
-    if get(TELEGRAM_TOKEN):
-        terms = TelegramTerms(
-            token=get(TELEGRAM_TOKEN),
-            base_url=get(TELEGRAM_BASE_URL),
-            mentions_only=get(TELEGRAM_MENTIONS),
-            webhook_url=get(TELEGRAM_WEBHOOK_URL),
-            webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
-            webhook_port=get(TELEGRAM_WEBHOOK_PORT),
-        )
-        platforms.append(Telegram(terms, app.clock))
-    return platforms
 
 
 def open_notes(app: App) -> Notes:
@@ -159,7 +107,7 @@ def open_model(settings: Settings) -> Model | None:
     return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
 
 
-def open_memory(app: App, session: Session) -> Memory:
+def open_memory(app: App, session: Session, person: Person = NOBODY) -> Memory:
     """The memory provider that is configured, not started yet: it starts with the first turn, in its own thread."""
     name = app.settings.get(PROVIDER)
     context = ProviderContext(
@@ -169,18 +117,22 @@ def open_memory(app: App, session: Session) -> Memory:
         platform=session.source,
         title=session.title,
         gateway_session_key=session.session_key,
-        user_id=session.user_id,
+        user_id=person.user_id or session.user_id,
+        user_id_alt=person.user_id_alt,
         chat_type=session.chat_type,
     )
     deadlines = Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE))
-    if name == NullProvider.name:
-        return Memory(name, None, context, deadlines)
+    return Memory(name, provider_factory(app), context, deadlines)
+
+
+def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
+    """How to make the provider that is configured; None for none. It finds and imports it only when it is called."""
+    name = app.settings.get(PROVIDER)
 
     def make() -> MemoryProvider:
-        """Runs in the provider's own thread: finding and importing it keeps nobody waiting."""
         return find_provider(name, app.home.plugins)()
 
-    return Memory(name, make, context, deadlines)
+    return None if name == NullProvider.name else make
 
 
 def tools_off(settings: Settings) -> frozenset[str]:

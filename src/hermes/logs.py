@@ -67,6 +67,8 @@ def start_log(
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+    # What asyncio has to say would otherwise go to standard error, over whatever the person is looking at.
+    logging.getLogger("asyncio").handlers = [handler]
 
 
 class _Bracket(logging.Filter):

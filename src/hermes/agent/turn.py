@@ -9,46 +9,24 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import Lane, hold_lane
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.prompt import PromptParts, build_system_prompt
+from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
+from hermes.errors import HermesError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
 from hermes.types import Draft, Json, Message, Session, ToolSpec
-
-
-class TurnRecord(Protocol):
-    """Who keeps a record of a turn beside the conversation: a gateway settles its inbox with it."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Runs in the transaction that stores what was said."""
-        ...
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        """Runs in the transaction that stores the reply."""
-        ...
-
-
-class NoRecord:
-    """Nobody keeps one."""
-
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        pass
-
-    def replied(self, tx: Tx, message: Message) -> None:
-        pass
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -71,7 +49,9 @@ async def answer(
             prepared = await _prepare(agent, lane, accepted)
             for notice in agent.memory.take_notices():
                 yield Notice(notice)
-            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record.replied)
+            while agent.untold:
+                yield agent.untold.pop(0)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -115,38 +95,40 @@ async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnR
         record.accepted(tx, messages)
         session = agent.store.sessions.get(tx, agent.session_id)
         messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
-        return _Accepted(messages, session, agent.store.incognito.is_on(tx, agent.session_id))
+        known = agent.store.incognito.remembered(tx, agent.session_id, messages)
+        incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
+        return _Accepted(messages, session, incognito)
 
     return await agent.store.write(commit)
 
 
 async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
-    recall, block = Recall(), ""
-    tools: tuple[ToolSpec, ...] = ()
-    if not accepted.incognito:
-        first = agent.turns == 0
-        until = agent.memory.begin(first=first)
-        block = await agent.memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
-        tools = await agent.memory.tools(until)
-        recall = await agent.memory.before_turn(agent.session_id, accepted.text, until)
-    agent.turns += 1
-    toolbox = Toolbox(
-        [*agent.tools(agent), *(_provider_tool(agent, spec) for spec in tools)], off=_tools_off(agent, accepted)
-    )
-    prompt = accepted.session.system_prompt or await _make_prompt(agent, lane, accepted.session, block, toolbox)
-    return _Prepared(prompt, recall, Speaker(agent.model, toolbox, agent.policy.max_steps))
+    speaking = agent.incognito() if accepted.incognito else agent
+    memory, own = speaking.memory, speaking.tools(speaking)
+    until = memory.begin(first=agent.turns == 0)
+    block = await memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
+    given = await memory.tools(until, taken={tool.spec.name for tool in own})
+    recall = await memory.before_turn(agent.session_id, accepted.text, until)
+    agent.turns += not accepted.incognito
+    toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
+    if accepted.incognito:
+        prompt = _bare_prompt(agent, accepted.session)
+    else:
+        prompt = accepted.session.system_prompt or await _make_prompt(agent, lane, accepted.session, block, toolbox)
+    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps))
 
 
-def _tools_off(agent: Agent, accepted: _Accepted) -> frozenset[str]:
-    return agent.policy.tools_off | ({"memory", "session_search"} if accepted.incognito else set())
+def _bare_prompt(agent: Agent, session: Session) -> str:
+    """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
+    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
 
 
 async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, toolbox: Toolbox) -> str:
     """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
     prompt = build_system_prompt(
         PromptParts(
-            soul=_read_soul(agent),
+            soul=read_soul(agent.soul_file),
             user_notes=agent.notes.read("user"),
             memory_notes=agent.notes.read("memory"),
             provider_block=block,
@@ -163,15 +145,6 @@ async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, t
     return prompt
 
 
-def _read_soul(agent: Agent) -> str:
-    try:
-        return agent.soul_file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFoundError(f"cannot read {agent.soul_file}: {error}", hint="Mend it or move it away") from error
-
-
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments)
@@ -182,9 +155,9 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
 
 async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
     """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
+    compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
     answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages[-1], answered))
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, answered))
     review_soon(agent)
-    compress_when_idle(agent)

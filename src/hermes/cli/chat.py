@@ -64,6 +64,8 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             return await talk(conversation)
         finally:
             await conversation.leave()
+            for event in conversation.untold:
+                _tell(conversation, event, as_json)
 
 
 async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
@@ -114,12 +116,16 @@ async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEve
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.say(text, stop)) as events:
             async for event in events:
-                if as_json:
-                    say(event_line(event))
-                    sys.stdout.flush()
-                else:
-                    _remark(conversation, event)
+                _tell(conversation, event, as_json)
     return event
+
+
+def _tell(conversation: Conversation, event: TurnEvent, as_json: bool) -> None:
+    if as_json:
+        say(event_line(event))
+        sys.stdout.flush()
+    else:
+        _remark(conversation, event)
 
 
 @contextmanager

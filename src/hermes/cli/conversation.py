@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
+from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
@@ -53,6 +54,8 @@ class Conversation:
         self._wanted_title: str | None = None
         self._starts_incognito = False
         self._said_floor = False
+        self.untold: list[TurnEvent] = []
+        """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
     @property
     def session_id(self) -> str | None:
@@ -98,7 +101,7 @@ class Conversation:
     async def leave(self) -> None:
         """Close the agent; the next message begins a new session."""
         if self._agent is not None:
-            await self._agent.close()
+            self.untold += await self._agent.close()
             await self._agent.model.close()
         self._agent, self._session, self._starts_incognito = None, None, False
 
@@ -110,6 +113,8 @@ class Conversation:
         assert self._agent is not None, "prepare made it"
         token = SESSION.set(self._agent.session_id)
         try:
+            while self.untold:
+                yield self.untold.pop(0)
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
@@ -199,10 +204,12 @@ class Conversation:
         return Answered("\n\n".join([*parts, f"Memory is {state}."]))
 
     async def _set_incognito(self, wanted: bool) -> None:
-        self._starts_incognito = wanted
         if self._session is not None:
             here, change = self._session.id, self.store.incognito.begin if wanted else self.store.incognito.end
-            await self.store.write(lambda tx: change(tx, here))
+            # Between turns: a reply that another process is waiting for belongs to the side of its question.
+            async with hold_lane(self.store, here, self._owner, LaneTerms()):
+                await self.store.write(lambda tx: change(tx, here))
+        self._starts_incognito = wanted
 
     async def _help(self, _: str) -> Answered:
         width = max(len(command.usage) for command in COMMANDS.values())

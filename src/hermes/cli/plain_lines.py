@@ -30,6 +30,7 @@ class PlainLines:
             nonlocal buffered
             data = os.read(descriptor, 4096)
             if not data:
+                self._write("\n")
                 self._closed.set()
             *lines, buffered = (buffered + data).split(b"\n")
             for line in lines:

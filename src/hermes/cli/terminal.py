@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections import deque
@@ -19,6 +20,7 @@ from hermes import __version__
 from hermes.cli.conversation import Conversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.plain_lines import PlainLines
+from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
 from hermes.cli.talk import Front
 from hermes.errors import HermesError
@@ -30,7 +32,8 @@ PATIENCE = 0.5
 
 async def talk(conversation: Conversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
-    sys.stdout.write(f"{GREETING}\n\n")
+    rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
+    sys.stdout.write("\n".join([*rows, rest, "", ""]))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())

@@ -10,11 +10,15 @@ REPLY_RESERVE = 4096
 
 @dataclass(frozen=True, slots=True)
 class CompressionPolicy:
-    """For a model's window of `window` tokens. `threshold` is the part of it that a request may use."""
+    """For a model's window of `window` tokens. `threshold` is the part of it that a request may use.
+
+    `overhead` are the tokens of a request that no compression can take away: prompt, tools, what was recalled.
+    """
 
     window: int
     threshold: float = 0.5
     keep_turns: int = 4
+    overhead: int = 0
 
     @property
     def limit(self) -> int:
@@ -27,14 +31,29 @@ class CompressionPolicy:
         return self.window - min(REPLY_RESERVE, self.window // 4)
 
     @property
+    def room(self) -> int:
+        """Tokens that the conversation may have. Beside a huge prompt it gets a quarter of the limit, if that fits."""
+        return max(self.limit - self.overhead, min(self.limit // 4, self.hard_limit - self.overhead), 0)
+
+    @property
     def summary_budget(self) -> int:
         """Tokens that a summary may have."""
-        return max(128, min(4000, self.limit // 4))
+        return max(128, min(4000, self.room // 4))
 
     @property
     def staying_budget(self) -> int:
-        """Tokens of messages that may stay beside the summary; what is left of the limit is room to go on."""
-        return max(64, int(self.limit * 0.6) - self.summary_budget)
+        """Tokens of messages that may stay beside the summary; what is left of the room is there to go on."""
+        return max(64, int(self.room * 0.6) - self.summary_budget)
+
+    @property
+    def ceiling(self) -> int:
+        """Tokens that the newest user message may have and still stay whole, since the window allows it."""
+        return max(self.staying_budget, self.hard_limit - self.overhead - self.summary_budget)
+
+    @property
+    def least_gain(self) -> int:
+        """Fewer tokens than this are not worth a compression, as long as the request can be sent."""
+        return self.limit // 10
 
 
 def backoff_seconds(failures: int) -> float:

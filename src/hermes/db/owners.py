@@ -7,10 +7,15 @@ import secrets
 import socket
 from pathlib import Path
 
+_OURS: set[str] = set()
+"""The names that this process has given itself."""
+
 
 def new_owner() -> str:
     """A name for this process, different at every start."""
-    return f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+    owner = f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+    _OURS.add(owner)
+    return owner
 
 
 def is_gone(owner: str) -> bool:
@@ -19,6 +24,8 @@ def is_gone(owner: str) -> bool:
     pid = rest.partition(":")[0]
     if os.name == "nt" or place != _place() or not pid.isdigit():
         return False
+    if int(pid) == os.getpid():  # in a container each start may get the same id: an owner we never were is gone
+        return owner not in _OURS
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:

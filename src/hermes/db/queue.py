@@ -119,7 +119,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Handled; never again."""
+    """Handled; never again. `note` is kept with the item: what came of it."""
+
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +245,8 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
                     "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ? AND state = 'waiting'",
                     (item.id,),
                 )
-            case Done():
-                _finish(tx, item.id, "done", None, now)
+            case Done(note):
+                _finish(tx, item.id, "done", note, now)
             case Dead(reason):
                 _finish(tx, item.id, "dead", reason, now)
             case Retry(at, reason):
@@ -289,6 +291,12 @@ def stats(tx: Tx, queue: str, *, now: float) -> QueueStats:
 def queues(tx: Tx) -> list[str]:
     """The names of all queues that were ever used in this file."""
     return [row["queue"] for row in tx.execute("SELECT DISTINCT queue FROM hermes_lanes ORDER BY queue")]
+
+
+def find(tx: Tx, queue: str, key: str) -> Item | None:
+    """The item with this key, whatever its state; None when there never was one, or it was forgotten."""
+    row = tx.execute("SELECT * FROM hermes_queue WHERE queue = ? AND key = ?", (queue, key)).fetchone()
+    return None if row is None else Item.from_row(row)
 
 
 def items(tx: Tx, queue: str, state: State, *, limit: int = 100) -> list[Item]:

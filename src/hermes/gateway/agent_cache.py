@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from hermes.agent.agent import Agent
 from hermes.types import Session
 
-MakeAgent: TypeAlias = Callable[[Session], Awaitable[Agent]]
-Signature: TypeAlias = Callable[[], Hashable]
+log = logging.getLogger("hermes.gateway")
+
+DIRECT = ("dm", "api")
+"""Chats with one person: there the person belongs to the agent, elsewhere to the turn."""
+
+
+class Person(NamedTuple):
+    """Who speaks, by the ids the platform gave."""
+
+    user_id: str | None = None
+    user_id_alt: str | None = None
+
+
+NOBODY = Person()
+
+MakeAgent: TypeAlias = Callable[[Session, Person], Awaitable[Agent]]
+Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
 
 
 @dataclass(slots=True)
 class _Entry:
     agent: Agent
+    signature: Hashable
     used_at: float
     users: int = 0
-    stale: bool = False
+    retired: bool = False
 
 
 @dataclass(slots=True)
@@ -33,53 +51,85 @@ class AgentCache:
     largest: int
     idle: float
     now: Callable[[], float]
+    at_end: Callable[[], None] = lambda: None
+    """Called when the cache is closed, last."""
     _entries: OrderedDict[Hashable, _Entry] = field(default_factory=OrderedDict)
-    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The longest unused first."""
+    _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, session: Session, key: str, person: tuple[str | None, str | None]) -> AsyncIterator[Agent]:
+    async def use(self, session: Session, key: str, person: Person) -> AsyncIterator[Agent]:
         """The agent for one message. A changed signature gives a fresh one."""
-        full_key = (key, session.id, person if session.chat_type == "dm" else None, self.signature())
-        entry = await self._enter(full_key, session)
-        entry.users += 1
+        speaker = person if session.chat_type in DIRECT else NOBODY
+        entry = await self._enter((key, session.id, speaker), session, speaker)
         try:
             yield entry.agent
         finally:
             entry.users -= 1
             entry.used_at = self.now()
-            if entry.stale and not entry.users:
-                await entry.agent.close()
-            await self.evict()
+            if entry.retired:
+                self._close_unused(entry)
+            self.evict()
 
-    async def evict(self) -> None:
-        """Close what is idle for too long, and the longest unused above the limit."""
-        expired = [key for key, entry in self._entries.items() if self.now() - entry.used_at > self.idle]
-        surplus = list(self._entries)[: max(0, len(self._entries) - self.largest)]
-        for key in dict.fromkeys([*expired, *surplus]):
-            if not self._entries[key].users:
-                await self._entries.pop(key).agent.close()
+    def evict(self) -> None:
+        """Let go what is idle for too long, and the longest unused above the limit. Closing keeps nobody waiting."""
+        for key, entry in list(self._entries.items()):
+            expired = self.now() - entry.used_at > self.idle
+            if not expired and len(self._entries) <= self.largest:
+                return
+            if not entry.users:
+                self._retire(key)
+
+    def retire(self, session_id: str) -> None:
+        """Nobody will talk in this session for now: let its agents go as soon as they are done."""
+        for key, entry in list(self._entries.items()):
+            if entry.agent.session_id == session_id:
+                self._retire(key)
 
     async def close(self) -> None:
-        """Close every agent."""
-        while self._entries:
-            _, entry = self._entries.popitem()
-            await entry.agent.close()
+        """Close every agent, and wait until all are."""
+        for key in list(self._entries):
+            self._retire(key, at_work=True)
+        while self._closing:
+            await asyncio.wait(self._closing)
+        self.at_end()
 
-    async def _enter(self, key: tuple[Hashable, ...], session: Session) -> _Entry:
-        async with self._making:
-            if key not in self._entries:
-                await self._retire_siblings(key)
-                self._entries[key] = _Entry(await self.make(session), self.now())
+    async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
+        """Find or make an entry and count us in. Making one waits for the same one alone."""
+        signature = await self.signature()
+        lock = self._making.setdefault(key, asyncio.Lock())
+        async with lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.signature != signature:
+                made = _Entry(await self.make(session, person), signature, self.now())
+                if entry is not None:
+                    self._retire(key)
+                entry = self._entries[key] = made
+            entry.users += 1
             self._entries.move_to_end(key)
-            return self._entries[key]
+        return entry
 
-    async def _retire_siblings(self, key: tuple[Hashable, ...]) -> None:
-        """Agents of the same session under another signature will not be asked again."""
-        for other in [other for other in self._entries if isinstance(other, tuple) and other[:3] == key[:3]]:
-            entry = self._entries.pop(other)
-            entry.stale = True
-            if not entry.users:
-                await entry.agent.close()
+    def _retire(self, key: Hashable, *, at_work: bool = False) -> None:
+        entry = self._entries.pop(key)
+        entry.retired = True
+        if at_work:
+            entry.users = 0
+        self._close_unused(entry)
+
+    def _close_unused(self, entry: _Entry) -> None:
+        if entry.users:
+            return
+        task = asyncio.create_task(_close(entry.agent))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(agent: Agent) -> None:
+    try:
+        await agent.close()
+    except Exception:  # nobody waits for it who could be told
+        log.exception("the agent of session %s did not close", agent.session_id)

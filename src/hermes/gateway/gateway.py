@@ -6,20 +6,26 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+from weakref import WeakValueDictionary
 
+from hermes.agent.lane import INBOX
 from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
-from hermes.errors import GatewayRunningError, StaleError
-from hermes.events import TurnEvent
+from hermes.errors import GatewayRunningError, StaleError, StoreError
+from hermes.events import Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.lanes import Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
+from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Platform
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
@@ -31,6 +37,12 @@ STOP_PART = "stop"
 TTL = 15.0
 DRAIN = 20.0
 RESTART_AFTER = 5.0
+RENEW_EVERY = 5
+"""Seconds between two renewals of the gateway's lease."""
+REMEMBER = 7 * 86_400.0
+"""Seconds that a message's key is kept after it was handled: a sender that repeats itself for longer is not known."""
+
+Listener: TypeAlias = Callable[[TurnEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +64,9 @@ class Gateway:
         self._terms = terms
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
-        self._locks: dict[Chat, asyncio.Lock] = {}
-        self._listeners: dict[str, Callable[[TurnEvent], None]] = {}
+        self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
+        self._listeners: dict[str, list[Listener]] = {}
+        self._ending = False
         self._platforms: dict[str, Platform] = {}
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
@@ -81,17 +94,38 @@ class Gateway:
     async def receive(self, message: Inbound) -> Received:
         """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
         received = await self._inbox.receive(message)
-        self._wake_delivery.set()
+        if received.verdict.refusal or received.stopped is not None:
+            self._wake_delivery.set()
         return received
+
+    @property
+    def ending(self) -> bool:
+        """Whether the gateway is shutting down: nothing new is taken in."""
+        return self._ending
+
+    async def ending_of(self, item_key: str) -> Ending | None:
+        """How the turn of an inbox item ended, or None while it has not."""
+
+        def look(tx: Tx) -> Ending | None:
+            item = queue.find(tx, INBOX, item_key)
+            return None if item is None else recall_ending(tx, self._store, item)
+
+        return await self._store.read(look)
 
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how a part is."""
         await self._inbox.report(part, state, detail)
 
-    def listen(self, item_key: str, hear: Callable[[TurnEvent], None]) -> Callable[[], None]:
-        """Hear every event of the turn that answers an inbox item; call what is returned to hear no more."""
-        self._listeners[item_key] = hear
-        return lambda: self._listeners.pop(item_key, None) and None
+    @contextmanager
+    def listen(self, item_key: str, hear: Listener) -> Iterator[None]:
+        """Hear every event of the turn that answers an inbox item, while the block runs."""
+        self._listeners.setdefault(item_key, []).append(hear)
+        try:
+            yield
+        finally:
+            self._listeners[item_key].remove(hear)
+            if not self._listeners[item_key]:
+                del self._listeners[item_key]
 
     def stop_turn(self, key: str) -> bool:
         """End the running turn of a session key."""
@@ -133,10 +167,14 @@ class Gateway:
         self, lease: Lease, workers: Sequence[asyncio.Task[None]], intakes: Sequence[asyncio.Task[None]]
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
+        self._ending = True
         for task in (*intakes, workers[0]):
             task.cancel()
-        await asyncio.wait({*intakes, workers[0]})
+        await asyncio.wait({workers[0]})
         await self._lanes.drain(self._terms.drain)
+        self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
+        if intakes:
+            await asyncio.wait(intakes)
         while await self._delivery.deliver_next():
             pass
         await self._delivery.drain(self._terms.drain / 2)
@@ -159,30 +197,39 @@ class Gateway:
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
-        """Hold the gateway's lease, look for a request to stop, and close agents that nobody needs."""
-        while True:
+        """Hold the gateway's lease, look for a request to stop, and let go what nobody needs."""
+        for second in count(1):
             await self._store.clock.sleep(1.0)
-
-            def beat(tx: Tx) -> bool:
-                leases.renew(tx, lease, ttl=TTL, now=self._store.clock.now())
-                return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
-
             try:
-                if await self._store.write(beat):
+                if second % RENEW_EVERY == 0:
+                    await self._store.write(lambda tx: self._renew(tx, lease))
+                if await self._store.read(_stop_requested):
                     stopping.set()
             except StaleError:
                 log.error("another gateway has taken over this home; this one ends")
                 stopping.set()
                 return
-            await self._agents.evict()
+            except StoreError as error:  # the next beat may succeed
+                log.error("the gateway's lease could not be kept: %s", error.line())
+            self._agents.evict()
+
+    def _renew(self, tx: Tx, lease: Lease) -> None:
+        now = self._store.clock.now()
+        leases.renew(tx, lease, ttl=TTL, now=now)
+        for name in (INBOX, OUTBOUND):
+            queue.prune(tx, name, before=now - REMEMBER)
 
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
-            if (hear := self._listeners.get(key)) is not None:
+            for hear in tuple(self._listeners.get(key, ())):
                 hear(event)
 
     def _lock_of(self, chat: Chat) -> asyncio.Lock:
         return self._locks.setdefault(chat, asyncio.Lock())
+
+
+def _stop_requested(tx: Tx) -> bool:
+    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
 
 
 @dataclass(frozen=True, slots=True)

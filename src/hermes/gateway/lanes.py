@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.lane import INBOX
 from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry
-from hermes.errors import StaleError
-from hermes.events import Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
-from hermes.gateway.agent_cache import AgentCache
-from hermes.gateway.commands import Asked, Command, find_command
-from hermes.gateway.inbox import STOP, Inbox
+from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry, backoff
+from hermes.errors import HermesError, StaleError, StoreError
+from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
+from hermes.gateway.agent_cache import AgentCache, Person
+from hermes.gateway.commands import Asked, Command
+from hermes.gateway.inbox import Inbox, is_stop
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
-from hermes.gateway.platform import Chat, Inbound, Platform
+from hermes.gateway.outcome import Ending, done_with
+from hermes.gateway.part import Part, draft_of, next_part
+from hermes.gateway.platform import Chat, Platform
 from hermes.logs import SESSION
 from hermes.store.inbox import record_messages, said_already
 from hermes.store.store import Store
-from hermes.types import Draft, Message, Session
+from hermes.types import Message, Session
 
 log = logging.getLogger("hermes.gateway")
 
@@ -33,36 +36,15 @@ TTL = 30.0
 POLL = 1.0
 JOINED = 50
 """Waiting messages of a chat that join one turn at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Inbox items that are handled together: messages for one turn, or one command."""
-
-    items: tuple[Item, ...]
-    messages: tuple[Inbound, ...]
-    command: tuple[Command, str] | None = None
-
-    @property
-    def first(self) -> Inbound:
-        return self.messages[0]
-
-
-def next_part(items: Sequence[Item]) -> Part:
-    """What comes next in a lane: on chat platforms all messages up to a command, over the API one request."""
-    messages = [Inbound.from_json(item.payload) for item in items]
-    if (command := find_command(messages[0].text)) is not None:
-        return Part((items[0],), (messages[0],), command)
-    count = 1
-    if messages[0].chat.chat_type != "api":
-        while count < len(items) and find_command(messages[count].text) is None:
-            count += 1
-    return Part(tuple(items[:count]), tuple(messages[:count]))
+DEFECTS = 5
+"""Attempts at an item that a defect of ours may spoil before it is put aside."""
+BUSY_PAUSE = 1.0
 
 
 @dataclass(slots=True)
 class Lanes:
-    """Handles the inbox. `hear` is told every event of a turn, with the keys of the items it answers."""
+    """Handles the inbox. `hear` is told every event of a turn, with the keys of the items it answers; how it ended only
+    once that is on the disk."""
 
     store: Store
     inbox: Inbox
@@ -87,21 +69,20 @@ class Lanes:
     async def run(self) -> None:
         """Handle what comes until cancelled; what is under way then goes on until `drain`."""
         await self.store.write(lambda tx: queue.free_lanes(tx, INBOX, now=self.store.clock.now()))
-        room = asyncio.Semaphore(self.at_once)
         while True:
             self.wake.clear()
-            await room.acquire()
-            claimed = await self.store.write(self._claim)
-            if claimed is None:
-                room.release()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL):
-                        await self.wake.wait()
-                continue
-            task = asyncio.create_task(self._handle(claimed))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: room.release())
+            try:
+                claimed = await self._claim()
+            except StoreError as error:
+                log.error("the inbox cannot be read: %s", error.line())
+                claimed = []
+            for claim in claimed:
+                task = asyncio.create_task(self._handle(claim))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL):
+                    await self.wake.wait()
 
     async def drain(self, seconds: float) -> None:
         """Let turns come to an end; those that do not are given up and begin again after the restart."""
@@ -112,104 +93,155 @@ class Lanes:
             if late:
                 await asyncio.wait(late)
 
-    def _claim(self, tx: Tx) -> Claim | None:
-        return queue.claim(tx, INBOX, self.owner, ttl=TTL, now=self.store.clock.now(), limit=JOINED)
+    async def _claim(self) -> list[Claim]:
+        """Every lane that is due, as many as there is room for, in one transaction. A lane taken while we are being
+        cancelled is handled all the same: nobody else could."""
+        room = self.at_once - len(self._tasks)
+
+        def take(tx: Tx) -> list[Claim]:
+            now = self.store.clock.now()
+            taken: list[Claim] = []
+            while len(taken) < room and (claim := queue.claim(tx, INBOX, self.owner, ttl=TTL, now=now, limit=JOINED)):
+                taken.append(claim)
+            return taken
+
+        taking = asyncio.ensure_future(self.store.write(take))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            for claim in await taking:
+                await self._settle(claim, [])
+            raise
 
     async def _handle(self, claimed: Claim) -> None:
         """One part of a lane. Whatever happens, the claim is settled or its lease runs out."""
-        part = next_part(claimed.items)
-        if part.first.text.strip() == STOP:  # its effect was at once; here it only leaves the inbox
-            await self._settle(claimed, [Done()])
-            return
         heart = asyncio.create_task(self._keep(claimed))
         try:
-            key = self.inbox.key_of(part.first)
-            session = await self.store.write(lambda tx: self.inbox.open_session(tx, key, part.first))
-            token = SESSION.set(session.id)
-            try:
-                person = (part.first.author_id, part.first.author_alt)
-                async with self.agents.use(session, key, person) as agent:
-                    await self._work(claimed, part, key, session, agent)
-            finally:
-                SESSION.reset(token)
+            await self._handle_part(claimed, next_part(claimed.items))
         except asyncio.CancelledError:
             await asyncio.shield(self._settle(claimed, []))
             raise
         except StaleError:
             log.warning("lane %s was taken over by another process", claimed.lane)
-        except Exception as error:
+        except Exception as error:  # whatever it was, it must not end the gateway nor the lane
             log.exception("lane %s failed", claimed.lane)
-            reason = f"{type(error).__name__}: {error}"
-            gone = claimed.items[0].attempts >= 5
-            await self._settle(claimed, [Dead(reason) if gone else Retry(self.store.clock.now() + 5.0, reason)])
+            await self._put_off(claimed, error)
         finally:
             heart.cancel()
-            self.wake.set()
 
-    async def _work(self, claimed: Claim, part: Part, key: str, session: Session, agent: Agent) -> None:
-        if part.command is None:
-            await self._run_turn(claimed, part, key, session, agent)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.wake.set()  # its lane may have more, and there is room
+
+    async def _handle_part(self, claimed: Claim, part: Part) -> None:
+        if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox
+            await self._settle(claimed, [Done()])
             return
-        command, rest = part.command
-        text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest))
-        self.hear([item.key for item in part.items], Replied(agent.session_id, 0, text))
-        await self._settle(claimed, [Done()], say=(part.first.chat, key, text))
-
-    async def _run_turn(self, claimed: Claim, part: Part, key: str, session: Session, agent: Agent) -> None:
-        stop = self.stops[key] = asyncio.Event()
-        keys = [item.key for item in part.items]
-        platform = self.platforms.get(part.first.chat.platform)
-        shows = platform is not None and part.first.chat.chat_type != "api"
-        live = LiveReply(platform, part.first.chat, self.locks(part.first.chat)) if platform and shows else None
-        record = _Record(self, claimed, part, key, session.id, live)
-        new = await self.store.read(lambda tx: said_already(tx, [item.id for item in part.items]))
-        drafts = [_draft(m) for item, m in zip(part.items, part.messages, strict=True) if item.id not in new]
-        record.fresh = [item for item in part.items if item.id not in new]
-        last: TurnEvent | None = None
+        key = claimed.lane
+        session = await self.store.write(lambda tx: self.inbox.open_session(tx, key, part.first))
+        session = replace(session, session_key=key)  # what the agent and its memory are told
+        token = SESSION.set(session.id)
         try:
-            async with aclosing(answer(agent, drafts, stop, record)) as events:
-                async for event in events:
-                    last = event
-                    _show(live, event)
-                    self.hear(keys, event)
+            person = Person(part.first.author_id, part.first.author_alt)
+            async with self.agents.use(session, key, person) as agent:
+                if part.command is None:
+                    await self._run_turn(claimed, part, session, agent)
+                else:
+                    await self._run_command(claimed, part, part.command, agent)
         finally:
-            del self.stops[key]
+            SESSION.reset(token)
+
+    async def _put_off(self, claimed: Claim, error: Exception) -> None:
+        """Try again later. A defect that does not go away puts the item aside, and that is said."""
+        item = claimed.items[0]
+        reason = f"{type(error).__name__}: {error}"
+        try:
+            if isinstance(error, StoreError) or item.attempts < DEFECTS:
+                wait = backoff(item.attempts, random.random, base=1.0, cap=60.0)
+                await self._settle(claimed, [Retry(self.store.clock.now() + wait, reason)])
+                return
+            failed = Failed(item.session_id or "", "host", f"this message could not be handled: {reason}")
+            await self._settle(claimed, [Dead(reason)], say=f"I could not answer: {failed.message}.")
+            self.hear([item.key], failed)
+        except HermesError as worse:  # the lease runs out, then the lane is taken again
+            log.error("lane %s could not be put off: %s", claimed.lane, worse.line())
+
+    async def _run_command(self, claimed: Claim, part: Part, asked: tuple[Command, str], agent: Agent) -> None:
+        command, rest = asked
+        text = await command.run(Asked(self.store, self.inbox, agent, claimed.lane, part.first, rest))
+        ending = Replied(agent.session_id, 0, text)
+        await self._settle(claimed, [done_with(ending)], say=text)
+        self.hear(part.keys, ending)
+        bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, claimed.lane))
+        if bound != agent.session_id:
+            self.agents.retire(agent.session_id)
+
+    async def _run_turn(self, claimed: Claim, part: Part, session: Session, agent: Agent) -> None:
+        known = await self.store.read(lambda tx: said_already(tx, [item.id for item in part.items]))
+        new = [(item, draft_of(said)) for item, said in zip(part.items, part.messages, strict=True)]
+        new = [(item, draft) for item, draft in new if item.id not in known]
+        live = self._show_live(part.first.chat)
+        record = _Record(self, claimed, part, session.id, live, [item for item, _ in new])
+        accepted = not new
+        end: Ending | None = None
+        stop = self.stops[claimed.lane] = asyncio.Event()
+        try:
+            async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
+                async for event in events:
+                    accepted = accepted or isinstance(event, Accepted)
+                    _show(live, event)
+                    if isinstance(event, Replied | Stopped | Failed):
+                        end = end or event  # what fails after a reply does not undo it
+                    if not isinstance(event, Stopped | Failed):
+                        self.hear(part.keys, event)
+        finally:
+            del self.stops[claimed.lane]
             if live is not None:
                 await live.end()
-        await self._end_turn(claimed, part, key, last, live)
+        assert end is not None, "a turn has an end"
+        await self._end_turn(claimed, part, end, live, accepted=accepted)
+
+    def _show_live(self, chat: Chat) -> LiveReply | None:
+        platform = self.platforms.get(chat.platform)
+        if platform is None or chat.chat_type == "api":
+            return None
+        return LiveReply(platform, chat, self.locks(chat))
 
     async def _end_turn(
-        self, claimed: Claim, part: Part, key: str, last: TurnEvent | None, live: LiveReply | None
+        self, claimed: Claim, part: Part, end: Ending, live: LiveReply | None, *, accepted: bool
     ) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
-        done = [Done()] * len(part.items)
-        match last:
+        match end:
+            case Failed(kind="busy", message=message):
+                await self._settle(claimed, [Retry(self.store.clock.now() + BUSY_PAUSE, message)])
+            case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
+                wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
+                await self._settle(claimed, [Retry(self.store.clock.now() + wait, message)])
+            case Failed(message=message):
+                text = f"I could not answer: {message}. Your message is kept."
+                done = [done_with(end)] * len(part.items)
+                await self._settle(claimed, done, say=text, edit_id=live.message_id if live else None)
+                self.hear(part.keys, end)
+            case Stopped():
+                await self._settle(claimed, [done_with(end)] * len(part.items))
+                self.hear(part.keys, end)
             case Replied():
                 self.wake_delivery.set()
-            case Failed(kind="busy", message=message):
-                await self._settle(claimed, [Retry(self.store.clock.now() + 1.0, message)])
-            case Failed(message=message):
-                say = (part.first.chat, key, f"I could not answer: {message}. Your message is kept.")
-                await self._settle(claimed, done, say=say, edit_id=live.message_id if live else None)
-            case Stopped() | _:
-                await self._settle(claimed, done)
 
     async def _settle(
-        self,
-        claimed: Claim,
-        outcomes: Sequence[Outcome],
-        *,
-        say: tuple[Chat, str, str] | None = None,
-        edit_id: str | None = None,
+        self, claimed: Claim, outcomes: Sequence[Outcome], *, say: str | None = None, edit_id: str | None = None
     ) -> None:
+        first = claimed.items[0]
+
         def settle(tx: Tx) -> None:
-            now = self.store.clock.now()
-            queue.settle(tx, claimed, outcomes, now=now)
+            queue.settle(tx, claimed, outcomes, now=self.store.clock.now())
             if say is not None:
-                self.enqueue(tx, *say, f"note:{claimed.items[0].key}", edit_id=edit_id)
+                chat = Chat(*first.payload["chat"])
+                self.enqueue(tx, chat, claimed.lane, say, f"note:{first.key}", edit_id=edit_id)
 
         await self.store.write(settle)
-        self.wake_delivery.set()
+        if say is not None:
+            self.wake_delivery.set()
 
     def enqueue(
         self,
@@ -236,6 +268,8 @@ class Lanes:
                 await self.store.write(lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self.store.clock.now()))
             except StaleError:
                 return
+            except StoreError as error:  # the next beat may succeed
+                log.warning("lane %s could not be kept: %s", claimed.lane, error.line())
 
 
 @dataclass(slots=True)
@@ -245,38 +279,30 @@ class _Record:
     lanes: Lanes
     claimed: Claim
     part: Part
-    key: str
     session_id: str
     live: LiveReply | None
-    fresh: list[Item] = field(default_factory=list)
+    fresh: Sequence[Item]
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
         pairs = [(item.id, message.id) for item, message in zip(self.fresh, messages, strict=True)]
         record_messages(tx, self.session_id, pairs)
 
+    async def concluding(self) -> None:
+        if self.live is not None:
+            await self.live.end()
+
     def replied(self, tx: Tx, message: Message) -> None:
-        edit_id = self.live.close() if self.live is not None else None
-        queue.settle(tx, self.claimed, [Done()] * len(self.part.items), now=self.lanes.store.clock.now())
+        done = done_with(Replied(self.session_id, message.id, ""))
+        queue.settle(tx, self.claimed, [done] * len(self.part.items), now=self.lanes.store.clock.now())
         self.lanes.enqueue(
             tx,
             self.part.first.chat,
-            self.key,
+            self.claimed.lane,
             message.content or "",
             f"reply:{message.id}",
-            edit_id=edit_id,
+            edit_id=self.live.message_id if self.live is not None else None,
             session_id=self.session_id,
         )
-
-
-def _draft(message: Inbound) -> Draft:
-    named = message.author_name if message.chat.chat_type in ("group", "channel") else None
-    return Draft(
-        "user",
-        message.text,
-        platform_message_id=message.message_id,
-        author_id=message.author_id,
-        author_name=named,
-    )
 
 
 def _show(live: LiveReply | None, event: TurnEvent) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 
 from hermes.gateway.platform import Chat, Platform, SendLater, SendNever
 
@@ -14,6 +13,8 @@ TYPING_EVERY = 4.0
 EDIT_EVERY = 1.0
 FIRST_AFTER = 40
 """Characters until a first draft is shown."""
+PATIENCE = 10.0
+"""Seconds that the reply waits for a preview that is being sent, so as to replace it."""
 
 
 class LiveReply:
@@ -25,8 +26,9 @@ class LiveReply:
         self._lock = lock
         self._text = ""
         self._shown = ""
-        self._closed = False
+        self._sending: asyncio.Task[None] | None = None
         self.message_id: str | None = None
+        """The message that shows a preview: the reply shall replace it."""
         self._task = asyncio.create_task(self._run())
 
     def add(self, text: str) -> None:
@@ -37,30 +39,30 @@ class LiveReply:
         """What was said so far was not the reply: tools run, and it begins anew."""
         self._text = ""
 
-    def close(self) -> str | None:
-        """No more previews. The message that shows one, if any; the reply shall replace it."""
-        self._closed = True
-        return self.message_id
-
     async def end(self) -> None:
-        """Wait until nothing is under way any more."""
-        self._closed = True
+        """No more previews. One that is being sent is waited for, so that `message_id` is known."""
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait({self._task})
+        if self._sending is not None:
+            await asyncio.wait({self._sending}, timeout=PATIENCE)
 
     async def _run(self) -> None:
+        """Must not raise: a preview that fails is no failure of the turn."""
         typed = 0.0
-        while not self._closed:
+        while True:
             try:
                 if typed <= 0:
                     await self._platform.show_typing(self._chat)
                     typed = TYPING_EVERY
                 await self._show()
-            except (SendLater, SendNever) as error:
+            except SendLater as error:
                 log.debug("no preview in %s: %s", self._chat.chat_id, error)
-                if isinstance(error, SendNever):
-                    return
+            except SendNever as error:
+                log.debug("no previews in %s: %s", self._chat.chat_id, error)
+                return
+            except Exception:  # a platform's defect; the reply itself is delivered and reported on its own way
+                log.exception("a preview in %s failed", self._chat.chat_id)
+                return
             await asyncio.sleep(EDIT_EVERY)
             typed -= EDIT_EVERY
 
@@ -68,15 +70,13 @@ class LiveReply:
         text = self._text.strip()[: self._platform.longest_message]
         if not self._platform.can_edit or len(text) < FIRST_AFTER or text == self._shown:
             return
-        async with self._lock:
-            if self._closed:
-                return
-            self._shown = text
-            sending = asyncio.shield(asyncio.ensure_future(self._put(text)))
-            await sending
+        self._shown = text
+        self._sending = asyncio.create_task(self._put(text))
+        await asyncio.shield(self._sending)
 
     async def _put(self, text: str) -> None:
-        if self.message_id is None:
-            self.message_id = await self._platform.send(self._chat, text)
-        else:
-            await self._platform.edit(self._chat, self.message_id, text)
+        async with self._lock:
+            if self.message_id is None:
+                self.message_id = await self._platform.send(self._chat, text)
+            else:
+                await self._platform.edit(self._chat, self.message_id, text)

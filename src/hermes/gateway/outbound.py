@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry, backoff
-from hermes.errors import StaleError
+from hermes.errors import StaleError, StoreError
 from hermes.gateway.chunks import split_text
 from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever
 from hermes.store.store import Store
@@ -20,6 +21,8 @@ OUTBOUND = "outbound"
 TTL = 60.0
 POLL = 1.0
 BATCH = 20
+DEFECTS = 5
+"""Attempts that a defect of a platform may spoil before a message is put aside."""
 
 
 def enqueue_text(
@@ -69,8 +72,11 @@ class Delivery:
         """Deliver until cancelled."""
         while True:
             self._wake.clear()
-            while await self.deliver_next():
-                pass
+            try:
+                while await self.deliver_next():
+                    pass
+            except StoreError as error:
+                log.error("the outbound queue cannot be read: %s", error.line())
             try:
                 async with asyncio.timeout(POLL):
                     await self._wake.wait()
@@ -97,15 +103,19 @@ class Delivery:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     async def _deliver(self, claimed: Claim) -> None:
         outcomes: list[Outcome] = []
+        heart = asyncio.create_task(self._keep(claimed))
         try:
             for item in claimed.items:
                 outcomes.append(await self._send(item))
                 if isinstance(outcomes[-1], Retry):
                     break
         finally:
+            heart.cancel()
             await asyncio.shield(self._settle(claimed, outcomes))
 
     async def _settle(self, claimed: Claim, outcomes: list[Outcome]) -> None:
@@ -113,6 +123,15 @@ class Delivery:
             await self._store.write(lambda tx: queue.settle(tx, claimed, outcomes, now=self._store.clock.now()))
         except StaleError:
             log.warning("a delivery to %s took so long that another process took over", claimed.lane)
+        except StoreError as error:  # what was sent may be sent again when the lease has run out
+            log.error("a delivery to %s could not be recorded: %s", claimed.lane, error.line())
+
+    async def _keep(self, claimed: Claim) -> None:
+        """A slow platform must not lose the lane, or its messages would be sent twice."""
+        while True:
+            await self._store.clock.sleep(TTL / 3)
+            with suppress(StaleError, StoreError):  # found out when it is settled
+                await self._store.write(lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self._store.clock.now()))
 
     async def _send(self, item: Item) -> Outcome:
         chat = Chat(*item.payload["chat"])
@@ -129,6 +148,12 @@ class Delivery:
         except SendNever as error:
             log.warning("a message to %s was given up: %s", item.lane, error)
             return Dead(str(error))
+        except Exception as error:  # a platform's defect must not end the delivery to others
+            log.exception("a message to %s could not be sent", item.lane)
+            reason = f"{type(error).__name__}: {error}"
+            if item.attempts >= DEFECTS:
+                return Dead(reason)
+            return Retry(self._store.clock.now() + backoff(item.attempts, self._chance, base=1.0, cap=60.0), reason)
 
 
 async def _put(platform: Platform, chat: Chat, item: Item) -> None:

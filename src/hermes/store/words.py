@@ -23,6 +23,8 @@ SNIPPET = 120
 SHORTEST_STEM = 3
 MOST_WORDS = 200
 """Words of a question that are looked for: a whole page asked at once must not stop the search."""
+MOST_MARKED = 20
+"""Words of a query that a snippet is looked for with."""
 STOP_WORDS = frozenset(
     """
     a about all am an and any are as at be been but by can could did do does for from had has have he her him his how i
@@ -71,8 +73,8 @@ def snippet(content: str, query: str, width: int = SNIPPET) -> str:
 def _first_match(flat: str, query: str) -> int:
     """Where the match begins. What only matched by its stem ("running" for "runs") is found by its first letters."""
     folded, positions = _fold(flat)
-    parts = [_fold(part.strip('" '))[0] for part in QUERY_PART.findall(query)]
-    words = [_fold(word)[0] for word in WORD.findall(query)]
+    parts = [_fold(part.strip('" '))[0] for part in QUERY_PART.findall(query)[:MOST_MARKED]]
+    words = [_fold(word)[0] for word in WORD.findall(query)[:MOST_MARKED]]
     for wanted in (parts, words):
         if places := [place for text in wanted if text and (place := _find_word(folded, text)) is not None]:
             return positions[min(places)]
