@@ -49,7 +49,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: 
         for life in range(2):
             killer = Killer(gateway, chance)
             api.on_call = killer.look
-            with gateway.start():
+            with gateway:
                 for number in range(chance.randrange(1, 6)):
                     person = chance.choice(people)
                     text = f"{person.name} says in life {life} as number {number} something that takes a while to say"
@@ -58,11 +58,13 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: 
                 killer.done.wait(chance.choice((1.0, 6.0)))
                 gateway.kill()
         api.on_call = lambda _: None
-        with gateway.start():
+        with gateway:
             for person in people:
                 said[person.id].append(f"{person.name}: goodbye")
                 api.say(person.dm, f"{person.name}: goodbye", person)
-                api.until(lambda: api.texts(person.id) and api.texts(person.id)[-1].endswith(": goodbye"), seconds=60)
+            api.until(
+                lambda: all(api.texts(p.id) and api.texts(p.id)[-1].endswith(": goodbye") for p in people), seconds=60
+            )
             gateway.stop()
         _check(gateway, api, said)
 
@@ -88,16 +90,16 @@ def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Pa
         ann = api.person("Ann")
         gateway = GatewayProcess(tmp_path / "home", api, model)
         api.refuse("sendMessage", 500, "Internal Server Error", times=1000)
-        with gateway.start():
+        with gateway:
             api.say(ann.dm, "hello", ann)
             api.until(lambda: api.called("sendmessage"))
             gateway.kill()
         assert gateway.said("assistant") == ["hello"]
         api.recover()
-        with gateway.start():
+        with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["hello"])
             gateway.stop()
-        with gateway.start():
+        with gateway:
             api.say(ann.dm, "/title x", ann)
             api.until(lambda: len(api.texts(ann.dm.id)) == 2)
             gateway.stop()
@@ -111,11 +113,11 @@ def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tm
     with BotApi() as api, ModelProcess(tmp_path, answers) as model:
         ann = api.person("Ann")
         gateway = GatewayProcess(tmp_path / "home", api, model)
-        with gateway.start():
+        with gateway:
             number = api.push({"message": api.message(ann.dm, ann, text="hello")})
             api.until(lambda: number in api.confirmed and len(gateway.said()) == 1)
             gateway.kill()
-        with gateway.start():
+        with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["hello"])
             gateway.stop()
         assert gateway.said() == ["hello"]

@@ -35,8 +35,7 @@ def test_a_fact_told_in_one_session_is_noted_and_known_in_the_next(env: dict[str
     with Screen("chat", env=env, patience=PATIENCE) as screen:
         screen.wait_for_prompt()
         screen.type("Note this with the memory tool (action add, target user): my sister Ada lives in Oslo." + ENTER)
-        screen.wait_for("Memory updated")
-        assert f"model {NAME}" in screen.status
+        screen.wait_for("Memory updated").wait(lambda screen: f"model {NAME}" in screen.status)
         screen.type("/new" + ENTER)  # waits for the end of the turn
         screen.wait(lambda screen: "session new" in screen.status)
         screen.type(CTRL_D)
