@@ -36,8 +36,9 @@ LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
 
 LEASE = 30.0
 LAST_LOOK = 20.0
-READING = 0.015
-"""Seconds that a summary waits for the reading beside it. A model takes far longer, so it is hardly ever needed."""
+HEAD_START = 0.05
+READING = 0.03
+"""Seconds: the reading beside the model begins when it has not answered by then, and is waited for as long after it."""
 TICK = 2e-6
 """Seconds between two snapshots of a session at least: their ids tell microseconds."""
 
@@ -263,21 +264,22 @@ class Compressor:
         if self._model is None:
             return await self._digest(work, cut)
         previous, budget = work.seen.view.summary, self._summary_budget(work.request)
-        # Read while the model writes: what a weak model leaves out is quoted.
-        reading = asyncio.ensure_future(asyncio.to_thread(read_telling, previous, cut.leaving))
+        focus = work.request.focus
+        writing = asyncio.ensure_future(
+            summarise(self._model, previous, cut.leaving, budget=budget, focus=focus, deadline=self._deadline)
+        )
         try:
-            made = await summarise(
-                self._model,
-                previous,
-                cut.leaving,
-                budget=budget,
-                focus=work.request.focus,
-                deadline=self._deadline,
-            )
+            if (await asyncio.wait({writing}, timeout=HEAD_START))[0]:
+                return writing.result()
+            # Read while the model writes: what a weak model leaves out is quoted.
+            reading = asyncio.ensure_future(asyncio.to_thread(read_telling, previous, cut.leaving))
+            made = await writing
             await asyncio.wait({reading}, timeout=READING)
             return _complete(made, reading.result(), cut, budget // 3) if reading.done() else made
         finally:
-            reading.cancel()
+            if not writing.done():
+                writing.cancel()
+                await asyncio.wait({writing})
 
     async def _digest(self, work: _Work, cut: Cut) -> Summary:
         budget = self._summary_budget(work.request)
