@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -17,10 +19,13 @@ from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.llm.events import Failed
 from hermes.llm.scripted import ScriptedModel
+from hermes.store.compression_failures import read_failures
 from hermes.store.store import Store
 from tests.compression.checks import check_lines
 from tests.compression.conftest import ReadLog
 from tests.compression.conversations import make_compressor, slow_summariser, summariser, talked
+
+T = TypeVar("T")
 
 
 def lose_lease(session_id: str, tx: Tx) -> None:
@@ -164,3 +169,64 @@ async def test_without_a_model_the_digest_is_the_summary(store: Store) -> None:
     summary = (await store.view(session_id)).summary
     assert summary is not None
     assert summary.startswith("Digest (made without a model")
+
+
+@pytest.mark.contract("3.3")
+async def test_failure_of_a_stale_owner_is_not_held_against_the_session(store: Store) -> None:
+    session_id = await talked(store)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on, " ")).compress(session_id))
+    await asked.wait()
+    await store.write(partial(lose_lease, session_id))
+    assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "done"
+    go_on.set()
+    assert (await running).reason.startswith("refused: ")
+    assert (await store.read(lambda tx: read_failures(tx, session_id))).count == 0
+
+
+class HesitantStore:
+    """A store whose `at`-th write is committed, but tells so only when it is let."""
+
+    def __init__(self, store: Store, at: int) -> None:
+        self._store = store
+        self._left = at
+        self.committed = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        result = await self._store.write(run)
+        self._left -= 1
+        if self._left == 0:
+            self.committed.set()
+            await self.go_on.wait()
+        return result
+
+
+@pytest.mark.contract("3.9")
+async def test_cancel_after_the_swap_was_committed_is_logged_as_done(store: Store, read_log: ReadLog) -> None:
+    session_id = await talked(store)
+    hesitant = HesitantStore(store, at=2)
+    running = asyncio.create_task(make_compressor(cast(Store, hesitant), summariser()).compress(session_id))
+    await hesitant.committed.wait()
+    running.cancel()
+    hesitant.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await store.view(session_id)).epoch == 1
+    assert [line.word for line in read_log()] == ["started", "done"]
+
+
+@pytest.mark.contract("3.3")
+async def test_lease_that_is_granted_to_a_cancelled_compression_is_given_back(store: Store) -> None:
+    session_id = await talked(store)
+    hesitant = HesitantStore(store, at=1)
+    running = asyncio.create_task(make_compressor(cast(Store, hesitant), summariser()).compress(session_id))
+    await hesitant.committed.wait()
+    running.cancel()
+    hesitant.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "done"
