@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hermes import __version__
-from hermes.cli import chat, config, doctor, model, sessions
+from hermes.cli import chat, config, doctor, memory, model, sessions
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -30,6 +30,7 @@ app.command("chat")(chat.chat)
 app.command("model")(model.model)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(config.app, name="config")
+app.add_typer(memory.app, name="memory")
 app.command("doctor")(doctor.doctor)
 
 
