@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ Data = Annotated[
 def serve(
     ctx: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     data: Data = None,
     no_worker: Annotated[
         bool, typer.Option("--no-worker", help="Leave background work to `hermes memory worker`.")
@@ -42,9 +43,12 @@ def serve(
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     folder = _folder(ctx, data)
-    note(f"memory server on http://{host}:{port}, data in {folder}")
     built = create_app(folder, clock=SystemClock(), options=options, with_worker=not no_worker)
-    uvicorn.run(built, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
+    listener = _listen(host, port)
+    note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
+    config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 @app.command()
@@ -73,6 +77,15 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
             await database.close()
 
     asyncio.run(run())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port") from error
 
 
 def _folder(ctx: typer.Context, data: Path | None) -> Path:
