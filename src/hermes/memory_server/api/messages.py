@@ -37,7 +37,12 @@ async def create_messages(
     return await _append(here, workspace_id, session_id, drafts)
 
 
-@router.post(f"{ROOT}/upload", status_code=201, response_model=list[replies.Message])
+@router.post(
+    f"{ROOT}/upload",
+    status_code=201,
+    response_model=list[replies.Message],
+    responses={413: {"model": replies.Detail}, 415: {"model": replies.Detail}},
+)
 async def upload_messages(
     workspace_id: str,
     session_id: str,

@@ -66,7 +66,7 @@ async def get_server(request: Request) -> Server:
 
 
 async def get_page(
-    page: Annotated[int, Query(ge=1)] = 1,
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
     reverse: bool = False,
 ) -> Page:

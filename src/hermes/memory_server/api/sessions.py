@@ -146,7 +146,7 @@ async def list_session_peers(
     session_id: str,
     here: Here,
     _: Member,
-    page: Annotated[int, Query(ge=1)] = 1,
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
 ) -> Response:
     """Who is in a session now."""

@@ -32,7 +32,7 @@ async def list_webhooks(
     workspace_id: str,
     here: Here,
     _: Workspace,
-    page: Annotated[int, Query(ge=1)] = 1,
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
 ) -> Response:
     """Endpoints of a workspace."""

@@ -101,7 +101,7 @@ async def dream(workspace_id: str, body: ScheduleDream, here: Here, _: Workspace
     return Response(status_code=204)
 
 
-@router.post("/v3/keys", response_model=replies.Key)
+@router.post("/v3/keys", response_model=replies.Key, responses={405: {"model": replies.Detail}})
 async def create_key(
     here: Here,
     _: Admin,

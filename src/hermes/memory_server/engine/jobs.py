@@ -18,8 +18,8 @@ from sqlalchemy import delete, exists, insert, or_, select, text, update
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
-LEASE = 60_000_000
-"""Microseconds that a claimed job is its owner's."""
+LEASE = 10_000_000
+"""Microseconds that a claimed job is its owner's, unless it is renewed: how long the work of a killed worker waits."""
 ATTEMPTS = 5
 BACK_OFF = 2_000_000
 """Microseconds before the second try; doubled for each further one."""
@@ -91,22 +91,25 @@ def claim_job(tx: Tx, owner: str, at: int) -> Job | None:
     return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, row.attempts + 1, owner)
 
 
+def renew_job(tx: Tx, job: Job, at: int) -> None:
+    """Keep a job that takes long."""
+    tx.execute(update(jobs).where(*_mine(job)).values(lease_until=at + LEASE))
+
+
 def finish_job(tx: Tx, job: Job, at: int) -> bool:
     """Mark it done. False when the lease was lost: then its effects must not be kept."""
-    mine = (jobs.c.id == job.id, jobs.c.owner == job.owner, jobs.c.attempts == job.attempts, jobs.c.state == "running")
-    done = tx.execute(update(jobs).where(*mine).values(state="done", finished_at=at, error=None))
+    done = tx.execute(update(jobs).where(*_mine(job)).values(state="done", finished_at=at, error=None))
     return done.rowcount == 1
 
 
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
     """Try again later, or give up and keep the reason."""
-    mine = (jobs.c.id == job.id, jobs.c.owner == job.owner, jobs.c.attempts == job.attempts, jobs.c.state == "running")
     if job.attempts >= ATTEMPTS:
         changes = {"state": "failed", "finished_at": at, "error": reason}
     else:
         wait = BACK_OFF * 2 ** (job.attempts - 1)
         changes = {"state": "pending", "not_before": at + wait, "error": reason}
-    tx.execute(update(jobs).where(*mine).values(**changes))
+    tx.execute(update(jobs).where(*_mine(job)).values(**changes))
 
 
 def forget_finished(tx: Tx, at: int) -> None:
@@ -119,6 +122,11 @@ def forget_finished(tx: Tx, at: int) -> None:
     ids = [row.id for row in tx.execute(gone)]
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+
+
+def _mine(job: Job) -> tuple[Any, ...]:
+    """The job as long as nobody took it over."""
+    return jobs.c.id == job.id, jobs.c.owner == job.owner, jobs.c.attempts == job.attempts, jobs.c.state == "running"
 
 
 def _claimable(at: int) -> Any:

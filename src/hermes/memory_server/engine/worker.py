@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 IDLE = 0.25
 """Seconds between two looks at an empty queue; a process that queues work itself wakes its worker at once."""
 CLEAN_EVERY = 600.0
+RENEW_EVERY = 3.0
 WEBHOOK_TIMEOUT = 10.0
 
 
@@ -76,6 +77,7 @@ class Worker:
         job = await self._database.write(lambda tx: queue.claim_job(tx, self.owner, self._now()))
         if job is None:
             return False
+        keeping = asyncio.create_task(self._keep(job))
         try:
             if job.kind == "webhook":
                 await self._post(job)
@@ -86,7 +88,15 @@ class Worker:
             log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, error)
             reason = f"{type(error).__name__}: {error}"
             await self._database.write(lambda tx: queue.fail_job(tx, job, reason, self._now()))
+        finally:
+            keeping.cancel()
         return True
+
+    async def _keep(self, job: Job) -> None:
+        """Renew the lease for as long as the job runs."""
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            await self._database.write(lambda tx: queue.renew_job(tx, job, self._now()))
 
     def _doing(self, job: Job) -> Callable[[Tx], None]:
         """The job's effect and its end, in one transaction: both or neither."""
