@@ -14,7 +14,7 @@ from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.server import Options
 from tests.memory_server.serving import SECRET, Served
 
-KEYS = {
+KEYS: dict[str, dict[str, object] | None] = {
     "none": None,
     "foreign": {"w": "elsewhere"},
     "admin": {"ad": True},

@@ -26,7 +26,7 @@ from hermes.memory_server.engine.messages import append_messages, list_messages,
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.recall import Choice, View, choose
 from hermes.memory_server.engine.search import Place, search_messages
-from hermes.memory_server.engine.sessions import list_sessions
+from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import perform
 
@@ -47,7 +47,6 @@ async def tx(tmp_path: Path) -> Any:
         while (job := claim_job(connection, "me", NOW)) is not None:
             perform(connection, job, NOW)
             connection.exec_driver_sql("UPDATE jobs SET state = 'done' WHERE id = ?", (job.id,))
-        connection.exec_driver_sql("ANALYZE")
         yield connection
     engine.dispose()
 
@@ -86,7 +85,7 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
     "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, Page()),
     "list sessions": lambda tx: list_sessions(tx, "w", None, Page()),
-    "context": lambda tx: fill_window(tx, 1, 1000, with_summary=True),
+    "context": lambda tx: fill_window(tx, get_session(tx, "w", "s0"), 1000, with_summary=True),
     "search": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", None, 10),
     "search with a filter": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", {"peer_id": "peer1"}, 10),
     "search as a peer": lambda tx: search_messages(

@@ -48,7 +48,7 @@ def test_contract_runs_with_the_newest_version() -> None:
 @pytest.fixture(scope="session")
 def oldest(request: pytest.FixtureRequest) -> Path:
     """A folder with the oldest version in it, fetched once."""
-    folder = Path(request.config.cache.mkdir(f"honcho-ai-{OLDEST}"))  # type: ignore[union-attr]
+    folder = Path(request.config.cache.mkdir(f"honcho-ai-{OLDEST}"))
     if not (folder / "honcho").is_dir():
         wanted = [f"honcho-ai=={OLDEST}", "--no-deps", "--target", str(folder), "--quiet"]
         fetched = subprocess.run(

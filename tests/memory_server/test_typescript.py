@@ -20,7 +20,7 @@ def package(request: pytest.FixtureRequest) -> Path:
     """A folder with the package in it, fetched once."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
-    folder = Path(request.config.cache.mkdir(f"honcho-ts-{VERSION}"))  # type: ignore[union-attr]
+    folder = Path(request.config.cache.mkdir(f"honcho-ts-{VERSION}"))
     if not (folder / "node_modules" / "@honcho-ai").is_dir():
         wanted = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
         fetched = subprocess.run(wanted, check=False, capture_output=True, text=True)

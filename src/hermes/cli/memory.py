@@ -34,6 +34,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
+    # A vector is multiplied faster than threads can be woken for it, and each would take memory of its own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import uvicorn
 
     from hermes.memory_server.api.app import create_app

@@ -14,15 +14,15 @@ DEEPEST = 64
 
 
 def clean_text(text: str) -> str:
-    """Without NUL, which no column can be trusted with."""
+    """Without NUL, which no column can be trusted with. Refuses what cannot be written as UTF-8."""
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("text holds half of a surrogate pair")
     return text.replace("\0", "") if "\0" in text else text
 
 
 def clean_json(value: Any, depth: int = 0) -> Any:
     """As `clean_text` at every depth. Refuses what cannot be written as JSON again."""
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise ValueError("text holds half of a surrogate pair")
         return clean_text(value)
     if depth > DEEPEST:
         raise ValueError("nested too deeply")

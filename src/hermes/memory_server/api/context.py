@@ -23,7 +23,7 @@ from hermes.memory_server.engine.recall import Choice, View, choose, write_repre
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
 router = APIRouter(tags=["sessions"])
@@ -99,10 +99,10 @@ def _context(
         text, card = _about(tx, index, workspace, asked, choice)
         shown |= {"peer_representation": text, "peer_card": card}
         budget -= measure(text, card)
-    session = find_live_session(tx, workspace, asked.session) if find_workspace(tx, workspace) is not None else None
+    session = find_live_session(tx, workspace, asked.session)
     if session is None:
         return shown
-    window = fill_window(tx, session.id, budget, with_summary=with_summary)
+    window = fill_window(tx, session, budget, with_summary=with_summary)
     return {**shown, "messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
 
 

@@ -12,7 +12,7 @@ from hermes.memory_server.api.clean import Filters, Instructions, Metadata, Name
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
-ScopeNames = Annotated[list[str], Field(min_length=1, max_length=limits.SCOPES)]
+ScopeNames = Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
 
 
 class Reasoning(BaseModel):
@@ -148,7 +148,7 @@ class SessionCreate(BaseModel):
     metadata: Metadata | None = None
     peers: dict[Name, SessionPeerConfig] | None = None
     configuration: CleanConfiguration | None = None
-    scopes: Annotated[list[str], Field(max_length=limits.SCOPES)] | None = None
+    scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
 
 
 class SessionUpdate(BaseModel):
@@ -191,16 +191,16 @@ class MessageSearch(BaseModel):
 class WorkspaceSearch(MessageSearch):
     """What to look for in a workspace, or in one scope of it."""
 
-    scope: str | None = None
+    scope: Text | None = None
 
 
 class ConclusionCreate(BaseModel):
     """A conclusion to store."""
 
     content: Annotated[Text, Field(min_length=1, max_length=limits.CONCLUSION_CHARS)]
-    observer_id: str
-    observed_id: str
-    session_id: str | None = None
+    observer_id: Text
+    observed_id: Text
+    session_id: Text | None = None
 
 
 class ConclusionBatchCreate(BaseModel):
@@ -234,10 +234,10 @@ class PeerCardSet(BaseModel):
 class RepresentationGet(BaseModel):
     """Which conclusions a representation is made of."""
 
-    session_id: str | None = None
+    session_id: Text | None = None
     filters: Filters | None = None
-    scope: str | ScopeNames | None = None
-    target: str | None = None
+    scope: Text | ScopeNames | None = None
+    target: Text | None = None
     search_query: Text | None = None
     search_top_k: Limit | None = None
     search_max_distance: Distance | None = None
@@ -249,9 +249,9 @@ class WorkspaceDialectic(BaseModel):
     """A question to the memory of a whole workspace."""
 
     query: Annotated[Text, Field(min_length=1, max_length=limits.QUERY_CHARS)]
-    session_id: str | None = None
+    session_id: Text | None = None
     filters: Filters | None = None
-    scope: str | ScopeNames | None = None
+    scope: Text | ScopeNames | None = None
     stream: bool = False
     reasoning_level: Literal["minimal", "low", "medium", "high", "max"] = "low"
     response_format: Filters | None = None
@@ -261,16 +261,16 @@ class WorkspaceDialectic(BaseModel):
 class Dialectic(WorkspaceDialectic):
     """A question to what a peer knows, about itself or a target."""
 
-    target: str | None = None
+    target: Text | None = None
 
 
 class ScheduleDream(BaseModel):
     """A dream to have soon."""
 
-    observer: str
+    observer: Text
     dream_type: Literal["omni", "card_refresh"]
-    observed: str | None = None
-    session_id: str | None = None
+    observed: Text | None = None
+    session_id: Text | None = None
     rebuild: bool = False
 
 
@@ -284,7 +284,7 @@ class ScopeCreate(BaseModel):
 class ScopeSessionsAdd(BaseModel):
     """Sessions to put into a scope."""
 
-    session_ids: Annotated[list[str], Field(min_length=1, max_length=limits.SCOPES)]
+    session_ids: Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
 
 
 class WebhookCreate(BaseModel):

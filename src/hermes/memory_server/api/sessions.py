@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query, Response
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Member, OwnSession, Workspace
-from hermes.memory_server.api.clean import Name
+from hermes.memory_server.api.clean import Name, Text
 from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
 from hermes.memory_server.api.server import Here, Paging
 from hermes.memory_server.db.engine import Tx
@@ -128,7 +128,7 @@ async def set_peers(
 
 @router.delete(f"{SESSION}/peers", response_model=replies.Session)
 async def remove_peers(
-    workspace_id: str, session_id: str, body: Annotated[list[str], Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[list[Text], Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers out of a session."""
 

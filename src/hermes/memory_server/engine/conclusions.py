@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy import Row, Select, bindparam, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Tx
@@ -57,6 +57,11 @@ FIELDS = {
     "source_ids": Field(conclusions.c.source_ids, "json"),
     "metadata": Field(conclusions.c.metadata, "json"),
 }
+
+
+PAIR = select(collections.c.id).where(
+    collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +146,7 @@ def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: 
 
 def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
     """As `ensure_collection`, or None when there is nothing yet."""
-    query = select(collections.c.id)
-    query = query.where(collections.c.observer_id == observer_id, collections.c.observed_id == observed_id)
-    return tx.execute(query).scalar_one_or_none()
+    return tx.execute(PAIR, {"observer_id": observer_id, "observed_id": observed_id}).scalar_one_or_none()
 
 
 def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Row[Any]:

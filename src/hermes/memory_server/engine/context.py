@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, bindparam, select
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.engine.messages import select_messages
+from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.tokens import count_tokens
 
+SIZES = (
+    select(messages.c.seq, messages.c.token_count)
+    .where(messages.c.session_id == bindparam("session_id"))
+    .where(messages.c.seq >= bindparam("low"), messages.c.seq <= bindparam("high"))
+    .order_by(messages.c.seq.desc())
+)
 SUMMARY_SHARE = 0.4
 """How much of the budget a summary may take."""
 
@@ -31,15 +37,15 @@ def measure(representation: str, card: Sequence[str] | None) -> int:
     return count_tokens(representation) + (count_tokens("\n".join(card)) if card else 0)
 
 
-def fill_window(tx: Tx, session_id: int, budget: int, *, with_summary: bool) -> Window:
+def fill_window(tx: Tx, session: Row[Any], budget: int, *, with_summary: bool) -> Window:
     """The summary that fits best and the newest messages that fit with it."""
-    summary = _choose_summary(tx, session_id, int(SUMMARY_SHARE * budget)) if with_summary else None
+    summary = _choose_summary(tx, session.id, int(SUMMARY_SHARE * budget)) if with_summary else None
     room = budget - (summary.token_count if summary is not None else 0)
     if room <= 0:
         return Window(summary, [])
-    first = _first_that_fits(tx, session_id, room, summary.seq if summary is not None else 1)
-    query = select_messages().where(messages.c.session_id == session_id, messages.c.seq >= first)
-    return Window(summary, list(tx.execute(query.order_by(messages.c.seq))) if first else [])
+    start = summary.seq if summary is not None else 1
+    first = _first_that_fits(tx, session, room, start)
+    return Window(summary, read_range(tx, session.id, first, session.message_count) if first else [])
 
 
 def _choose_summary(tx: Tx, session_id: int, budget: int) -> Row[Any] | None:
@@ -50,17 +56,16 @@ def _choose_summary(tx: Tx, session_id: int, budget: int) -> Row[Any] | None:
     return short if short is not None and 0 < short.token_count <= budget else None
 
 
-def _first_that_fits(tx: Tx, session_id: int, room: int, start: int) -> int:
+def _first_that_fits(tx: Tx, session: Row[Any], room: int, start: int) -> int:
     """The number of the first message to show; 0 when not even the newest fits."""
     first, step = 0, 64
-    last = tx.execute(select(func.max(messages.c.seq)).where(messages.c.session_id == session_id)).scalar() or 0
+    last = session.message_count
     while last >= start:
-        query = select(messages.c.seq, messages.c.token_count).where(messages.c.session_id == session_id)
-        query = query.where(messages.c.seq <= last, messages.c.seq >= start).order_by(messages.c.seq.desc()).limit(step)
-        for row in tx.execute(query):
+        low = max(start, last - step + 1)
+        for row in tx.execute(SIZES, {"session_id": session.id, "low": low, "high": last}):
             room -= row.token_count
             if room < 0:
                 return first
             first = row.seq
-        last, step = first - 1, step * 4
+        last, step = low - 1, step * 4
     return first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,7 @@ Vector = NDArray[np.float32]
 
 @cache
 def _model() -> tuple[Any, NDArray[np.float16]]:
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer  # needed with the first text, not at start
 
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
@@ -29,8 +29,17 @@ def _model() -> tuple[Any, NDArray[np.float16]]:
     folder = Path(found.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
     tokenizer.no_padding()
-    weights = load_file(folder / WEIGHTS)["embedding.weight"]
-    return tokenizer, np.asarray(weights, dtype=np.float16)
+    return tokenizer, _map_weights(folder / WEIGHTS)
+
+
+def _map_weights(path: Path) -> NDArray[np.float16]:
+    """The token vectors straight from the file: pages that no text needs take no memory."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))["embedding.weight"]
+    if header["dtype"] != "F16" or header["shape"][1] != DIMENSIONS:
+        raise RuntimeError(f"{path} does not hold the vectors that we know: {header}")
+    return np.memmap(path, np.float16, "r", 8 + size + header["data_offsets"][0], tuple(header["shape"]))
 
 
 def embed(text: str) -> Vector:

@@ -6,25 +6,26 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.tables import scope_sessions, workspaces
+from hermes.memory_server.db.tables import scope_sessions
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.members import active_members
 from hermes.memory_server.engine.settings import resolve
 
 NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
 """Per author: the ids of the messages and the configuration that came with each."""
 
 
-def queue_reasoning(tx: Tx, session: Row[Any], count: int, new: NewMessages, at: int) -> None:
+SCOPES = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
+
+
+def queue_reasoning(
+    tx: Tx, session: Row[Any], members: Mapping[int, Row[Any]], count: int, new: NewMessages, at: int
+) -> None:
     """Queue what these messages, the last of `count`, bring about."""
-    workspace = tx.execute(
-        select(workspaces.c.configuration).where(workspaces.c.id == session.workspace_id)
-    ).scalar_one()
-    members = active_members(tx, session.id)
-    silent = [row.scope_id for row in tx.execute(_scopes_of(session.id))]
+    workspace = session.workspace_configuration
+    silent = [row.scope_id for row in tx.execute(SCOPES, {"session_id": session.id})]
     for author, given in new.items():
         wanted = [
             message_id
@@ -46,10 +47,6 @@ def queue_reasoning(tx: Tx, session: Row[Any], count: int, new: NewMessages, at:
                 observers=observers,
             )
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
-
-
-def _scopes_of(session_id: int) -> Any:
-    return select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session_id)
 
 
 def _is_observed(member: Row[Any] | None) -> bool:

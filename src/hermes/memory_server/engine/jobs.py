@@ -29,6 +29,10 @@ TRACKED = ("representation", "summary", "dream")
 """The kinds that queue status speaks of."""
 
 
+INSERT = insert(jobs)
+INSERT_OBSERVERS = insert(job_observers)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A piece of work that this owner may do now."""
@@ -56,20 +60,12 @@ def add_job(
     observers: Iterable[int] = (),
 ) -> None:
     """Queue work; it is done some time after this transaction commits."""
-    made = tx.execute(
-        insert(jobs).values(
-            kind=kind,
-            unit=unit,
-            workspace_id=workspace_id,
-            session_id=session_id,
-            sender_id=sender_id,
-            payload=json.dumps(payload),
-            created_at=at,
-        )
-    )
-    job_id = int(made.inserted_primary_key[0])  # type: ignore[index]
-    for peer_id in observers:
-        tx.execute(insert(job_observers).values(job_id=job_id, peer_id=peer_id))
+    values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
+    values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at}
+    job_id = int(tx.execute(INSERT, values).lastrowid)
+    rows = [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers]
+    if rows:
+        tx.execute(INSERT_OBSERVERS, rows)
 
 
 def has_work(tx: Tx, at: int) -> bool:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, Select, bindparam, func, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import memberships, peers
 from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
 from hermes.memory_server.faults import Missing, Refused
+
+ACTIVE: Select[Any] = (
+    select(memberships.c.peer_id, memberships.c.observe_me, memberships.c.observe_others, peers.c.kind, peers.c.name)
+    .add_columns(peers.c.configuration)
+    .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
+    .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,13 @@ def add_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at:
     check_observers(tx, session.id)
 
 
-def add_authors(tx: Tx, session: Row[Any], peer_ids: Iterable[int], at: int) -> None:
-    """Whoever writes is in the session from before that message on."""
+def add_authors(tx: Tx, session: Row[Any], peer_ids: Collection[int], at: int) -> dict[int, Row[Any]]:
+    """Whoever writes is in the session from before that message on. All who are in it now."""
     present = active_members(tx, session.id)
-    for peer_id in peer_ids:
-        if peer_id not in present:
-            _join(tx, session, peer_id, Observation(), at)
+    missing = [peer_id for peer_id in peer_ids if peer_id not in present]
+    for peer_id in missing:
+        _join(tx, session, peer_id, Observation(), at)
+    return active_members(tx, session.id) if missing else present
 
 
 def set_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at: int) -> None:
@@ -84,15 +92,7 @@ def set_observation(tx: Tx, session: Row[Any], name: str, given: Observation) ->
 
 def active_members(tx: Tx, session_id: int) -> dict[int, Row[Any]]:
     """Everyone who is in the session now, scopes too, with what is set for them."""
-    query = (
-        select(
-            memberships.c.peer_id, memberships.c.observe_me, memberships.c.observe_others, peers.c.kind, peers.c.name
-        )
-        .add_columns(peers.c.configuration)
-        .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
-        .where(memberships.c.session_id == session_id, memberships.c.left_seq.is_(None))
-    )
-    return {row.peer_id: row for row in tx.execute(query)}
+    return {row.peer_id: row for row in tx.execute(ACTIVE, {"session_id": session_id})}
 
 
 def check_observers(tx: Tx, session_id: int) -> None:

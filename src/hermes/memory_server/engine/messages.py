@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, Select, insert, select, text, update
+from sqlalchemy import Row, Select, bindparam, insert, select, text, update
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import message_vectors, messages, peers, sessions, workspaces
@@ -42,6 +42,9 @@ FIELDS = {
     "created_at": Field(messages.c.created_at, "time"),
     "metadata": Field(messages.c.metadata, "json"),
 }
+INSERT = insert(messages)
+INSERT_VECTORS = insert(message_vectors)
+COUNT = update(sessions).where(sessions.c.id == bindparam("id_")).values(message_count=bindparam("message_count"))
 INDEX = text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)")
 
 
@@ -97,17 +100,17 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     """Append in order. Session, authors and their membership are made where they are missing."""
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
-    add_authors(tx, place, ids.values(), at)
+    members = add_authors(tx, place, ids.values(), at)
     appended = [
         _insert(tx, place, ids[draft.peer], place.message_count + number, draft, at)
         for number, draft in enumerate(drafts, start=1)
     ]
     count = place.message_count + len(drafts)
-    tx.execute(update(sessions).where(sessions.c.id == place.id).values(message_count=count))
+    tx.execute(COUNT, {"id_": place.id, "message_count": count})
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
-    queue_reasoning(tx, place, count, by_author, at)
+    queue_reasoning(tx, place, members, count, by_author, at)
     return appended
 
 
@@ -115,7 +118,7 @@ def _insert(tx: Tx, session: Row[Any], peer_id: int, seq: int, draft: Draft, at:
     public_id = new_id()
     created_at = at if draft.created_at is None else draft.created_at
     made = tx.execute(
-        insert(messages),
+        INSERT,
         {
             "public_id": public_id,
             "workspace_id": session.workspace_id,
@@ -142,7 +145,7 @@ def index_message(
     place = {"workspace_id": workspace_id, "session_id": session_id, "peer_id": peer_id, "message_id": message_id}
     rows = [{**place, "piece": piece, "vector": vector} for piece, vector in enumerate(vectors)]
     if rows:
-        tx.execute(insert(message_vectors), rows)
+        tx.execute(INSERT_VECTORS, rows)
 
 
 def select_messages() -> Select[Any]:
@@ -188,7 +191,18 @@ def _list_all(tx: Tx, session: Row[Any], page: Page) -> Paged:
     total = session.message_count
     start = min(page.offset, total)
     low, high = (total - start - page.size, total - start) if page.reverse else (start, start + page.size)
-    query = select_messages().where(messages.c.session_id == session.id)
-    query = query.where(messages.c.seq > max(low, 0), messages.c.seq <= high)
-    order = messages.c.seq.desc() if page.reverse else messages.c.seq
-    return Paged(list(tx.execute(query.order_by(order))), total, page)
+    rows = read_range(tx, session.id, max(low, 0) + 1, high)
+    return Paged(rows[::-1] if page.reverse else rows, total, page)
+
+
+def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Row[Any]]:
+    """The messages of a session from number `first` to `last`, in order."""
+    return list(tx.execute(RANGE, {"session_id": session_id, "first": first, "last": last}))
+
+
+RANGE = (
+    select_messages()
+    .where(messages.c.session_id == bindparam("session_id"))
+    .where(messages.c.seq >= bindparam("first"), messages.c.seq <= bindparam("last"))
+    .order_by(messages.c.seq)
+)

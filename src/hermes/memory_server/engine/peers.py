@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Tx
@@ -28,6 +28,16 @@ FIELDS = {
 }
 
 
+BY_NAME = (
+    select(*COLUMNS)
+    .select_from(PEERS)
+    .where(peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
+)
+IDS = select(peers.c.name, peers.c.id).where(
+    peers.c.workspace_id == bindparam("workspace_id"), peers.c.name.in_(bindparam("names", expanding=True))
+)
+
+
 def check_name(name: str) -> None:
     """Refuse a name that a peer or session cannot have."""
     good = 0 < len(name) <= limits.NAME_LENGTH and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
@@ -37,8 +47,7 @@ def check_name(name: str) -> None:
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
     """The peer, or None."""
-    query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == workspace_id, peers.c.name == name)
-    return tx.execute(query).first()
+    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
 
 
 def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
@@ -53,8 +62,8 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
     """The ids of these peers; those that are missing are made."""
     wanted = list(dict.fromkeys(names))
-    query = select(peers.c.name, peers.c.id).where(peers.c.workspace_id == workspace_id, peers.c.name.in_(wanted))
-    known: dict[str, int] = {row.name: row.id for row in tx.execute(query)}
+    rows = tx.execute(IDS, {"workspace_id": workspace_id, "names": wanted})
+    known: dict[str, int] = {row.name: row.id for row in rows}
     for name in wanted:
         if name not in known:
             known[name] = _insert(tx, workspace_id, name, at, {}, {})

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, column, exists, func, or_, select, table, text, true
+from sqlalchemy import ColumnElement, Row, and_, bindparam, column, exists, func, or_, select, table, text, true
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import memberships, messages
@@ -32,6 +32,13 @@ STOP_WORDS = frozenset(
     )
 )
 message_index = table("message_index", column("rowid"), column("rank"))
+RANKED = (
+    select(message_index.c.rowid)
+    .where(text("message_index MATCH :match"))
+    .order_by(text("bm25(message_index, 0.0, 1.0)"))
+    .limit(bindparam("most"))
+)
+BY_IDS = select_messages().where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ def search_messages(
     by_words = _by_words(tx, place, query, condition, limit * 2)
     by_meaning = _by_meaning(tx, index, place, query, condition, limit * 2)
     ids = fuse(by_words, by_meaning)[:limit]
-    rows = {row.id: row for row in tx.execute(select_messages().where(messages.c.id.in_(ids)))}
+    rows = {row.id: row for row in tx.execute(BY_IDS, {"ids": ids})}
     return [rows[message_id] for message_id in ids if message_id in rows]
 
 
@@ -109,12 +116,12 @@ def _by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] |
     words = match_words(query)
     found: list[int] = []
     if words is not None:
-        match = text("message_index MATCH :match").bindparams(match=f"({place.scope_terms()}) AND {words}")
-        ranked = select(message_index.c.rowid).where(match).order_by(text("bm25(message_index, 0.0, 1.0)")).limit(limit)
+        ranked = RANKED
         if condition is not None:
             joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
             ranked = ranked.select_from(joined).where(condition)
-        found = [row[0] for row in tx.execute(ranked)]
+        match = f"({place.scope_terms()}) AND {words}"
+        found = [row[0] for row in tx.execute(ranked, {"match": match, "most": limit})]
     return found or _by_letters(tx, place, query.strip(), condition, limit)
 
 

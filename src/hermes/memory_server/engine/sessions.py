@@ -6,18 +6,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, and_, exists, insert, select, update
+from sqlalchemy import Row, and_, bindparam, exists, insert, select, update
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import check_name, get_peer
-from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
-COLUMNS = (*sessions.c, workspaces.c.name.label("workspace"))
+COLUMNS = (
+    *sessions.c,
+    workspaces.c.name.label("workspace"),
+    workspaces.c.configuration.label("workspace_configuration"),
+)
 SESSIONS = sessions.join(workspaces, workspaces.c.id == sessions.c.workspace_id)
 FIELDS = {
     "id": Field(sessions.c.name),
@@ -29,16 +33,19 @@ FIELDS = {
 }
 
 
+NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
+BY_NAME = NAMED.where(sessions.c.workspace_id == bindparam("workspace_id"))
+BY_NAMES = NAMED.where(workspaces.c.name == bindparam("workspace_name"))
+
+
 def find_session(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
     """The session, deleted ones too, or None."""
-    query = select(*COLUMNS).select_from(SESSIONS)
-    return tx.execute(query.where(sessions.c.workspace_id == workspace_id, sessions.c.name == name)).first()
+    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
 
 
 def find_live_session(tx: Tx, workspace: str, name: str) -> Row[Any] | None:
     """The session unless there is none or it is being deleted."""
-    place = find_workspace(tx, workspace)
-    found = find_session(tx, place.id, name) if place is not None else None
+    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
     return found if found is not None and found.is_active else None
 
 
@@ -60,9 +67,9 @@ def ensure_session(
     configuration: Mapping[str, Any] | None = None,
 ) -> tuple[Row[Any], bool]:
     """The session, and whether it was made now. Given metadata replaces, given configuration merges."""
-    place, _ = ensure_workspace(tx, workspace, at)
-    found = find_session(tx, place.id, name)
+    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
     if found is None:
+        place, _ = ensure_workspace(tx, workspace, at)
         insert_session(tx, place.id, name, at, json.dumps(metadata or {}), json.dumps(configuration or {}))
         return get_session(tx, workspace, name), True
     if not found.is_active:

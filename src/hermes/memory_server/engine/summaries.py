@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 
 from hermes.memory_server.db.engine import Tx
@@ -18,11 +18,16 @@ MAX_TOKENS = {"short": 1000, "long": 4000}
 LINE_CHARS = 240
 
 
+NEWEST: Select[Any] = (
+    select(*summaries.c, messages.c.public_id)
+    .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
+    .where(summaries.c.session_id == bindparam("session_id"))
+)
+
+
 def read_summaries(tx: Tx, session_id: int) -> dict[str, Row[Any]]:
     """The session's summaries by kind, each with the public id of the last message it covers."""
-    joined = summaries.join(messages, messages.c.id == summaries.c.message_id)
-    query: Select[Any] = select(*summaries.c, messages.c.public_id).select_from(joined)
-    return {row.kind: row for row in tx.execute(query.where(summaries.c.session_id == session_id))}
+    return {row.kind: row for row in tx.execute(NEWEST, {"session_id": session_id})}
 
 
 def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: int) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import Select, bindparam, select
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import collections, conclusions, message_vectors, workspaces
@@ -24,6 +24,26 @@ ROWS_KEPT = 1_500_000
 BATCH = 5000
 Hit = tuple[int, float]
 """The id of a row and how close it is, 1.0 being the same direction."""
+WORKSPACE_GENERATION = select(workspaces.c.generation).where(workspaces.c.id == bindparam("key"))
+COLLECTION_GENERATION = select(collections.c.generation).where(collections.c.id == bindparam("key"))
+MESSAGE_ROWS = (
+    select(
+        message_vectors.c.message_id,
+        message_vectors.c.session_id,
+        message_vectors.c.peer_id,
+        message_vectors.c.vector,
+    )
+    .where(message_vectors.c.workspace_id == bindparam("key"), message_vectors.c.message_id > bindparam("last"))
+    .order_by(message_vectors.c.message_id, message_vectors.c.piece)
+    .limit(BATCH)
+)
+CONCLUSION_ROWS = (
+    select(conclusions.c.id, conclusions.c.session_id, conclusions.c.collection_id, conclusions.c.vector)
+    .where(conclusions.c.collection_id == bindparam("key"), conclusions.c.id > bindparam("last"))
+    .where(conclusions.c.deleted_at.is_(None))
+    .order_by(conclusions.c.id)
+    .limit(BATCH)
+)
 
 
 class Matrix:
@@ -111,20 +131,18 @@ class VectorIndex:
         peer: int | None = None,
     ) -> list[Hit]:
         """The closest messages of a workspace, or of some sessions or one author in it."""
-        query = select(workspaces.c.generation).where(workspaces.c.id == workspace_id)
         matrix = self._matrix("messages", workspace_id)
         with matrix.guard:
-            self._follow(tx, matrix, tx.execute(query).scalar_one(), lambda last: _message_rows(workspace_id, last))
+            _follow(tx, matrix, workspace_id, WORKSPACE_GENERATION, MESSAGE_ROWS)
             return matrix.nearest(vector, limit, sessions=sessions, peer=peer)
 
     def nearest_conclusions(
         self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Iterable[int] | None = None
     ) -> list[Hit]:
         """The closest conclusions of a collection, or of some sessions in it."""
-        query = select(collections.c.generation).where(collections.c.id == collection_id)
         matrix = self._matrix("conclusions", collection_id)
         with matrix.guard:
-            self._follow(tx, matrix, tx.execute(query).scalar_one(), lambda last: _conclusion_rows(collection_id, last))
+            _follow(tx, matrix, collection_id, COLLECTION_GENERATION, CONCLUSION_ROWS)
             return matrix.nearest(vector, limit, sessions=sessions)
 
     def _matrix(self, kind: str, key: int) -> Matrix:
@@ -135,31 +153,14 @@ class VectorIndex:
                 self._matrices.popitem(last=False)
             return matrix
 
-    def _follow(self, tx: Tx, matrix: Matrix, generation: int, rows_after: Callable[[int], Any]) -> None:
-        if matrix.generation < generation:
-            matrix.clear(generation)
-        while rows := tx.execute(rows_after(matrix.last_id)).all():
-            matrix.add(list(rows))
 
-
-def _message_rows(workspace_id: int, last: int) -> Any:
-    # All pieces of a message come in one batch: the next batch begins after the last whole message.
-    columns = message_vectors.c
-    newest = (
-        select(columns.message_id)
-        .where(columns.workspace_id == workspace_id, columns.message_id > last)
-        .order_by(columns.message_id)
-        .limit(1)
-        .offset(BATCH)
-        .scalar_subquery()
-    )
-    query = select(columns.message_id, columns.session_id, columns.peer_id, columns.vector)
-    query = query.where(columns.workspace_id == workspace_id, columns.message_id > last)
-    return query.where((newest.is_(None)) | (columns.message_id <= newest)).order_by(columns.message_id, columns.piece)
-
-
-def _conclusion_rows(collection_id: int, last: int) -> Any:
-    columns = conclusions.c
-    query = select(columns.id, columns.session_id, columns.collection_id, columns.vector)
-    query = query.where(columns.collection_id == collection_id, columns.deleted_at.is_(None), columns.id > last)
-    return query.order_by(columns.id).limit(BATCH)
+def _follow(tx: Tx, matrix: Matrix, key: int, generation_of: Select[Any], rows_after: Select[Any]) -> None:
+    """Read what the tables have beyond the matrix, or everything again when something disappeared."""
+    generation = tx.execute(generation_of, {"key": key}).scalar_one()
+    if matrix.generation < generation:
+        matrix.clear(generation)
+    while rows := list(tx.execute(rows_after, {"key": key, "last": matrix.last_id})):
+        if len(rows) == BATCH and rows[0][0] != rows[-1][0]:
+            # The last message may have more pieces: it comes whole with the next batch.
+            rows = [row for row in rows if row[0] != rows[-1][0]]
+        matrix.add(rows)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import workspaces
@@ -23,9 +23,13 @@ FIELDS = {
 }
 
 
+BY_NAME = select(workspaces).where(workspaces.c.name == bindparam("name"))
+"""Statements of every request are built once: building one costs more than running it."""
+
+
 def find_workspace(tx: Tx, name: str) -> Row[Any] | None:
     """The workspace, or None."""
-    return tx.execute(select(workspaces).where(workspaces.c.name == name)).first()
+    return tx.execute(BY_NAME, {"name": name}).first()
 
 
 def get_workspace(tx: Tx, name: str) -> Row[Any]:
