@@ -73,4 +73,5 @@ def running(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
         complaints = stop(served)
         sys.stderr.write(complaints)
         raise
-    assert stop(served) == ""
+    complaints = stop(served)
+    assert not complaints, complaints

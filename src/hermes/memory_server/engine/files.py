@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import Iterator
 
 from hermes.memory_server import limits
@@ -67,6 +68,8 @@ def _read_pdf(content: bytes) -> str:
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
+    # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         pages = [page.extract_text() for page in PdfReader(io.BytesIO(content)).pages]
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError, IndexError, AttributeError) as error:
