@@ -10,7 +10,7 @@ from typing import Any
 import typer.main
 
 from hermes import errors
-from hermes.cli.main import app
+from hermes.cli.main import COMMANDS, build_app
 from hermes.settings import TABLE
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
@@ -24,7 +24,7 @@ def render() -> str:
         "## Commands",
         "`hermes -p NAME …` uses the home of a profile, `hermes --version` prints the version. "
         "Every command explains itself with `--help`.",
-        *_commands(typer.main.get_command(app), "hermes"),
+        *_commands(typer.main.get_command(build_app(COMMANDS)), "hermes"),
         "## Settings",
         "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting. A variable that starts with "
         "`HERMES_` overrides the file; any other variable only fills in what the file leaves open. Variables can also "

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+PROMISE = re.compile(r"^- \*\*(P\d)\*\*", re.MULTILINE)
 FACT = re.compile(r"^- \*\*(\d+\.\d+)\*\*(.*)$", re.MULTILINE)
 
 
@@ -21,8 +22,11 @@ def marked_numbers() -> set[str]:
 
 
 def test_every_built_fact_has_a_test_and_every_marked_number_is_a_fact() -> None:
-    facts = dict(FACT.findall((TESTS.parent / "docs" / "contract.md").read_text(encoding="utf-8")))
+    contract = (TESTS.parent / "docs" / "contract.md").read_text(encoding="utf-8")
+    facts = dict(FACT.findall(contract))
     built = {number for number, text in facts.items() if "*(planned)*" not in text}
     marked = marked_numbers()
     assert built - marked == set(), "facts without a test"
-    assert marked - built == set(), "tests that carry a number that is not a built fact"
+    assert marked - built - set(PROMISE.findall(contract)) == set(), (
+        "tests that carry a number that is not a built fact"
+    )

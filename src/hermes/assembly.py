@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from hermes.agent.agent import Agent, Policy
@@ -10,8 +11,9 @@ from hermes.agent.memory_tool import memory_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.tools import Tool
 from hermes.app import App
-from hermes.errors import ModelError
+from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
+from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import Model
 from hermes.llm.openai_compatible import OpenAICompatible
@@ -23,8 +25,12 @@ from hermes.memory.registry import find_provider
 from hermes.settings import (
     API_KEY,
     BASE_URL,
+    COMPRESSION_DEADLINE,
+    COMPRESSION_IDLE,
+    COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
     FIRST_DEADLINE,
+    KEEP_TURNS,
     MAX_STEPS,
     MEMORY_DEADLINE,
     MEMORY_LIMIT,
@@ -46,15 +52,19 @@ FLOOR_NOTICE = (
 )
 
 
-async def open_agent(app: App, store: Store, session: Session, owner: str) -> Agent:
-    """The agent for one session. It holds connections and threads: close it."""
+def open_speaker(app: App, store: Store) -> Model:
+    """The model that is configured, or the offline floor. Close it when nobody speaks with it any more."""
+    return open_model(app.settings) or OfflineFloor(partial(recollect, store, open_notes(app)))
+
+
+def open_agent(app: App, store: Store, model: Model, session: Session, owner: str, person: Person = NOBODY) -> Agent:
+    """The agent for one session, of one person in a direct chat. It holds a provider's thread: close it."""
     notes = open_notes(app)
-    model = await open_model(app.settings) or OfflineFloor(partial(recollect, store, notes))
     return Agent(
         session_id=session.id,
         store=store,
         model=model,
-        memory=open_memory(app, session),
+        memory=open_memory(app, session, person),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
@@ -62,6 +72,10 @@ async def open_agent(app: App, store: Store, session: Session, owner: str) -> Ag
             max_steps=app.settings.get(MAX_STEPS),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
+            compress_at=app.settings.get(COMPRESSION_THRESHOLD),
+            keep_turns=app.settings.get(KEEP_TURNS),
+            compress_deadline=app.settings.get(COMPRESSION_DEADLINE),
+            compress_idle=app.settings.get(COMPRESSION_IDLE),
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
@@ -73,23 +87,27 @@ def open_notes(app: App) -> Notes:
     return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
 
 
-async def open_model(settings: Settings) -> Model | None:
-    """The model that is configured, or None."""
-    base_url, key = settings.get(BASE_URL), settings.get(API_KEY)
-    if not base_url and not key:
+def has_model(settings: Settings) -> bool:
+    """Whether a model is configured."""
+    return bool(settings.get(BASE_URL) or settings.get(API_KEY))
+
+
+def open_model(settings: Settings) -> Model | None:
+    """The model that is configured, or None. Nothing is asked of the network yet."""
+    base_url, key = settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None
+    if not has_model(settings):
         return None
-    name = settings.get(MODEL) or await _first_model(base_url or OPENAI, key)
-    patience = settings.get(MODEL_TIMEOUT)
-    return OpenAICompatible(
-        base_url or OPENAI,
-        name,
-        api_key=key or None,
-        context_length=settings.get(CONTEXT_LENGTH),
-        timeouts=Timeouts(first_byte=patience, idle=patience),
-    )
+    patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
+
+    def make(name: str) -> OpenAICompatible:
+        timeouts = Timeouts(first_byte=patience, idle=patience)
+        return OpenAICompatible(base_url, name, api_key=key, context_length=length, timeouts=timeouts)
+
+    named = make(settings.get(MODEL))
+    return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
 
 
-def open_memory(app: App, session: Session) -> Memory:
+def open_memory(app: App, session: Session, person: Person = NOBODY) -> Memory:
     """The memory provider that is configured, not started yet: it starts with the first turn, in its own thread."""
     name = app.settings.get(PROVIDER)
     context = ProviderContext(
@@ -99,18 +117,22 @@ def open_memory(app: App, session: Session) -> Memory:
         platform=session.source,
         title=session.title,
         gateway_session_key=session.session_key,
-        user_id=session.user_id,
+        user_id=person.user_id or session.user_id,
+        user_id_alt=person.user_id_alt,
         chat_type=session.chat_type,
     )
     deadlines = Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE))
-    if name == NullProvider.name:
-        return Memory(name, None, context, deadlines)
+    return Memory(name, provider_factory(app), context, deadlines)
+
+
+def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
+    """How to make the provider that is configured; None for none. It finds and imports it only when it is called."""
+    name = app.settings.get(PROVIDER)
 
     def make() -> MemoryProvider:
-        """Runs in the provider's own thread: finding and importing it keeps nobody waiting."""
         return find_provider(name, app.home.plugins)()
 
-    return Memory(name, make, context, deadlines)
+    return None if name == NullProvider.name else make
 
 
 def tools_off(settings: Settings) -> frozenset[str]:
@@ -127,12 +149,3 @@ def builtin_tools(agent: Agent) -> list[Tool]:
         searching,
         delegate_tool(agent.model, allowed, agent.clock, agent.policy.max_steps, agent.memory.delegated),
     ]
-
-
-async def _first_model(base_url: str, key: str) -> str:
-    """The first model an endpoint lists; one that lists none is asked for its default by an empty name."""
-    try:
-        models = await list_models(base_url, key or None)
-    except ModelError as error:
-        raise ModelError(error.message, hint="`hermes config set model.default NAME` names the model") from error
-    return models[0].name if models else "default"

@@ -8,6 +8,7 @@
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
     ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
+    ├── GatewayRunningError     a gateway is running for the same home
     ├── SessionBusyError        another process is talking in the same session
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
     └── StoreError              the database file
@@ -65,6 +66,12 @@ class NotFoundError(HermesError):
 
 class ModelError(HermesError):
     """A model's endpoint cannot be reached, or does not answer as one."""
+
+
+class GatewayRunningError(HermesError):
+    """A gateway is running for the same home."""
+
+    default_hint = "`hermes gateway status` shows it, `hermes gateway stop` ends it"
 
 
 class SessionBusyError(HermesError):

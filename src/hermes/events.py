@@ -88,7 +88,8 @@ class Stopped:
     text: str
 
 
-FailureKind = Literal["model", "context_too_long", "busy"]
+FailureKind = Literal["model", "context_too_long", "busy", "ending", "host"]
+"""`busy`: another process talks in the session. `ending`: we shut down. `host`: the store, the notes or the home."""
 
 
 @dataclass(frozen=True, slots=True)

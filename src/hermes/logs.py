@@ -1,41 +1,112 @@
-"""The log of a profile: `logs/agent.log`, one line per event, with the session in brackets."""
+"""The log of a profile: `logs/agent.log`, one line per event, with the session in brackets.
+
+The bracket of an operation is bound to it: it survives every await, task and thread that copies the context, and
+nothing inside the operation can change it.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Literal
 
-from hermes.errors import HomeError
+from hermes.errors import HomeError, UsageError
 
 SESSION: ContextVar[str] = ContextVar("session", default="-")
 """The session that the running task works for."""
 
+_OPERATION: ContextVar[str | None] = ContextVar("operation", default=None)
+
 FORMAT = "%(asctime)s %(levelname)s [%(session)s] %(name)s: %(message)s"
+TIME = "%Y-%m-%d %H:%M:%S"
 LARGEST = 5 * 1024 * 1024
 KEPT = 3
+HIDDEN = "(hidden)"
+SECRET = re.compile(r"\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}")
 
 
-class _SessionFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.session = SESSION.get()
-        return True
+@contextmanager
+def operation(session_id: str) -> Iterator[None]:
+    """Everything logged inside, here and in tasks started here, carries `[session_id]`.
+
+    An operation inside one for another session is refused: that would be working on the wrong conversation.
+    """
+    outer = _OPERATION.get()
+    if outer not in (None, session_id):
+        raise UsageError(f"an operation on session {outer} cannot work on session {session_id}")
+    token = _OPERATION.set(session_id)
+    try:
+        yield
+    finally:
+        _OPERATION.reset(token)
 
 
-def start_log(path: Path) -> None:
-    """Log what hermes does to `path`, for its owner alone."""
+def start_log(
+    path: Path, *, level: str = "info", form: Literal["text", "json"] | str = "text", secrets: Iterable[str] = ()
+) -> None:
+    """Log what hermes does to `path`, for its owner alone; `secrets` never show in it."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler = RotatingFileHandler(path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8", delay=True)
         path.touch(mode=0o600)
+        handler = RotatingFileHandler(path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
     except OSError as error:
         raise HomeError(f"cannot write the log {path}: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter(FORMAT, datefmt="%Y-%m-%d %H:%M:%S"))
-    handler.addFilter(_SessionFilter())
+    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(FORMAT, datefmt=TIME))
+    handler.addFilter(_Bracket())
+    handler.addFilter(_Redaction(secrets))
     logger = logging.getLogger("hermes")
     for old in logger.handlers:
         old.close()
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level.upper())
     logger.propagate = False
+    # What asyncio has to say would otherwise go to standard error, over whatever the person is looking at.
+    logging.getLogger("asyncio").handlers = [handler]
+
+
+class _Bracket(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.session = _OPERATION.get() or SESSION.get()
+        return True
+
+
+class _Redaction(logging.Filter):
+    """Takes keys and tokens out of a line, known ones and what looks like one; a line stays one line."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__()
+        self._secrets = [secret for secret in secrets if len(secret) >= 4]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self._redact(record.getMessage()).replace("\n", "\\n")
+        record.args = None
+        if record.exc_info:
+            record.exc_text = self._redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return True
+
+    def _redact(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return SECRET.sub(HIDDEN, text)
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(
+            {
+                "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+                "level": record.levelname,
+                "session": getattr(record, "session", "-"),
+                "logger": record.name,
+                "message": record.getMessage(),
+                **({"traceback": record.exc_text} if record.exc_text else {}),
+            },
+            ensure_ascii=False,
+        )

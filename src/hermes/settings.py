@@ -146,6 +146,73 @@ FIRST_DEADLINE = Setting(
 )
 MEMORY_LIMIT = Setting("memory.notes_limit", 2200, "Characters that MEMORY.md may have.", minimum=100)
 USER_LIMIT = Setting("memory.user_limit", 1400, "Characters that USER.md may have.", minimum=100)
+AGENT_NAME = Setting("agent.name", "main", "The agent's name in session keys.")
+ALLOW = Setting(
+    "gateway.allow",
+    "",
+    "Who may talk without being paired, separated by commas: `telegram:12345`, `telegram:*` or `*`.",
+)
+AT_ONCE = Setting("gateway.at_once", 64, "Chats that are answered at the same time.", minimum=1, maximum=1000)
+CACHED_AGENTS = Setting("gateway.cached_agents", 1000, "Agents that are kept warm at most.", minimum=1)
+AGENT_IDLE = Setting("gateway.agent_idle", 1800.0, "Seconds after which an unused agent is closed.", minimum=1.0)
+DRAIN = Setting("gateway.drain", 20.0, "Seconds that running turns get to finish at shutdown.", minimum=0.0)
+API_ENABLED = Setting("api.enabled", False, "Serve the OpenAI-compatible HTTP API.", env="API_SERVER_ENABLED")
+API_HOST = Setting("api.host", "127.0.0.1", "Where the HTTP API listens.", env="API_SERVER_HOST")
+API_PORT = Setting(
+    "api.port", 8642, "The HTTP API's port; 0 for any free one.", env="API_SERVER_PORT", minimum=0, maximum=65535
+)
+API_SERVER_KEY = Setting(
+    "api.key",
+    "",
+    "The key that clients of the HTTP API send; needed when it listens beyond this machine.",
+    env="API_SERVER_KEY",
+    secret=True,
+)
+API_TIMEOUT = Setting("api.timeout", 30.0, "Seconds that a client has to send a request.", minimum=0.1)
+API_CONNECTIONS = Setting("api.connections", 1000, "Connections to the HTTP API at the same time.", minimum=1)
+TELEGRAM_TOKEN = Setting(
+    "telegram.token", "", "The bot's token; setting it switches Telegram on.", env="TELEGRAM_BOT_TOKEN", secret=True
+)
+TELEGRAM_BASE_URL = Setting(
+    "telegram.base_url", "https://api.telegram.org", "The Bot API server.", env="TELEGRAM_BASE_URL"
+)
+TELEGRAM_WEBHOOK_URL = Setting(
+    "telegram.webhook_url", "", "The public URL that Telegram posts to; empty for polling.", env="TELEGRAM_WEBHOOK_URL"
+)
+TELEGRAM_WEBHOOK_SECRET = Setting(
+    "telegram.webhook_secret",
+    "",
+    "What Telegram sends along with each post, so that nobody else can.",
+    env="TELEGRAM_WEBHOOK_SECRET",
+    secret=True,
+)
+TELEGRAM_WEBHOOK_PORT = Setting(
+    "telegram.webhook_port", 8643, "The port on this machine that the webhook is served on.", minimum=0, maximum=65535
+)
+TELEGRAM_MENTIONS = Setting(
+    "telegram.mentions_only", True, "In groups, answer only when addressed: a mention, a reply, a command."
+)
+COMPRESSION_THRESHOLD = Setting(
+    "compression.threshold",
+    0.5,
+    "The part of the model's window that a request may use before the conversation is compressed.",
+    minimum=0.1,
+    maximum=0.9,
+)
+KEEP_TURNS = Setting(
+    "compression.keep_turns", 4, "How many of the last turns a compression leaves whole where they fit.", minimum=1
+)
+COMPRESSION_DEADLINE = Setting(
+    "compression.deadline", 180.0, "Seconds that the model may take for a summary.", minimum=1.0
+)
+COMPRESSION_IDLE = Setting(
+    "compression.idle",
+    30.0,
+    "Seconds after a turn until a long conversation is compressed ahead of the next message; 0 for never.",
+    minimum=0.0,
+)
+LOG_LEVEL = Setting("log.level", "info", "How much is logged.", choices=("debug", "info", "warning", "error"))
+LOG_FORMAT = Setting("log.format", "text", "Lines of text or of JSON.", choices=("text", "json"))
 REVIEW_EVERY = Setting(
     "memory.review_every", 6, "After how many turns the background review reads along; 0 for never.", minimum=0
 )
@@ -170,6 +237,30 @@ TABLE: Table = (
     MEMORY_LIMIT,
     USER_LIMIT,
     REVIEW_EVERY,
+    AGENT_NAME,
+    ALLOW,
+    AT_ONCE,
+    CACHED_AGENTS,
+    AGENT_IDLE,
+    DRAIN,
+    API_ENABLED,
+    API_HOST,
+    API_PORT,
+    API_SERVER_KEY,
+    API_TIMEOUT,
+    API_CONNECTIONS,
+    TELEGRAM_TOKEN,
+    TELEGRAM_BASE_URL,
+    TELEGRAM_WEBHOOK_URL,
+    TELEGRAM_WEBHOOK_SECRET,
+    TELEGRAM_WEBHOOK_PORT,
+    TELEGRAM_MENTIONS,
+    COMPRESSION_THRESHOLD,
+    KEEP_TURNS,
+    COMPRESSION_DEADLINE,
+    COMPRESSION_IDLE,
+    LOG_LEVEL,
+    LOG_FORMAT,
 )
 
 

@@ -70,6 +70,8 @@ class Draft:
     finish_reason: str | None = None
     token_count: int | None = None
     platform_message_id: str | None = None
+    author_id: str | None = None
+    author_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Message:
     finish_reason: str | None = None
     token_count: int | None = None
     platform_message_id: str | None = None
+    author_id: str | None = None
+    author_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,14 @@ class LiveView:
     def messages(self) -> tuple[Message, ...]:
         """The stored messages of the view, without the summary."""
         return self.head + self.tail
+
+    @property
+    def last_said(self) -> tuple[Message, ...]:
+        """What people said last, in a row, whatever tools did since."""
+        said: list[Message] = []
+        for message in reversed(self.messages):
+            if message.role == "user":
+                said.insert(0, message)
+            elif said:
+                break
+        return tuple(said)

@@ -41,6 +41,11 @@ def test_help_and_unknown_commands_are_told_apart(hermes: Hermes) -> None:
     assert "--frob" in one_line(hermes("sessions", "list", "--frob"))
 
 
+def test_a_profile_may_be_called_like_a_command(hermes: Hermes, home: Path) -> None:
+    assert hermes("-p", "chat", "config", "path").out.strip() == str(home / "profiles" / "chat" / "config.yaml")
+    assert hermes("--profile=doctor", "config", "path").code == 0
+
+
 @pytest.mark.contract("10.1")
 def test_profiles_have_homes_of_their_own(hermes: Hermes, home: Path) -> None:
     fill(home / "profiles" / "coder", "code talk")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 from hermes.clock import SystemClock
@@ -37,7 +38,7 @@ async def fight(path: Path, owner: str, count: int) -> int:
         if lease is None:
             await clock.sleep(chance.uniform(0.0, 0.005))
             continue
-        await db.write(lambda tx, held=lease: leave(tx, held))
+        await db.write(partial(leave, lease=lease))
         won += 1
     await db.close()
     return won

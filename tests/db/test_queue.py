@@ -10,7 +10,7 @@ import pytest
 
 from hermes.db import queue
 from hermes.db.queue import Claim, Dead, Done, Retry
-from hermes.errors import NotFoundError
+from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
 
 
@@ -102,7 +102,7 @@ def test_effect_of_an_outcome_that_cannot_be_settled_is_rolled_back_with_it(db: 
             with transaction(db) as tx:
                 tx.execute("INSERT INTO effects VALUES ('one')")
                 queue.settle(tx, claim, [Done()], now=12.0)
-        except queue.leases.StaleError:
+        except StaleError:
             assert not accepted
         else:
             assert accepted
@@ -146,7 +146,17 @@ def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> 
         queue.revive(db, claim.items[0].id, now=51.0)
 
 
-@pytest.mark.contract("2.2")
+def test_item_that_waits_for_its_time_is_not_taken_along_with_a_revived_one(db: sqlite3.Connection) -> None:
+    add(db, "a", "one", "two")
+    claim = take(db, now=0.0, limit=2)
+    assert claim is not None
+    with transaction(db) as tx:
+        queue.settle(tx, claim, [Dead("no"), Retry(100.0, "later")], now=0.0)
+        queue.revive(tx, claim.items[0].id, now=1.0)
+    assert taken_keys(db, now=1.0, limit=2) == ["one"]
+
+
+@pytest.mark.contract("P2")
 def test_key_is_remembered_until_it_is_pruned(db: sqlite3.Connection) -> None:
     add(db, "a", "one")
     claim = take(db, now=0.0)

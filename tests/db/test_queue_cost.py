@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Dead, Done, Retry
+from hermes.db.queue import Claim, Dead, Done, Outcome, Retry
 from tests.db.files import make_file, transaction
 
+T = TypeVar("T")
 BACKLOG = 10_000
 STEPS = 1_000
 """Virtual-machine instructions that one operation may take; a scan of the backlog takes more than 20,000."""
@@ -32,20 +35,37 @@ def fill(db: sqlite3.Connection, lane: str) -> None:
             queue.enqueue(tx, "work", lane, f"{lane}{number}", {}, now=0.0, session_id=f"{lane}-{number}")
 
 
-def steps(db: sqlite3.Connection, act: Callable[[Tx], object]) -> int:
-    """How many instructions `act` runs, to the nearest ten."""
-    ticks = 0
+class Meter:
+    """Counts the instructions that SQLite runs for each named act, to the nearest ten."""
 
-    def tick() -> int:
-        nonlocal ticks
-        ticks += 1
-        return 0
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.costs: dict[str, int] = {}
 
-    db.set_progress_handler(tick, 10)
-    with transaction(db) as tx:
-        act(tx)
-    db.set_progress_handler(None, 10)
-    return ticks * 10
+    def run(self, name: str, act: Callable[[Tx], T]) -> T:
+        """What `act` returns, in a transaction of its own."""
+        ticks = 0
+
+        def tick() -> int:
+            nonlocal ticks
+            ticks += 1
+            return 0
+
+        self.db.set_progress_handler(tick, 10)
+        with transaction(self.db) as tx:
+            result = act(tx)
+        self.db.set_progress_handler(None, 10)
+        self.costs[f"{len(self.costs)} {name}"] = ticks * 10
+        return result
+
+    @property
+    def dear(self) -> dict[str, int]:
+        """The acts that cost too much."""
+        return {name: cost for name, cost in self.costs.items() if cost > STEPS}
+
+
+def claim_at(now: float) -> Callable[[Tx], Claim | None]:
+    return lambda tx: queue.claim(tx, "work", "me", ttl=9.0, now=now, limit=3)
 
 
 @pytest.mark.contract("2.3")
@@ -54,34 +74,27 @@ def test_work_beside_and_in_a_lane_with_a_long_backlog_costs_no_scan(db: sqlite3
     for number in range(3):
         with transaction(db) as tx:
             queue.enqueue(tx, "work", f"short{number}", f"short{number}", {}, now=0.0)
-    costs: dict[str, int] = {}
-    for now, outcome in ((1.0, Done()), (2.0, Retry(3.0, "later")), (40.0, Dead("no"))):
-        for turn in range(4):
-            claims: list[queue.Claim | None] = []
-            name = f"{type(outcome).__name__} {turn}"
-            costs[f"claim {name}"] = steps(
-                db, lambda tx, now=now: claims.append(queue.claim(tx, "work", "me", ttl=9.0, now=now, limit=3))
-            )
-            claim = claims[0]
-            if claim is None:
-                continue
-            costs[f"beat {name}"] = steps(db, lambda tx, c=claim, now=now: queue.heartbeat(tx, c, ttl=9.0, now=now))
-            costs[f"settle {name}"] = steps(
-                db, lambda tx, c=claim, o=outcome, now=now: queue.settle(tx, c, [o], now=now)
-            )
-    costs["enqueue"] = steps(db, lambda tx: queue.enqueue(tx, "work", "long", "new", {}, now=50.0))
-    costs["drop"] = steps(db, lambda tx: queue.drop_session(tx, "long-5000"))
-    costs["dead items"] = steps(db, lambda tx: queue.items(tx, "work", "dead", limit=5))
-    assert {name: cost for name, cost in costs.items() if cost > STEPS} == {}
+    meter = Meter(db)
+    outcomes: list[tuple[float, Outcome]] = [(1.0, Done()), (2.0, Retry(3.0, "later")), (40.0, Dead("no"))]
+    for now, outcome in outcomes:
+        for _ in range(4):
+            claim = meter.run("claim", claim_at(now))
+            if claim is not None:
+                claim = meter.run("heartbeat", partial(queue.heartbeat, claimed=claim, ttl=9.0, now=now))
+                meter.run("settle", partial(queue.settle, claimed=claim, outcomes=[outcome], now=now))
+    meter.run("enqueue", lambda tx: queue.enqueue(tx, "work", "long", "new", {}, now=50.0))
+    meter.run("drop", lambda tx: queue.drop_session(tx, "long-5000"))
+    assert meter.run("list", lambda tx: queue.items(tx, "work", "dead", limit=5))
+    assert meter.dear == {}
 
 
 @pytest.mark.contract("2.3")
 def test_taking_over_a_long_lane_whose_owner_vanished_costs_no_scan(db: sqlite3.Connection) -> None:
     fill(db, "long")
+    meter = Meter(db)
     for number in range(queue.MAX_CRASHES + 1):
-        now = 10.0 * number
-        cost = steps(db, lambda tx, now=now: queue.claim(tx, "work", "me", ttl=9.0, now=now, limit=2))
-        assert cost <= STEPS
+        assert meter.run("claim", claim_at(10.0 * number)) is not None
+    assert meter.dear == {}
 
 
 def test_no_statement_of_the_queue_scans_the_queue(db: sqlite3.Connection) -> None:

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from hermes.db import leases, queue
 from hermes.db.leases import Lease
@@ -26,6 +33,8 @@ LANES = ("a", "b", "c")
 OWNERS = ("p1", "p2", "p3")
 SESSIONS = ("s1", "s2")
 TTL = 30.0
+VERDICTS = st.lists(st.sampled_from("ddrx"), min_size=1, max_size=4)
+PAUSES = st.sampled_from((0.0, 8.0))
 
 
 @dataclass
@@ -55,10 +64,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @initialize()
     def some_work(self) -> None:
-        for number in range(4):
-            self.enqueue(LANES[number % 2], number, SESSIONS[0])
+        for number in range(8):
+            self.enqueue(LANES[number % 2], number, SESSIONS[number // 3] if number < 6 else None)
 
-    @rule(lane=st.sampled_from(LANES), key=st.integers(0, 25), session=st.sampled_from((None, *SESSIONS)))
+    @rule(lane=st.sampled_from(LANES), key=st.integers(0, 40), session=st.sampled_from((None, None, *SESSIONS)))
     def enqueue(self, lane: str, key: int, session: str | None) -> None:
         with transaction(self.db) as tx:
             added = queue.enqueue(tx, QUEUE, lane, str(key), {"n": key}, now=self.now, session_id=session)
@@ -74,6 +83,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not claimable
             return
         assert 1 <= len(claim.items) <= limit
+        assert all(item.not_before <= self.now for item in claim.items)
         assert claim.lane in claimable or self.buried_head(claim)
         self.hold(Holding(claim.lane, claim.lease, claim))
 
@@ -103,8 +113,16 @@ class QueueMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.now += seconds
 
+    @rule(owner=st.sampled_from(OWNERS), limit=st.integers(1, 4), verdicts=VERDICTS, pause=PAUSES)
+    def work(self, owner: str, limit: int, verdicts: list[str], pause: float) -> None:
+        """What mostly happens: a claim that is settled."""
+        before = len(self.holdings)
+        self.claim(owner, limit)
+        if len(self.holdings) > before:
+            self.finish(self.holdings.pop().claim, [self.outcome(verdict, pause) for verdict in verdicts])
+
     @precondition(lambda self: self.holdings)
-    @rule(data=st.data(), verdicts=st.lists(st.sampled_from("dddrx"), max_size=4), pause=st.sampled_from((0.0, 8.0)))
+    @rule(data=st.data(), verdicts=VERDICTS, pause=PAUSES)
     def settle(self, data: st.DataObject, verdicts: list[str], pause: float) -> None:
         holding = data.draw(st.sampled_from(self.holdings), "holding")
         if holding.claim is None:
@@ -117,7 +135,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.holdings.remove(holding)
 
     def outcome(self, verdict: str, pause: float) -> Outcome:
-        return {"d": Done(), "r": Retry(self.now + pause, "not now"), "x": Dead("no good")}[verdict]
+        outcomes: dict[str, Outcome] = {"d": Done(), "r": Retry(self.now + pause, "not now"), "x": Dead("no good")}
+        return outcomes[verdict]
 
     def finish(self, claim: Claim | None, outcomes: list[Outcome]) -> None:
         """Effects and settlement, in one transaction; nothing after a Retry has an effect."""
@@ -187,11 +206,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(session=st.sampled_from(SESSIONS))
     def drop_session(self, session: str) -> None:
-        keys = [row["key"] for row in self.db.execute("SELECT key FROM hermes_queue WHERE session_id = ?", (session,))]
-        self.dropped |= set(self.ids(f"session_id = '{session}'"))
+        going = self.ids(f"session_id = '{session}'")
         with transaction(self.db) as tx:
-            assert queue.drop_session(tx, session) == len(keys)
-        self.accepted -= set(keys)
+            assert queue.drop_session(tx, session) == len(going)
+        self.dropped |= set(going)
 
     def owns(self, holding: Holding) -> bool:
         """What the file says, as far as it agrees with what we know: a live lease is owned, a followed one is not."""
@@ -232,7 +250,12 @@ class QueueMachine(RuleBasedStateMachine):
     def every_effect_happens_once(self) -> None:
         effects = [row["item"] for row in self.db.execute("SELECT item FROM effects ORDER BY seq")]
         assert len(effects) == len(set(effects))
-        assert {*self.ids("state = 'done'")} == {*effects} - self.dropped
+        assert {*self.ids("state = 'done'")} - self.dropped == {*effects} - self.dropped
+
+    @invariant()
+    def what_was_dropped_left_only_its_key(self) -> None:
+        assert self.dropped <= {*self.ids("state = 'done' AND payload = 'null' AND session_id IS NULL")}
+        assert self.dropped <= {*self.ids("reason IS NULL")}
 
     @invariant()
     def effects_of_a_lane_are_in_order(self) -> None:
@@ -277,7 +300,9 @@ class QueueMachine(RuleBasedStateMachine):
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.contract("2.3", "P1", "P2")
-class TestQueueModel(QueueMachine.TestCase):  # type: ignore[misc,name-defined]
-    settings = settings(
-        max_examples=scale(60, 1500), stateful_step_count=40, deadline=None, derandomize=scale(1, 0) == 1
+def test_every_item_has_its_effect_once_and_in_order_whatever_happens() -> None:
+    examples = scale(100, 1500)
+    run_state_machine_as_test(
+        QueueMachine,
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True),
     )

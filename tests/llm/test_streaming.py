@@ -10,8 +10,8 @@ from contextlib import aclosing
 import pytest
 
 from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta, Usage
-from hermes.llm.model import ModelRequest, ToolSpec
-from hermes.types import ToolCall
+from hermes.llm.model import ModelRequest
+from hermes.types import ToolCall, ToolSpec
 from tests.llm.calling import KEY, REQUEST, collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, fails, says
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.llm.model import ToolSpec
 from hermes.llm.tokens import PER_ATTACHMENT, PER_MESSAGE, estimate_request, estimate_tokens
+from hermes.types import ToolSpec
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A process that appends until it is killed, and says which messages it was told are stored.
 
-It opens the store when its stdin says so, and then appends one message, five at once (which share a commit), one, …
+It opens the store when its stdin says so, and then appends one message, five at once (which share a commit), three
+in one call (which are stored together or not at all), one, …
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from hermes.store.store import Store
 from hermes.types import Draft
 
 TOGETHER = 5
+IN_ONE_CALL = 3
+ROUND = 1 + TOGETHER + IN_ONE_CALL
 
 
 async def append_for_ever(path: Path, session_id: str) -> None:
@@ -23,13 +26,20 @@ async def append_for_ever(path: Path, session_id: str) -> None:
     await asyncio.to_thread(sys.stdin.readline)
     store = await Store.open(path, clock=SystemClock(), lock_timeout=30.0)
     await store.create_session("test", session_id=session_id)
-    following = 0
-    for turn in count():
-        numbers = range(following, following + (TOGETHER if turn % 2 else 1))
-        await asyncio.gather(*(store.append(session_id, Draft("user", str(number))) for number in numbers))
-        sys.stdout.write("".join(f"{number}\n" for number in numbers))
-        sys.stdout.flush()
-        following = numbers.stop
+    for first in count(step=ROUND):
+        numbers = [Draft("user", str(number)) for number in range(first, first + ROUND)]
+        await store.append(session_id, numbers[0])
+        acknowledge(numbers[:1])
+        together = numbers[1 : 1 + TOGETHER]
+        await asyncio.gather(*(store.append(session_id, draft) for draft in together))
+        acknowledge(together)
+        await store.append(session_id, *numbers[-IN_ONE_CALL:])
+        acknowledge(numbers[-IN_ONE_CALL:])
+
+
+def acknowledge(drafts: list[Draft]) -> None:
+    sys.stdout.write("".join(f"{draft.content}\n" for draft in drafts))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

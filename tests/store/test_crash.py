@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from hermes.clock import SystemClock
 from hermes.store.store import Store
 from tests.db.processes import await_end, hear, say, start
 from tests.scale import scale
-from tests.store.doomed import TOGETHER
+from tests.store.doomed import IN_ONE_CALL, ROUND, TOGETHER
 
 SEED = 20_240
 
@@ -40,12 +40,13 @@ async def test_message_acknowledged_to_a_killed_process_is_there_once_and_in_ord
         hear(process)
         say(process, "go")
         acknowledged = [hear(process) for _ in range(chance.randrange(1, 60))]
-        time.sleep(chance.uniform(0, 0.004))  # not to wait for anything: the moment of the kill is drawn
+        await asyncio.sleep(chance.uniform(0, 0.004))  # not to wait for anything: the moment of the kill is drawn
         acknowledged += kill(process)
         stored[session_id] = await read_back(path, session_id)
         assert stored[session_id][: len(acknowledged)] == acknowledged
         assert stored[session_id] == [str(n) for n in range(len(stored[session_id]))]
         assert len(stored[session_id]) - len(acknowledged) <= TOGETHER
+        assert len(stored[session_id]) % ROUND not in range(ROUND - IN_ONE_CALL + 1, ROUND), "half of one call"
     for session_id, contents in stored.items():
         assert await read_back(path, session_id) == contents
 
@@ -60,7 +61,7 @@ async def test_file_whose_maker_was_killed_while_making_it_opens(tmp_path: Path)
         process = start("tests.store.doomed", path, "early")
         hear(process)
         say(process, "go")
-        time.sleep(chance.uniform(0, 0.03))  # not to wait for anything: the moment of the kill is drawn
+        await asyncio.sleep(chance.uniform(0, 0.03))  # not to wait for anything: the moment of the kill is drawn
         kill(process)
         async with await Store.open(path, clock=SystemClock(), lock_timeout=5.0) as store:
             await store.create_session("test", session_id="later")

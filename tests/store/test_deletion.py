@@ -44,7 +44,7 @@ async def fill(store: Store, session_id: str) -> None:
     await store.write(lambda tx: store.routes.bind(tx, f"key of {session_id}", session_id, now=1.0))
     await store.write(lambda tx: store.sessions.set_title(tx, session_id, f"title of {session_id}"))
     await store.write(
-        lambda tx: queue.enqueue(tx, "inbox", session_id, f"k{session_id}", "walrus", now=1.0, session_id=session_id)
+        lambda tx: queue.enqueue(tx, "inbox", session_id, "telegram:7:42", "walrus", now=1.0, session_id=session_id)
     )
     await store.index()
 
@@ -203,4 +203,8 @@ async def test_every_table_of_ours_that_is_kept_per_session_is_emptied(store: St
     assert {"hermes_compressions", "hermes_queue", "hermes_routes"} <= set(tables)
     await delete(store, session.id)
     file = old.OldFile(store.db.path, 0)
-    assert [table for table in tables if file.rows(f"SELECT count(*) FROM {table}") != [(0,)]] == []
+    still = [
+        table for table in tables if file.rows(f"SELECT count(*) FROM {table} WHERE session_id IS NOT NULL") != [(0,)]
+    ]
+    assert still == []
+    assert file.rows("SELECT payload, lane FROM hermes_queue") == [("null", "")], "only the key stays, against replays"

@@ -9,19 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
-from hermes.events import Failed, Replied, TurnEvent
+from hermes.events import Failed, Notice, Replied, TurnEvent
+from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import Model
 from hermes.memory.caller import Memory
 from hermes.memory.notes import Notes
 from hermes.store.store import Store
 from hermes.types import Draft
+
+MEMORY_TOOLS = frozenset({"memory", "session_search"})
+"""Built-in tools that read or write what outlasts a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,11 @@ class Policy:
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
+    compress_at: float = 0.5
+    keep_turns: int = 4
+    compress_deadline: float = 180.0
+    compress_idle: float = 0.0
+    lane: LaneTerms = field(default_factory=LaneTerms)
 
 
 @dataclass(slots=True)
@@ -52,19 +62,51 @@ class Agent:
     """No model is configured: the offline floor speaks."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
+    overhead: int = 0
+    """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
+    untold: list[TurnEvent] = field(default_factory=list)
+    """What happened off the turn; the next turn tells it."""
+    idle_work: asyncio.Task[None] | None = None
+    """What waits for the person to be silent; the next turn ends it."""
 
     @property
     def clock(self) -> Clock:
         return self.store.clock
 
-    async def close(self, *, deadline: float = 5.0) -> None:
-        """End background work, then memory and model."""
+    def incognito(self) -> Agent:
+        """The same agent as it speaks in an incognito turn: nothing is recalled, noted, or told to a provider."""
+        return replace(
+            self,
+            memory=self.memory.without_provider(),
+            policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
+            model=OfflineFloor(_recollect_nothing) if self.answers_from_memory else self.model,
+        )
+
+    async def be_busy(self) -> None:
+        """Nobody is idle any more: work that waited for that is given up."""
+        if self.idle_work is not None:
+            self.idle_work.cancel()
+            await asyncio.wait({self.idle_work})
+            self.idle_work = None
+
+    async def close(self, *, deadline: float = 5.0) -> list[TurnEvent]:
+        """End background work, then memory. The model belongs to whoever opened it.
+
+        Returns what a person has not been told yet.
+        """
+        await self.be_busy()
         if self.background:
             _, late = await asyncio.wait(self.background, timeout=deadline)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late)
         await self.memory.close()
-        await self.model.close()
+        return [*map(Notice, self.memory.take_notices()), *self.untold]
+
+
+async def _recollect_nothing(_: str) -> list[str]:
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from hermes.agent.loop import Speaker
 from hermes.agent.tools import Tool, Toolbox, ToolResult, text_argument
 from hermes.clock import Clock
 from hermes.llm.model import Model
+from hermes.memory.fence import strip_fences
 from hermes.types import Json, ToolSpec
 
 SPEC = ToolSpec(
@@ -26,7 +27,7 @@ def delegate_tool(
     """The tool; `told` hears of every task that was finished, with its result."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        task = text_argument(arguments, "task")
+        task = strip_fences(text_argument(arguments, "task"))
         worker = TemporaryAgent(Speaker(model, Toolbox(tools), max_steps), PROMPT)
         outcome = await worker.run(task, now=clock.now())
         if not outcome.ok:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal, TypeVar
 
 from hermes.agent.tools import Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
@@ -23,9 +25,10 @@ from hermes.events import (
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.memory.fence import strip_fences
+from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
+T = TypeVar("T")
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
@@ -45,19 +48,34 @@ class _Heard:
 
     end: Completed | model_events.Failed | None = None
     said: list[str] = field(default_factory=list)
+    strainer: FenceStrainer = field(default_factory=FenceStrainer)
 
 
 async def converse(
     speaker: Speaker, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
     """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
-    for step in range(speaker.max_steps + 1):
+    shrunk = False
+    for step in count():
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
         heard = _Heard()
-        request = ModelRequest(await transcript.request(), tools)
+        prepared = await _unless_stopped(transcript.request(tools), stop)
+        if prepared is None:
+            yield Stopped(session_id, "")
+            return
+        if prepared.notice:
+            yield Notice(prepared.notice)
+        request = ModelRequest(prepared.messages, tools)
         async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
             async for event in events:
                 yield event
+        if _was_too_long(heard) and not shrunk:
+            shrunk = await _unless_stopped(transcript.shrink(), stop) or False
+            if shrunk:
+                yield Notice("The model found the conversation too long; it was compressed and is asked again.")
+                continue
+        if step >= speaker.max_steps:
+            heard.end = _insist_on_reply(heard.end, step)
         if not isinstance(heard.end, Completed):
             yield await _break_off(transcript, session_id, heard)
             return
@@ -70,9 +88,31 @@ async def converse(
             async for event in events:
                 yield event
         if stop.is_set():
-            yield Stopped(session_id, reply.text)
+            yield Stopped(session_id, strip_fences(reply.text))
             return
-    yield Failed(session_id, "model", f"no reply after {speaker.max_steps} rounds of tool calls")
+
+
+def _insist_on_reply(end: Completed | model_events.Failed | None, steps: int) -> Completed | model_events.Failed | None:
+    """In the last round no tools are on offer: calls that come all the same are not run."""
+    if isinstance(end, Completed) and end.reply.tool_calls:
+        line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
+        return model_events.Failed("bad_reply", line, retryable=False)
+    return end
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What `work` gives; None once the person stops the turn, and then it is at rest."""
+    doing = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    either: set[asyncio.Future[Any]] = {doing, stopped}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        stopped.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait({doing})
 
 
 async def _listen(
@@ -83,26 +123,42 @@ async def _listen(
     try:
         async with aclosing(model.stream(request)) as stream:
             while not stop.is_set():
-                coming = asyncio.ensure_future(anext(stream, None))
-                await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done():
-                    coming.cancel()
-                    await asyncio.wait({coming})
-                    return
-                event = coming.result()
+                event = await _next_event(stream, stopped)
                 if event is None:
-                    return
+                    break
                 if shown := _show(event, heard):
                     yield shown
+        if rest := heard.strainer.end():
+            yield TextDelta(rest)
     finally:
         stopped.cancel()
+
+
+def _was_too_long(heard: _Heard) -> bool:
+    return isinstance(heard.end, model_events.Failed) and heard.end.kind == "context_too_long" and not heard.said
+
+
+async def _next_event(
+    stream: AsyncGenerator[ModelEvent, None], stopped: asyncio.Future[Literal[True]]
+) -> ModelEvent | None:
+    """The next event; None at the end, or once `stopped` is. The stream is at rest when this ends."""
+    coming = asyncio.ensure_future(anext(stream, None))
+    either: set[asyncio.Future[Any]] = {coming, stopped}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
+    finally:
+        if not coming.done():
+            coming.cancel()
+            await asyncio.wait({coming})
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
     match event:
         case model_events.TextDelta(text):
             heard.said.append(text)
-            return TextDelta(text)
+            strained = heard.strainer.feed(text)
+            return TextDelta(strained) if strained else None
         case model_events.ReasoningDelta(text):
             return ReasoningDelta(text)
         case model_events.Retrying(attempt, wait, reason):
@@ -139,9 +195,9 @@ async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) ->
 
 
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
-    if not reply.text.strip():
+    if not strip_fences(reply.text).strip():
         return Failed(session_id, "model", EMPTY_REPLY)
-    [stored] = await transcript.add(_draft(reply))
+    stored = await transcript.conclude(_draft(reply))
     usage = reply.usage
     return Replied(
         session_id,
@@ -154,10 +210,10 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
 
 async def _break_off(transcript: Transcript, session_id: str, heard: _Heard) -> TurnEvent:
     """Keep what was said, and say why there is no more."""
-    said = "".join(heard.said)
+    said = strip_fences("".join(heard.said))
     failed = heard.end if isinstance(heard.end, model_events.Failed) else None
     if said.strip():
-        await transcript.add(Draft("assistant", strip_fences(said), finish_reason="error" if failed else "stopped"))
+        await transcript.add(Draft("assistant", said, finish_reason="error" if failed else "stopped"))
     if failed is None:
         return Stopped(session_id, said)
     too_long = failed.kind == "context_too_long"
@@ -169,7 +225,7 @@ def _draft(reply: Reply) -> Draft:
         "assistant",
         strip_fences(reply.text) or None,
         tool_calls=reply.tool_calls,
-        reasoning=reply.reasoning or None,
+        reasoning=strip_fences(reply.reasoning) or None,
         finish_reason=reply.finish_reason,
         token_count=reply.usage.completion_tokens if reply.usage else None,
     )

@@ -36,9 +36,14 @@ SPEC = ToolSpec(
 def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
     """The tool for these notes; `mirror` is told of every change, after it was saved."""
 
+    def tell(changed: asyncio.Task[Change]) -> None:
+        if not changed.cancelled() and changed.exception() is None:
+            mirror(changed.result().target, changed.result().action, changed.result().text)
+
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        change = await asyncio.to_thread(_change, notes, arguments)
-        mirror(change.target, change.action, change.text)
+        changing = asyncio.create_task(asyncio.to_thread(_change, notes, arguments))
+        changing.add_done_callback(tell)
+        change = await asyncio.shield(changing)  # a thread goes on when we are cancelled; what it saves is mirrored
         used = f"{change.used} of {change.limit} characters used"
         return ToolResult(
             f"Saved in {FILES[change.target]} ({used}).",
@@ -53,7 +58,10 @@ def _change(notes: Notes, arguments: Mapping[str, Json]) -> Change:
     if where is None:
         raise NoteError(f"there is no target {arguments.get('target')!r}", hint="Use memory or user")
     content, old = text_argument(arguments, "content"), text_argument(arguments, "old_text")
-    match text_argument(arguments, "action"):
+    action = text_argument(arguments, "action")
+    if action in ("replace", "remove") and not old.strip():
+        raise NoteError(f"{action} needs old_text", hint="To keep something new, use action add")
+    match action:
         case "add":
             return notes.add(where, content)
         case "replace":

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+
+from hermes.errors import NotFoundError
 
 IDENTITY = (
     "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."
@@ -20,11 +23,21 @@ class PromptParts:
     """What a system prompt is made of. Empty parts leave no trace."""
 
     soul: str
-    user_notes: str
-    memory_notes: str
-    provider_block: str
-    has_memory_tool: bool
     started_at: float
+    user_notes: str = ""
+    memory_notes: str = ""
+    provider_block: str = ""
+    has_memory_tool: bool = False
+
+
+def read_soul(path: Path) -> str:
+    """Who the agent is, in its owner's words; "" when nobody wrote it down."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFoundError(f"cannot read {path}: {error}", hint="Mend it or move it away") from error
 
 
 def build_system_prompt(parts: PromptParts) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from hermes.agent.tools import Tool, ToolResult, text_argument
+from hermes.db.engine import Tx
+from hermes.llm.floor import is_asking
 from hermes.memory.notes import Notes
 from hermes.store.search import Hit
 from hermes.store.store import Store
@@ -25,6 +27,8 @@ SPEC = ToolSpec(
     },
 )
 MOST = 20
+LIMITS = (12, 100, 5_000)
+"""Among how many hits the floor looks for what is not a question: first few, then more."""
 
 
 def session_search_tool(store: Store) -> Tool:
@@ -57,15 +61,23 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
         if any(word in line.lower() for word in words)
     ]
     await store.index()
-    hits = await store.read(lambda tx: store.search.related(tx, question, limit=limit * 4, roles=("user",)))
-    said = [(hit.message.content or "").strip() for hit in hits]
-    known = dict.fromkeys([*noted, *(text for text in said if text and not is_question(text))])
-    return list(known)[:limit]
+    return list(dict.fromkeys([*noted, *await _told(store, question, limit)]))[:limit]
 
 
-def is_question(text: str) -> bool:
-    """Whether a text asks rather than tells."""
-    return text.rstrip().endswith(("?", "？"))
+async def _told(store: Store, question: str, wanted: int) -> list[str]:
+    """What the person told before, best first. However often a question was asked, it does not crowd this out."""
+
+    def look(tx: Tx) -> list[str]:
+        told: list[str] = []
+        for limit in LIMITS:
+            hits = store.search.related(tx, question, limit=limit, roles=("user",))
+            said = dict.fromkeys((hit.message.content or "").strip() for hit in hits)
+            told = [text for text in said if text and not is_asking(text)]
+            if len(told) >= wanted or len(hits) < limit:
+                break
+        return told
+
+    return await store.read(look)
 
 
 def _when(hit: Hit) -> str:

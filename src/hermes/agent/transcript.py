@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from hermes.agent.context import build_context
-from hermes.agent.lane import Lane
-from hermes.db.engine import Tx
-from hermes.store.store import Store
-from hermes.types import Draft, Json, LiveView, Message
+from hermes.types import Draft, Json, LiveView, Message, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The messages of a request, and what a person should know of how they came to be."""
+
+    messages: list[dict[str, Json]]
+    notice: str | None = None
 
 
 class Transcript(Protocol):
     """What the loop between model and tools reads and writes."""
 
-    async def request(self) -> list[dict[str, Json]]:
-        """The messages of the next request."""
+    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
+        """The next request, made to fit the model's window."""
+        ...
+
+    async def conclude(self, reply: Draft) -> Message:
+        """Record the reply that ends a turn."""
+        ...
+
+    async def shrink(self) -> bool:
+        """The model found the request too long. True when the next one is shorter."""
         ...
 
     async def add(self, *drafts: Draft) -> list[Message]:
         """Record what was said. When this returns it cannot get lost."""
         ...
-
-
-class StoredTranscript:
-    """A session's own transcript: committed to the store, and refused once the lane was lost to another process."""
-
-    def __init__(self, store: Store, lane: Lane, system_prompt: str, recalled: str) -> None:
-        self._store = store
-        self._lane = lane
-        self._system_prompt = system_prompt
-        self._recalled = recalled
-
-    async def request(self) -> list[dict[str, Json]]:
-        view = await self._store.view(self._lane.session_id)
-        return build_context(self._system_prompt, view, self._recalled)
-
-    async def add(self, *drafts: Draft) -> list[Message]:
-        def append(tx: Tx) -> list[Message]:
-            self._lane.check(tx)
-            return self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
-
-        return await self._store.write(append)
 
 
 class ScratchTranscript:
@@ -54,8 +47,14 @@ class ScratchTranscript:
         self._messages: list[Message] = []
         self._put(messages)
 
-    async def request(self) -> list[dict[str, Json]]:
-        return build_context(self._system_prompt, LiveView("", 0, (), None, tuple(self._messages)))
+    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:  # noqa: ARG002 - a short task always fits
+        return Prepared(build_context(self._system_prompt, LiveView("", 0, (), None, tuple(self._messages))))
+
+    async def shrink(self) -> bool:
+        return False
+
+    async def conclude(self, reply: Draft) -> Message:
+        return self._put([reply])[0]
 
     async def add(self, *drafts: Draft) -> list[Message]:
         return self._put(drafts)

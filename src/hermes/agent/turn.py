@@ -6,19 +6,21 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import Lane, hold_lane
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.prompt import PromptParts, build_system_prompt
+from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
+from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
-from hermes.agent.transcript import StoredTranscript
+from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError, SessionBusyError, StaleError
+from hermes.errors import HermesError, SessionBusyError, StaleError
 from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
@@ -29,14 +31,27 @@ from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
     """Answer one message. It is on the disk before the model is asked; the last event says how the turn ended."""
+    async with aclosing(answer(agent, [Draft("user", text)], stop, NoRecord())) as events:
+        async for event in events:
+            yield event
+
+
+async def answer(
+    agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
+) -> AsyncGenerator[TurnEvent, None]:
+    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off."""
+    await agent.be_busy()
     try:
-        async with hold_lane(agent.store, agent.session_id, agent.owner) as lane:
-            accepted = await _accept(agent, lane, text)
-            yield Accepted(agent.session_id, accepted.message.id)
-            prepared = await _prepare(agent, accepted)
+        async with hold_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane) as lane:
+            accepted = await _accept(agent, lane, said, record)
+            for message in accepted.messages:
+                yield Accepted(agent.session_id, message.id)
+            prepared = await _prepare(agent, lane, accepted)
             for notice in agent.memory.take_notices():
                 yield Notice(notice)
-            transcript = StoredTranscript(agent.store, lane, prepared.system_prompt, prepared.recall.text)
+            while agent.untold:
+                yield agent.untold.pop(0)
+            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -47,13 +62,20 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
         yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+    except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
+        yield Failed(agent.session_id, "host", error.line())
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    message: Message
+    messages: tuple[Message, ...]
     session: Session
     incognito: bool
+
+    @property
+    def text(self) -> str:
+        """What memory is asked about."""
+        return "\n".join(message.content or "" for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,46 +85,50 @@ class _Prepared:
     speaker: Speaker
 
 
-async def _accept(agent: Agent, lane: Lane, text: str) -> _Accepted:
-    """Commit the person's message. From here on nothing can lose it."""
-    said = strip_fences(text)
+async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnRecord) -> _Accepted:
+    """Commit what was said. From here on nothing can lose it."""
+    drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
 
     def commit(tx: Tx) -> _Accepted:
         lane.check(tx)
-        [message] = agent.store.messages.append(tx, agent.session_id, [Draft("user", said)], now=agent.clock.now())
+        messages = tuple(agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now()))
+        record.accepted(tx, messages)
         session = agent.store.sessions.get(tx, agent.session_id)
-        return _Accepted(message, session, agent.store.incognito.is_on(tx, agent.session_id))
+        messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
+        known = agent.store.incognito.remembered(tx, agent.session_id, messages)
+        incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
+        return _Accepted(messages, session, incognito)
 
     return await agent.store.write(commit)
 
 
-async def _prepare(agent: Agent, accepted: _Accepted) -> _Prepared:
+async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
-    recall, block = Recall(), ""
-    tools: tuple[ToolSpec, ...] = ()
-    if not accepted.incognito:
-        first = agent.turns == 0
-        until = agent.memory.begin(first=first)
-        block = await agent.memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
-        tools = await agent.memory.tools(until)
-        recall = await agent.memory.before_turn(agent.session_id, accepted.message.content or "", until)
-    agent.turns += 1
-    toolbox = Toolbox(
-        [*agent.tools(agent), *(_provider_tool(agent, spec) for spec in tools)], off=_tools_off(agent, accepted)
-    )
-    prompt = accepted.session.system_prompt or await _make_prompt(agent, accepted.session, block, toolbox)
-    return _Prepared(prompt, recall, Speaker(agent.model, toolbox, agent.policy.max_steps))
+    speaking = agent.incognito() if accepted.incognito else agent
+    memory, own = speaking.memory, speaking.tools(speaking)
+    until = memory.begin(first=agent.turns == 0)
+    block = await memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
+    given = await memory.tools(until, taken={tool.spec.name for tool in own})
+    recall = await memory.before_turn(agent.session_id, accepted.text, until)
+    agent.turns += not accepted.incognito
+    toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
+    if accepted.incognito:
+        prompt = _bare_prompt(agent, accepted.session)
+    else:
+        prompt = accepted.session.system_prompt or await _make_prompt(agent, lane, accepted.session, block, toolbox)
+    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps))
 
 
-def _tools_off(agent: Agent, accepted: _Accepted) -> frozenset[str]:
-    return agent.policy.tools_off | ({"memory", "session_search"} if accepted.incognito else set())
+def _bare_prompt(agent: Agent, session: Session) -> str:
+    """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
+    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
 
 
-async def _make_prompt(agent: Agent, session: Session, block: str, toolbox: Toolbox) -> str:
+async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, toolbox: Toolbox) -> str:
     """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
     prompt = build_system_prompt(
         PromptParts(
-            soul=_read_soul(agent),
+            soul=read_soul(agent.soul_file),
             user_notes=agent.notes.read("user"),
             memory_notes=agent.notes.read("memory"),
             provider_block=block,
@@ -110,17 +136,13 @@ async def _make_prompt(agent: Agent, session: Session, block: str, toolbox: Tool
             started_at=session.started_at,
         )
     )
-    await agent.store.write(lambda tx: agent.store.sessions.set_system_prompt(tx, session.id, prompt))
+
+    def keep(tx: Tx) -> None:
+        lane.check(tx)
+        agent.store.sessions.set_system_prompt(tx, session.id, prompt)
+
+    await agent.store.write(keep)
     return prompt
-
-
-def _read_soul(agent: Agent) -> str:
-    try:
-        return agent.soul_file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFoundError(f"cannot read {agent.soul_file}: {error}", hint="Mend it or move it away") from error
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
@@ -133,8 +155,9 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
 
 async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
     """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
-    if accepted.incognito:
+    compress_when_idle(agent)
+    if accepted.incognito or not accepted.messages:
         return
-    answer = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.message, answer))
+    answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, answered))
     review_soon(agent)

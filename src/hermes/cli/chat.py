@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json as json_lines
+import signal
 import sys
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,13 +15,16 @@ import typer
 
 from hermes.app import App
 from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.lines import Lines
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
-from hermes.errors import HermesError, NotFoundError
+from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent
 from hermes.logs import start_log
-from hermes.settings import MEMORY_NOTICES
+from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
+
+INTERRUPTED = 130
 
 
 def chat(
@@ -37,7 +42,12 @@ def chat(
 
 async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
     async with await app.open_store() as store:
-        start_log(app.home.log_file)
+        start_log(
+            app.home.log_file,
+            level=app.settings.get(LOG_LEVEL),
+            form=app.settings.get(LOG_FORMAT),
+            secrets=[app.settings.get(API_KEY)],
+        )
         conversation = Conversation(app, store)
         try:
             if session is not None:
@@ -54,20 +64,25 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             return await talk(conversation)
         finally:
             await conversation.leave()
+            for event in conversation.untold:
+                _tell(conversation, event, as_json)
 
 
 async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
     """One turn; the reply alone goes to standard output."""
+    if not text.strip():
+        raise UsageError("there is no question to ask", hint='`hermes chat -q "…"` takes it, in quotes')
     last = await _turn(conversation, text, as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
-    return 0 if isinstance(last, Replied) else 1
+    return _exit_code(last)
 
 
 async def _read_lines(conversation: Conversation, as_json: bool) -> int:
     """A message per line, a reply per line. A turn that failed leaves an empty line, and 1 as the exit code."""
     code = 0
-    while line := await asyncio.to_thread(sys.stdin.readline):
+    lines = Lines(sys.stdin.fileno())
+    while (line := await lines.next()) is not None:
         text = line.strip()
         if not text:
             continue
@@ -86,20 +101,49 @@ async def _read_lines(conversation: Conversation, as_json: bool) -> int:
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
-        code = code if isinstance(last, Replied) else 1
+        code = code or _exit_code(last)
+        if isinstance(last, Stopped):
+            break
     return code
+
+
+def _exit_code(last: TurnEvent) -> int:
+    return 0 if isinstance(last, Replied) else INTERRUPTED if isinstance(last, Stopped) else 1
 
 
 async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
-    async with aclosing(conversation.say(text, asyncio.Event())) as events:
-        async for event in events:
-            if as_json:
-                say(event_line(event))
-                sys.stdout.flush()
-            else:
-                _remark(conversation, event)
+    with _stop_on_interrupt() as stop:
+        async with aclosing(conversation.say(text, stop)) as events:
+            async for event in events:
+                _tell(conversation, event, as_json)
     return event
+
+
+def _tell(conversation: Conversation, event: TurnEvent, as_json: bool) -> None:
+    if as_json:
+        say(event_line(event))
+        sys.stdout.flush()
+    else:
+        _remark(conversation, event)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[asyncio.Event]:
+    """Ctrl-C stops the turn, so that what was said is kept; a second one ends the program."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def interrupt() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    with suppress(NotImplementedError):  # not on Windows: there Ctrl-C ends the program at once
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield stop
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
 
 
 def event_line(event: TurnEvent) -> str:

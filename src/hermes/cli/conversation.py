@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from hermes.agent.agent import Agent
+from hermes.agent.compress import compressor_of, describe
+from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, open_agent, open_notes
-from hermes.cli.output import one_line, show_time
+from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
+from hermes.cli.output import printable, show_time
+from hermes.cli.rows import head
+from hermes.cli.status import Status
+from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
 from hermes.events import Notice, TurnEvent
 from hermes.logs import SESSION
+from hermes.memory.provider import NullProvider
+from hermes.settings import BASE_URL, MODEL, PROVIDER
+from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -44,6 +54,8 @@ class Conversation:
         self._wanted_title: str | None = None
         self._starts_incognito = False
         self._said_floor = False
+        self.untold: list[TurnEvent] = []
+        """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
     @property
     def session_id(self) -> str | None:
@@ -51,13 +63,27 @@ class Conversation:
         return self._session.id if self._session else None
 
     @property
-    def status(self) -> str:
-        """One line: model, session, memory."""
-        model = self._agent.model.name if self._agent else "…"
-        memory = self._agent.memory.state if self._agent else "off"
-        provider = "" if memory == "off" else f" + {self._agent.memory.name} ({memory})" if self._agent else ""
-        kept = "incognito" if self._starts_incognito else f"notes{provider}"
-        return f"model {model} · session {self.session_id or 'new'} · memory {kept}"
+    def status(self) -> Status:
+        """Model, session, memory as they are now, or as they will be with the first message."""
+        session = (self._session.title or self._session.id) if self._session else (self._wanted_title or "new")
+        return Status(self._model_name(), printable(session), self._memory_state())
+
+    def _model_name(self) -> str:
+        settings = self.app.settings
+        if self._agent is not None:
+            return "none" if self._agent.answers_from_memory else self._agent.model.name
+        if not has_model(settings):
+            return "none"
+        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc
+
+    def _memory_state(self) -> str:
+        provider = self.app.settings.get(PROVIDER)
+        if self._starts_incognito:
+            return "incognito"
+        if provider == NullProvider.name:
+            return "notes"
+        failing = self._agent is not None and self._agent.memory.state == "failing"
+        return f"notes + {provider}{' (failing)' if failing else ''}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""
@@ -69,12 +95,14 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            self._agent = await open_agent(self.app, self.store, self._session, self._owner)
+            model = open_speaker(self.app, self.store)
+            self._agent = open_agent(self.app, self.store, model, self._session, self._owner)
 
     async def leave(self) -> None:
         """Close the agent; the next message begins a new session."""
         if self._agent is not None:
-            await self._agent.close()
+            self.untold += await self._agent.close()
+            await self._agent.model.close()
         self._agent, self._session, self._starts_incognito = None, None, False
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -85,6 +113,8 @@ class Conversation:
         assert self._agent is not None, "prepare made it"
         token = SESSION.set(self._agent.session_id)
         try:
+            while self.untold:
+                yield self.untold.pop(0)
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
@@ -125,13 +155,19 @@ class Conversation:
         else:
             here = self._session.id
             await self.store.write(lambda tx: self.store.sessions.set_title(tx, here, title))
+            self._session = replace(self._session, title=title)
         return Answered(f"Title: {title}")
 
+    async def recent(self) -> list[Listed]:
+        """The sessions that were active last."""
+        return await self.store.read(lambda tx: self.store.sessions.recent(tx, limit=LISTED))
+
     async def _sessions(self, _: str) -> Answered:
-        listed = await self.store.read(lambda tx: self.store.sessions.recent(tx, limit=LISTED))
+        # id, two gaps and the time take 44 columns.
+        room = max(16, shutil.get_terminal_size().columns - 44)
         lines = [
-            f"{entry.session.id}  {show_time(entry.last_active)}  {entry.session.title or one_line(entry.preview, 50)}"
-            for entry in listed
+            f"{entry.session.id}  {show_time(entry.last_active)}  {head(entry.session.title or entry.preview, room)}"
+            for entry in await self.recent()
         ]
         return Answered("\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet.")
 
@@ -144,6 +180,13 @@ class Conversation:
 
     async def _stop(self, _: str) -> Answered:
         return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
+
+    async def _compress(self, focus: str) -> Answered:
+        await self.prepare()
+        if self._agent is None:
+            raise UsageError("there is nothing to compress yet")
+        result = await compressor_of(self._agent).compress(self._agent.session_id, Request(focus=focus))
+        return Answered(describe(result))
 
     async def _memory(self, word: str) -> Answered:
         if word in ("on", "off"):
@@ -161,10 +204,12 @@ class Conversation:
         return Answered("\n\n".join([*parts, f"Memory is {state}."]))
 
     async def _set_incognito(self, wanted: bool) -> None:
-        self._starts_incognito = wanted
         if self._session is not None:
             here, change = self._session.id, self.store.incognito.begin if wanted else self.store.incognito.end
-            await self.store.write(lambda tx: change(tx, here))
+            # Between turns: a reply that another process is waiting for belongs to the side of its question.
+            async with hold_lane(self.store, here, self._owner, LaneTerms()):
+                await self.store.write(lambda tx: change(tx, here))
+        self._starts_incognito = wanted
 
     async def _help(self, _: str) -> Answered:
         width = max(len(command.usage) for command in COMMANDS.values())
@@ -194,6 +239,7 @@ COMMANDS: dict[str, Command] = {
         Command("sessions", "The sessions that were active last.", Conversation._sessions),
         Command("resume ID", "Go on with another session, by id, its beginning, or its title.", Conversation._resume),
         Command("stop", "End the reply that is coming; what was said is kept.", Conversation._stop),
+        Command("compress [FOCUS]", "Summarise the older part; FOCUS says what matters most.", Conversation._compress),
         Command("memory [on|off]", "Show the notes; off makes this conversation incognito.", Conversation._memory),
         Command("help", "This list.", Conversation._help),
         Command("quit", "Leave.", Conversation._quit),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hermes import __version__
-from hermes.cli import chat, config, doctor, memory, model, sessions
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -18,20 +19,47 @@ from hermes.errors import HermesError
 INTERRUPTED = 130
 UNEXPECTED = 70
 
-app = typer.Typer(
-    name="hermes",
-    help="An agent host with durable long-term memory.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("chat")(chat.chat)
-app.command("model")(model.model)
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(config.app, name="config")
-app.add_typer(memory.app, name="memory")
-app.command("doctor")(doctor.doctor)
+COMMANDS: dict[str, str] = {
+    "chat": "chat",
+    "model": "model",
+    "gateway": "app",
+    "sessions": "app",
+    "memory": "app",
+    "config": "app",
+    "doctor": "doctor",
+}
+"""Each command is a module of this room; this is what it holds: a function, or a group of commands called `app`."""
+
+
+def build_app(names: Iterable[str]) -> typer.Typer:
+    """The command line with these commands: a command that is not asked for is not imported."""
+    app = typer.Typer(
+        name="hermes",
+        help="An agent host with durable long-term memory.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in names:
+        held = getattr(importlib.import_module(f"hermes.cli.{name}"), COMMANDS[name])
+        if isinstance(held, typer.Typer):
+            app.add_typer(held, name=name)
+        else:
+            app.command(name)(held)
+    return app
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """The one command that is asked for, or all of them for a help text or a word that is no command."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("-p", "--profile"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return [word] if word in COMMANDS else COMMANDS
+    return COMMANDS
 
 
 def _print_version(wanted: bool) -> None:
@@ -40,7 +68,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     ctx: typer.Context,
     profile: Annotated[str | None, typer.Option("-p", "--profile", help="Use the home of this profile.")] = None,
@@ -62,9 +89,22 @@ def _print_usage_error(error: typer.TyperException) -> None:
     note(f"hermes: {message.rstrip('.')}. `{path} --help` shows what there is")
 
 
+def _open_missing_streams() -> None:
+    """A stream that was closed (`>&-`) leads nowhere from now on; else the next file to be opened took its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until we end
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line. No traceback reaches a person, unless HERMES_DEBUG asks for it."""
+    lost_output = sys.stdout is None
+    _open_missing_streams()
+    if lost_output:
+        note("hermes: standard output is closed")
+        return 1
     try:
+        app = build_app(_needed(arguments))
         result = app(arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -83,6 +123,8 @@ def run(arguments: list[str]) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 - the last boundary before a person
         if os.environ.get("HERMES_DEBUG"):
+            import traceback
+
             traceback.print_exc()
         note(f"hermes: this is a defect: {type(error).__name__}: {error}. HERMES_DEBUG=1 shows where")
         return UNEXPECTED

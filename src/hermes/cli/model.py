@@ -39,7 +39,7 @@ def model(
 
 
 async def _show(app: App, as_json: bool) -> int:
-    configured = await open_model(app.settings)
+    configured = open_model(app.settings)
     if configured is not None:
         return await _test(app, configured, as_json)
     found = await find_local()

@@ -1,212 +1,177 @@
-"""The conversation at a terminal: a prompt with history and completion, replies as they come, a status line."""
+"""The conversation at a terminal: what is typed is said in order, and replies are shown as they come.
+
+    front ── hear ── waiting ── turn or command ── screen ── front
+
+A front is how the terminal is used: `LivePrompt` where rows can be redrawn, `PlainLines` where they cannot.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 
 from hermes import __version__
-from hermes.cli.conversation import COMMANDS, Conversation
-from hermes.cli.output import print_error, printable, say
+from hermes.cli.conversation import Conversation
+from hermes.cli.live_prompt import LivePrompt
+from hermes.cli.plain_lines import PlainLines
+from hermes.cli.rows import fold
+from hermes.cli.screen import Screen
+from hermes.cli.talk import Front
 from hermes.errors import HermesError
-from hermes.events import (
-    Failed,
-    MemoryUpdated,
-    Notice,
-    ReasoningDelta,
-    Replied,
-    Stopped,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-    TurnEvent,
-)
-from hermes.settings import COLOR, MEMORY_NOTICES, SHOW_REASONING
 
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-
-DIM, RESET = "\x1b[2m", "\x1b[0m"
+GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
+FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
+PATIENCE = 0.5
 
 
 async def talk(conversation: Conversation) -> int:
-    """Talk until the person leaves."""
-    say(f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave")
-    prompt = _make_prompt(conversation)
-    waiting: list[str] = []
-    while True:
-        text = waiting.pop(0) if waiting else await _ask(prompt)
-        if text is None:
-            return 0
-        if not text.strip():
-            continue
-        if text.startswith("/"):
-            if await _run_command(conversation, text.strip()):
-                return 0
-            continue
-        waiting += await _run_turn(conversation, text.strip())
+    """Talk until the person leaves or the terminal goes away."""
+    rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
+    sys.stdout.write("\n".join([*rows, rest, "", ""]))
+    sys.stdout.flush()
+    can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
+    with _signals(terminal):
+        code = await terminal.run()
+    await _leave(conversation)
+    return code
 
 
-def _make_prompt(conversation: Conversation) -> PromptSession[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+class Terminal:
+    """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
-    keys = KeyBindings()
+    def __init__(self, conversation: Conversation, front: Front) -> None:
+        self._conversation = conversation
+        self._front = front
+        app = conversation.app
+        self._screen = Screen(app.settings, lambda: front.columns, no_color=bool(app.env.get("NO_COLOR")))
+        self._waiting: deque[str] = deque()
+        self._wake = asyncio.Event()
+        self._stop: asyncio.Event | None = None
+        self._code: int | None = None
 
-    @keys.add("escape", "enter")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
+    @property
+    def screen(self) -> Screen:
+        """The rows to show."""
+        return self._screen
 
-    history = conversation.app.home.chat_history_file
-    history.touch(mode=0o600)
-    return PromptSession(
-        "› ",
-        history=FileHistory(str(history)),
-        completer=WordCompleter([f"/{name}" for name in COMMANDS], sentence=True),
-        complete_while_typing=True,
-        key_bindings=keys,
-        bottom_toolbar=lambda: f" {conversation.status} ",
-    )
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """What was typed while a reply came, and is said next."""
+        return tuple(self._waiting)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._stop is not None
 
-async def _ask(prompt: PromptSession[str]) -> str | None:
-    """What the person typed; None when they want to leave. Ctrl-C clears the line."""
-    while True:
+    def hear(self, text: str) -> None:
+        """The person typed this and pressed Enter."""
+        if text.rstrip() == "/quit":
+            self.leave()
+        elif text.rstrip() == "/stop" and self.is_busy:
+            self.interrupt()
+        elif text.strip():
+            self._waiting.append(text)
+            self._wake.set()
+
+    def interrupt(self) -> bool:
+        """End the reply that is coming; False when there is none, or it was told already."""
+        if self._stop is None or self._stop.is_set():
+            return False
+        self._stop.set()
+        return True
+
+    def leave(self, code: int = 0) -> None:
+        """End the conversation; a reply that is coming is stopped and kept as far as it came."""
+        self._code = code if self._code is None else self._code
+        self.interrupt()
+        self._wake.set()
+
+    async def run(self) -> int:
+        """Until the person leaves. A terminal that went away is a way of leaving."""
+        listening = asyncio.create_task(self._front.listen(self))
+        listening.add_done_callback(lambda _: self.leave())
         try:
-            return await prompt.prompt_async()
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return None
+            while (text := await self._next()) is not None:
+                await self._handle(text)
+        finally:
+            self._front.close()
+            with suppress(OSError):  # the window was closed
+                await listening
+        return self._code or 0
 
+    async def _next(self) -> str | None:
+        while self._code is None:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._wake.clear()
+            await self._wake.wait()
+        return None
 
-async def _run_command(conversation: Conversation, line: str) -> bool:
-    """Run a slash command; True when the person leaves."""
-    try:
-        answered = await conversation.command(line)
-    except HermesError as error:
-        print_error(error)
-        return False
-    if answered.text:
-        say(printable(answered.text))
-    return answered.over
-
-
-async def _run_turn(conversation: Conversation, text: str) -> list[str]:
-    """One turn. Returns what the person typed meanwhile: it is said next."""
-    stop = asyncio.Event()
-    typed: list[str] = []
-
-    def hear(line: str) -> None:
-        if line == "/stop":
-            stop.set()
-        elif line:
-            typed.append(line)
-
-    screen = Screen(conversation)
-    with _interrupts(stop), _typed_lines(hear):
+    async def _handle(self, text: str) -> None:
+        self._front.said(self, text)
         try:
-            async with aclosing(conversation.say(text, stop)) as events:
-                async for event in events:
-                    screen.show(event)
+            if text.startswith("/"):
+                await self._run_command(text.strip())
+            else:
+                await self._run_turn(text.strip())
         except HermesError as error:
-            print_error(error)
-    return typed
+            self._screen.say(f"hermes: {error.line()}")
+        self._screen.end()
+        await self._front.settle(self)
+
+    async def _run_command(self, line: str) -> None:
+        answered = await self._conversation.command(line)
+        if answered.text:
+            self._screen.say(answered.text)
+        if answered.over:
+            self.leave()
+
+    async def _run_turn(self, text: str) -> None:
+        self._stop = asyncio.Event()
+        try:
+            async with aclosing(self._conversation.say(text, self._stop)) as events:
+                async for event in events:
+                    self._screen.show(event)
+                    self._front.refresh(self)
+        finally:
+            self._stop = None
 
 
 @contextmanager
-def _interrupts(stop: asyncio.Event) -> Iterator[None]:
-    """While a turn runs, Ctrl-C stops it rather than the program."""
+def _signals(terminal: Terminal) -> Iterator[None]:
+    """A closed window and a polite end stop the reply and keep it, rather than losing it."""
     loop = asyncio.get_running_loop()
+    numbers = [number for name in ("SIGHUP", "SIGTERM") if (number := getattr(signal, name, None)) is not None]
     try:
-        loop.add_signal_handler(signal.SIGINT, stop.set)
-    except NotImplementedError:  # Windows: Ctrl-C ends the program there
-        yield
-        return
+        for number in numbers:
+            loop.add_signal_handler(number, terminal.leave, 128 + number)
+    except NotImplementedError:  # Windows has no such handlers
+        numbers = []
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
-@contextmanager
-def _typed_lines(hear: Callable[[str], None]) -> Iterator[None]:
-    """While a turn runs, whole lines that are typed are heard."""
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-    buffered = b""
-
-    def read() -> None:
-        nonlocal buffered
-        data = os.read(descriptor, 4096)
-        if not data:
-            loop.remove_reader(descriptor)
-        *lines, buffered = (buffered + data).split(b"\n")
-        for line in lines:
-            hear(line.decode(errors="replace").strip())
-
-    try:
-        loop.add_reader(descriptor, read)
-    except (NotImplementedError, PermissionError):  # Windows consoles and plain files cannot be watched
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_reader(descriptor)
-
-
-class Screen:
-    """Shows what happens in a turn, as it happens."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        settings = conversation.app.settings
-        color = settings.get(COLOR)
-        self._colored = color == "always" or (color == "auto" and "NO_COLOR" not in conversation.app.env)
-        self._notices = settings.get(MEMORY_NOTICES)
-        self._reasoning = settings.get(SHOW_REASONING)
-        self._at_line_start = True
-
-    def show(self, event: TurnEvent) -> None:
-        match event:
-            case TextDelta(text):
-                self._write(printable(text))
-            case ReasoningDelta(text) if self._reasoning:
-                self._write(self._dim(printable(text)))
-            case ToolStarted(name=name, arguments=arguments):
-                self._line(self._dim(f"· {name} {printable(' '.join(arguments.split()))[:100]}"))
-            case ToolFinished(name=name, result=result, ok=False):
-                self._line(self._dim(f"· {name}: {printable(' '.join(result.split()))[:160]}"))
-            case MemoryUpdated(text=text) if self._notices:
-                self._line(f"💾 Memory updated: {printable(text)}")
-            case Notice(text):
-                self._line(self._dim(printable(text)))
-            case Failed(message=message):
-                self._line(f"hermes: {printable(message)}")
-            case Stopped():
-                self._line(self._dim("(stopped)"))
-            case Replied():
-                self._line("")
-            case _:
-                pass
-
-    def _line(self, text: str) -> None:
-        if not self._at_line_start:
-            self._write("\n")
-        if text:
-            self._write(f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
+async def _leave(conversation: Conversation) -> None:
+    """Close the session, and say so when it takes a while. The terminal may be gone."""
+    here = conversation.session_id
+    leaving = asyncio.create_task(conversation.leave())
+    with suppress(OSError):
+        if not (await asyncio.wait({leaving}, timeout=PATIENCE))[0]:
+            sys.stdout.write(f"{FINISHING}\n")
+            sys.stdout.flush()
+    await leaving
+    with suppress(OSError):
+        if here is not None:
+            sys.stdout.write(f"`hermes chat -s {here}` goes on with it.\n")
         sys.stdout.flush()
-        self._at_line_start = text.endswith("\n") if text else self._at_line_start
-
-    def _dim(self, text: str) -> str:
-        return f"{DIM}{text}{RESET}" if self._colored else text

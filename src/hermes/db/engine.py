@@ -38,10 +38,15 @@ class _Write(Generic[T]):
     done: Future[T]
 
 
+def accept(tx: Tx) -> None:
+    """Refuse no file."""
+
+
 class Database:
     """An open file. `write` and `read` run a function in a transaction and return what it returned."""
 
-    def __init__(self, path: Path, *, lock_timeout: float) -> None:
+    def __init__(self, path: Path, *, lock_timeout: float, inspect: Callable[[Tx], None] = accept) -> None:
+        """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it."""
         self.path = path
         self._lock_timeout = lock_timeout
         self._writes: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
@@ -49,7 +54,7 @@ class Database:
         self._connections_guard = threading.Lock()
         self._local = threading.local()
         self._closed = False
-        self._writer = self._open_writer()
+        self._writer = self._open_writer(inspect)
         self._writer_thread = threading.Thread(target=self._write_loop, name="hermes-db-writer", daemon=True)
         self._writer_thread.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hermes-db-reader")
@@ -83,24 +88,25 @@ class Database:
         if self._closed:
             raise RuntimeError(f"{self.path} is closed")
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self, inspect: Callable[[Tx], None]) -> sqlite3.Connection:
         with self._translated():
             writer = self._connect(timeout=0.0)
             try:
-                self._wait_for_lock(writer, "PRAGMA journal_mode = WAL")
+                self._wait_for_lock(lambda: inspect(writer))
+                self._wait_for_lock(lambda: writer.execute("PRAGMA journal_mode = WAL"))
                 writer.execute("PRAGMA synchronous = FULL")
                 writer.execute("PRAGMA secure_delete = ON")
-            except sqlite3.Error:
+            except BaseException:
                 writer.close()
                 raise
             return writer
 
-    def _wait_for_lock(self, connection: sqlite3.Connection, statement: str) -> None:
-        """Run a statement that needs a lock, trying again for as long as we may wait."""
+    def _wait_for_lock(self, act: Callable[[], object]) -> None:
+        """Do what needs a lock, trying again for as long as we may wait."""
         deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
-                connection.execute(statement)
+                act()
             except sqlite3.Error as error:
                 if not is_busy(error) or time.monotonic() >= deadline:
                     raise
@@ -121,8 +127,8 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
-        except StopIteration as error:  # a future cannot carry it: its caller would wait for ever
-            raise RuntimeError("a transaction's function raised StopIteration") from error
+        except StopIteration:  # a future cannot carry it: its caller would wait for ever
+            raise RuntimeError("a transaction's function raised StopIteration") from None
 
     def _read(self, run: Callable[[Tx], T]) -> T:
         with self._translated():
@@ -158,10 +164,10 @@ class Database:
         results: list[tuple[_Write[Any], Any]] = []
         try:
             with self._translated():
-                self._wait_for_lock(self._writer, "BEGIN IMMEDIATE")
+                self._wait_for_lock(lambda: self._writer.execute("BEGIN IMMEDIATE"))
                 for write in batch:
                     self._run_in_savepoint(write, results)
-                self._wait_for_lock(self._writer, "COMMIT")
+                self._wait_for_lock(lambda: self._writer.execute("COMMIT"))
         except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
             with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
                 self._writer.execute("ROLLBACK")

@@ -13,6 +13,7 @@ from hermes.errors import (
     StoreReadOnlyError,
 )
 
+# An extended code wins over its primary one.
 FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{path} is locked by another process"),
     sqlite3.SQLITE_LOCKED: (StoreBusyError, "{path} is locked by another process"),
@@ -22,6 +23,10 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
         StoreFullError,
         "{path} cannot be read or written ({detail}); the disk may be full",
     ),
+    sqlite3.SQLITE_NOLFS: (StoreFullError, "{path} is larger than this file system allows"),
+    sqlite3.SQLITE_IOERR_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
+    sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
+    sqlite3.SQLITE_IOERR_CORRUPTFS: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
@@ -37,7 +42,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
     """The error a person should see for `error`."""
-    kind, text = FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
+    exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
+    kind, text = exact or FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
 
 

@@ -26,11 +26,17 @@ def current_version(tx: Tx) -> int:
     return int(row[0] or 0)
 
 
-def migrate(tx: Tx, migrations: Sequence[Migration], now: float) -> None:
-    """Apply what is missing. A file from a newer version is refused untouched."""
+def refuse_newer(tx: Tx, migrations: Sequence[Migration]) -> None:
+    """Raise StoreNewerError for a file that a newer version has changed."""
     have, want = current_version(tx), migrations[-1].version
     if have > want:
         raise StoreNewerError(f"the store is of version {have}, but this hermes knows {want}")
+
+
+def migrate(tx: Tx, migrations: Sequence[Migration], now: float) -> None:
+    """Apply what is missing. A file from a newer version is refused untouched."""
+    refuse_newer(tx, migrations)
+    have = current_version(tx)
     if have == 0:
         tx.execute(
             "CREATE TABLE IF NOT EXISTS hermes_migrations (version INTEGER PRIMARY KEY, applied_at REAL NOT NULL)"

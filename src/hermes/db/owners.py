@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from pathlib import Path
+
+_OURS: set[str] = set()
+"""The names that this process has given itself."""
 
 
 def new_owner() -> str:
     """A name for this process, different at every start."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    owner = f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+    _OURS.add(owner)
+    return owner
 
 
 def is_gone(owner: str) -> bool:
     """Whether the process behind `owner` has certainly ended: only then may its lease be taken before it expires."""
-    host, _, rest = owner.partition(":")
+    place, _, rest = owner.partition(":")
     pid = rest.partition(":")[0]
-    if os.name == "nt" or host != socket.gethostname() or not pid.isdigit():
+    if os.name == "nt" or place != _place() or not pid.isdigit():
         return False
+    if int(pid) == os.getpid():  # in a container each start may get the same id: an owner we never were is gone
+        return owner not in _OURS
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -25,3 +33,12 @@ def is_gone(owner: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def _place() -> str:
+    """Where our process ids mean something: this machine and, on Linux, this container."""
+    try:
+        container = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}/{container}"

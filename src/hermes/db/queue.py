@@ -119,7 +119,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Handled; never again."""
+    """Handled; never again. `note` is kept with the item: what came of it."""
+
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,19 @@ def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: flo
     return lease
 
 
+def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
+    """Let lanes whose owner is certainly gone be claimed at once, rather than when their lease ends."""
+    freed = 0
+    waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
+    for row in waiting:
+        held = leases.holder(tx, _lease_name(queue, row["lane"]), now=now)
+        if held is not None and is_gone(held.owner):
+            leases.evict(tx, held)
+            _schedule(tx, queue, row["lane"])
+            freed += 1
+    return freed
+
+
 def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:
     """Keep a claim for another `ttl`. Raises StaleError when it was lost."""
     return replace(claimed, lease=leases.renew(tx, claimed.lease, ttl=ttl, now=now))
@@ -227,16 +242,17 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
         match outcome:
             case None:
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1 WHERE id = ? AND state = 'waiting'",
                     (item.id,),
                 )
-            case Done():
-                _finish(tx, item.id, "done", None, now)
+            case Done(note):
+                _finish(tx, item.id, "done", note, now)
             case Dead(reason):
                 _finish(tx, item.id, "dead", reason, now)
             case Retry(at, reason):
                 tx.execute(
-                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? WHERE id = ?",
+                    "UPDATE hermes_queue SET claimed = 0, not_before = ?, reason = ? "
+                    "WHERE id = ? AND state = 'waiting'",
                     (at, reason, item.id),
                 )
                 blocked = True
@@ -277,6 +293,12 @@ def queues(tx: Tx) -> list[str]:
     return [row["queue"] for row in tx.execute("SELECT DISTINCT queue FROM hermes_lanes ORDER BY queue")]
 
 
+def find(tx: Tx, queue: str, key: str) -> Item | None:
+    """The item with this key, whatever its state; None when there never was one, or it was forgotten."""
+    row = tx.execute("SELECT * FROM hermes_queue WHERE queue = ? AND key = ?", (queue, key)).fetchone()
+    return None if row is None else Item.from_row(row)
+
+
 def items(tx: Tx, queue: str, state: State, *, limit: int = 100) -> list[Item]:
     """The oldest items in `state`."""
     # The state is written into the statement, since only then can the index of that state be used.
@@ -312,11 +334,15 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
 
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
-    return tx.execute(
-        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, claimed = 0, "
-        "finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
+    gone = tx.execute("SELECT queue, lane FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()
+    tx.execute(
+        "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, lane = '', "
+        "claimed = 0, finished_at = coalesce(finished_at, created_at) WHERE session_id = ?",
         (session_id,),
-    ).rowcount
+    )
+    for queue, lane in {(row["queue"], row["lane"]) for row in gone}:
+        _schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
+    return len(gone)
 
 
 def _lease_name(queue: str, lane: str) -> str:
@@ -366,7 +392,9 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
 
 
 def _finish(tx: Tx, item_id: int, state: State, reason: str | None, now: float) -> None:
+    """An item that was dropped while it was handled stays dropped."""
     tx.execute(
-        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? WHERE id = ?",
+        "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? "
+        "WHERE id = ? AND state = 'waiting'",
         (state, reason, now, item_id),
     )

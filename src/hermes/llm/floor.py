@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta
 from hermes.llm.model import ModelRequest
+from hermes.memory.fence import strip_fences
 
 Recollect: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-ASKING = (
-    "what",
-    "who",
-    "when",
-    "where",
-    "which",
-    "why",
-    "how",
-    "do ",
-    "does ",
-    "did ",
-    "is ",
-    "are ",
-    "was ",
-    "were ",
-    "can ",
-    "tell me",
+ASKING = re.compile(
+    r"(what|what's|who|who's|whose|when|where|which|why|how|do|does|did|is|are|was|were|can|could)\b(?!.*[.!…]$)"
+    r"|tell me\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -40,7 +29,7 @@ class OfflineFloor:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
-        text = await self._answer(str(asked).strip())
+        text = await self._answer(strip_fences(str(asked)).strip())
         yield TextDelta(text)
         yield Completed(Reply(text=text, finish_reason="stop", model=self.name))
 
@@ -57,8 +46,9 @@ class OfflineFloor:
 
 
 def is_asking(text: str) -> bool:
-    """Whether a text wants an answer: it ends with a question mark or begins with a question word."""
-    return text.rstrip().endswith(("?", "？")) or text.lower().startswith(ASKING)
+    """Whether a text wants an answer: a question mark at its end, or a question word first and no full stop last."""
+    flat = text.strip()
+    return flat.endswith(("?", "？", "؟", "?!", "?”", '?"')) or ASKING.match(flat) is not None
 
 
 def _brief(text: str, width: int = 300) -> str:

@@ -46,3 +46,17 @@ def _estimate_value(value: Json) -> int:
             return PER_ATTACHMENT
         return sum(_estimate_value(inner) for key, inner in value.items() if key not in ("role", "type"))
     return 0 if value is None else 1
+
+
+def fit_tokens(text: str, tokens: int) -> str:
+    """The longest beginning of `text` that is about `tokens` tokens or fewer."""
+    if estimate_tokens(text) <= tokens:
+        return text
+    low, high = 0, max(0, tokens) * 4
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate_tokens(text[:middle]) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]

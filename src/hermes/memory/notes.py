@@ -14,6 +14,7 @@ from typing import Literal
 
 from hermes.errors import HomeError, NoteError
 from hermes.files import replace_file
+from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.fence import strip_fences
 
 Target = Literal["memory", "user"]
@@ -41,55 +42,53 @@ class Notes:
 
     def read(self, target: Target) -> str:
         """The whole note; "" when nothing was noted yet."""
-        path = self._path(target)
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise HomeError(f"cannot read {path}: {error}") from error
+        return _shown(self._text(target))
 
     def add(self, target: Target, text: str) -> Change:
         """Add one entry. An entry that is there already is refused, so that a repeated call has no second effect."""
-        entry = f"- {_one_line(text)}"
+        entry = _one_line(text)
         with self._locked():
-            present = self.read(target)
-            if entry in present.splitlines():
+            present = self._text(target)
+            if any(entry == there.text for there in find_entries(present)):
                 raise NoteError(f"{FILES[target]} has this entry already", hint="Nothing to do")
-            return self._write(target, "add", entry[2:], f"{present}\n{entry}".strip())
+            return self._write(target, "add", entry, present, add_entry(present, entry))
 
     def replace(self, target: Target, old: str, text: str) -> Change:
-        """Replace the one entry that contains `old`."""
+        """Replace the one entry that contains `old`; what kind of line it is stays."""
+        entry = _one_line(text)
         with self._locked():
-            lines, place = self._find(target, old)
-            entry = _one_line(text)
-            lines[place] = f"- {entry}" if lines[place].lstrip().startswith("- ") else entry
-            return self._write(target, "replace", entry, "\n".join(lines))
+            present = self._text(target)
+            place = _find(target, present, old)
+            return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def remove(self, target: Target, old: str) -> Change:
         """Remove the one entry that contains `old`."""
         with self._locked():
-            lines, place = self._find(target, old)
-            removed = lines.pop(place)
-            return self._write(target, "remove", removed.lstrip("- "), "\n".join(lines))
+            present = self._text(target)
+            place = _find(target, present, old)
+            return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
-    def _find(self, target: Target, old: str) -> tuple[list[str], int]:
-        lines = self.read(target).splitlines()
-        places = [place for place, line in enumerate(lines) if old.strip() and old.strip() in line]
-        if len(places) != 1:
-            found = "no entry contains" if not places else f"{len(places)} entries contain"
-            raise NoteError(f"{FILES[target]}: {found} {old!r}", hint="Quote a part that only one entry has")
-        return lines, places[0]
+    def _text(self, target: Target) -> str:
+        """The file to the letter."""
+        path = self._path(target)
+        try:
+            return path.read_bytes().decode()
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise HomeError(f"cannot read {path}: {error}", hint="Mend it or move it away") from error
 
-    def _write(self, target: Target, action: Literal["add", "replace", "remove"], text: str, whole: str) -> Change:
-        limit = self._limits[target]
-        if action != "remove" and len(whole) > limit:
+    def _write(
+        self, target: Target, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
+    ) -> Change:
+        limit, used = self._limits[target], len(_shown(whole))
+        if used > limit and used >= len(_shown(present)):
             raise NoteError(
-                f"{FILES[target]} would have {len(whole)} characters, but {limit} is the limit",
+                f"{FILES[target]} would have {used} characters, but {limit} is the limit",
                 hint="Shorten or remove other entries first",
             )
-        replace_file(self._path(target), f"{whole.strip()}\n" if whole.strip() else "")
-        return Change(target, action, text, len(whole), limit)
+        replace_file(self._path(target), whole)
+        return Change(target, action, text, used, limit)
 
     def _path(self, target: Target) -> Path:
         """In `memories/`, or in the home itself where an older version put it."""
@@ -111,8 +110,23 @@ class Notes:
             raise HomeError(f"cannot write notes in {folder}: {error.strerror}") from error
 
 
+def _find(target: Target, text: str, old: str) -> Entry:
+    wanted = " ".join(old.split())
+    places = [entry for entry in find_entries(text) if wanted and wanted in " ".join(entry.text.split())]
+    exact = [entry for entry in places if entry.text == wanted]
+    if len(exact or places) != 1:
+        found = "no entry contains" if not places else f"{len(places)} entries contain"
+        raise NoteError(f"{FILES[target]}: {found} {old!r}", hint="Quote a part that only one entry has")
+    return (exact or places)[0]
+
+
+def _shown(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").strip()
+
+
 def _one_line(text: str) -> str:
     entry = " ".join(strip_fences(text).split())
+    entry = entry.removeprefix("- ") if entry != "-" else ""
     if not entry:
         raise NoteError("an entry cannot be empty", hint="Say what to note")
-    return entry.removeprefix("- ")
+    return entry

@@ -1,6 +1,8 @@
 """The one thing the host knows of a memory provider. Every hook but the first few has a default.
 
-Hooks run in a thread of the provider's own, one after another, each within a deadline. A hook may raise: it is then
+Hooks run on an event loop in a thread of the provider's own, each within a deadline; a late one is cancelled. What the
+provider is told (`sync_turn`, `queue_prefetch`, `on_memory_write`, `on_delegation`) comes in order, one thing at a
+time; while it awaits, a question (`prefetch`, `tool_schemas`) may come in between. A hook may raise: it is then
 reported once, with the provider's name, and the turn goes on.
 """
 
@@ -32,11 +34,16 @@ class ProviderContext:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """One turn, as it is stored."""
+    """One turn, as it is stored: what people said (each message with its author), and the reply, if there was one."""
 
     session_id: str
-    user: Message
-    assistant: Message | None
+    said: tuple[Message, ...]
+    reply: Message | None
+
+    @property
+    def text(self) -> str:
+        """What was said, in one piece."""
+        return "\n".join(message.content or "" for message in self.said)
 
 
 class MemoryProvider(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ GROUP = "hermes.memory_providers"
 FACTORY = "create_provider"
 """What a plugin folder's `__init__.py` defines: a function without arguments that returns a MemoryProvider."""
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 Factory = Callable[[], MemoryProvider]
 
 
@@ -23,7 +25,7 @@ def find_provider(name: str, plugins: Path) -> Factory:
     if name == NullProvider.name:
         return NullProvider
     folder = plugins / name
-    if name.isidentifier() and (folder / "__init__.py").is_file():
+    if NAME.fullmatch(name) and (folder / "__init__.py").is_file():
         return _load_folder(name, folder)
     from importlib.metadata import entry_points
 
@@ -34,7 +36,7 @@ def find_provider(name: str, plugins: Path) -> Factory:
         )
     try:
         return cast(Factory, next(iter(found)).load())
-    except Exception as error:
+    except BaseException as error:  # see below
         raise ProviderError(f"memory provider '{name}' cannot be loaded: {type(error).__name__}: {error}") from error
 
 
@@ -42,7 +44,7 @@ def provider_names(plugins: Path) -> list[str]:
     """Every provider that could be chosen."""
     from importlib.metadata import entry_points
 
-    folders = [path.parent.name for path in plugins.glob("*/__init__.py")] if plugins.is_dir() else []
+    folders = [path.parent.name for path in plugins.glob("*/__init__.py") if NAME.fullmatch(path.parent.name)]
     return sorted({NullProvider.name, *folders, *(point.name for point in entry_points(group=GROUP))})
 
 
@@ -58,7 +60,7 @@ def _load_folder(name: str, folder: Path) -> Factory:
     try:
         spec.loader.exec_module(module)
         return cast(Factory, getattr(module, FACTORY))
-    except Exception as error:
+    except BaseException as error:  # a plugin that calls sys.exit() is one that cannot be loaded
         del sys.modules[module_name]
         raise ProviderError(
             f"memory provider '{name}' in {folder} cannot be loaded: {type(error).__name__}: {error}"

@@ -64,6 +64,12 @@ class Incognito:
 
 
 def _last_id(tx: Tx) -> int:
-    """The newest message of the whole store: ids grow over all sessions, and the log keeps count of deleted ones."""
-    row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
-    return int(row[0]) if row is not None else 0
+    """The newest message of the whole store: ids grow over all sessions, and the log keeps count of deleted ones.
+
+    A file that another program made may keep no count; then the newest row that is left says it.
+    """
+    row = tx.execute(
+        "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0), "
+        "coalesce((SELECT max(id) FROM messages), 0))"
+    ).fetchone()
+    return int(row[0])

@@ -96,6 +96,8 @@ def message_from_row(row: sqlite3.Row) -> Message:
         finish_reason=row["finish_reason"],
         token_count=row["token_count"],
         platform_message_id=row["platform_message_id"],
+        author_id=row["author_id"],
+        author_name=row["author_name"],
     )
 
 

@@ -7,14 +7,14 @@ An existing file may lack columns that we need. It is not altered: such a value 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import incognito, reviews
+from hermes.store import compression_failures, inbox, incognito, mended, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -80,6 +80,8 @@ MESSAGE_OPTIONAL = (
     "finish_reason",
     "reasoning",
     "platform_message_id",
+    "author_id",
+    "author_name",
 )
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -126,7 +128,8 @@ MIGRATIONS = (
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
-    Migration(2, (incognito.SCHEMA, reviews.SCHEMA)),
+    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
+    Migration(3, (mended.SCHEMA,)),
 )
 
 
@@ -193,6 +196,22 @@ class TableShape:
         )
 
 
+def refuse_foreign(tx: Tx) -> None:
+    """Raise StoreDamagedError when the shared tables are there but cannot be what we take them for."""
+    names = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')")
+    for table in [row["name"] for row in names]:
+        required = SESSION_REQUIRED if table == "sessions" else MESSAGE_REQUIRED
+        _check_columns(table, {row["name"] for row in tx.execute(f"PRAGMA table_info({table})")}, required)
+
+
+def _check_columns(table: str, columns: Collection[str], required: Sequence[str]) -> None:
+    if missing := [name for name in required if name not in columns]:
+        raise StoreDamagedError(
+            f"table {table} has no column {', '.join(missing)}",
+            hint="This is not a hermes store; nothing was changed",
+        )
+
+
 def storable(value: Json) -> Json:
     """`value` as SQLite takes it: half a surrogate pair, which models and terminals do send, becomes U+FFFD."""
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
@@ -207,13 +226,14 @@ def as_text(value: object) -> str | None:
 
 def live_rows(messages: TableShape) -> str:
     """The condition on `messages t` for live rows: not those an older version compressed in place or rewound."""
-    return "t.active = 1" if "active" in messages.columns else "1"
+    live = f"(t.active = 1 OR {mended.RESTORED})" if "active" in messages.columns else "1"
+    return f"({live} AND NOT {mended.HIDDEN})"
 
 
 def kept_rows(messages: TableShape) -> str:
     """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
     live = live_rows(messages)
-    return f"({live} OR t.compacted = 1)" if "compacted" in messages.columns else live
+    return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:
@@ -238,11 +258,7 @@ def _table_shape(
 ) -> TableShape:
     info = tx.execute(f"PRAGMA table_info({table})").fetchall()
     columns = frozenset(row["name"] for row in info)
-    if missing := [name for name in required if name not in columns]:
-        raise StoreDamagedError(
-            f"table {table} has no column {', '.join(missing)}",
-            hint="This is not a hermes store; nothing was changed",
-        )
+    _check_columns(table, columns, required)
     fillers: dict[str, Json] = {
         row["name"]: 0 if any(word in row["type"].upper() for word in NUMERIC) else ""
         for row in info

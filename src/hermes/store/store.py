@@ -11,13 +11,21 @@ from typing import TypeVar
 
 from hermes.clock import Clock
 from hermes.db.engine import Database, Tx
-from hermes.db.migrations import migrate
+from hermes.db.migrations import migrate, refuse_newer
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.routes import Routes
-from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS, TableShape, index_parents, read_shape
+from hermes.store.schema import (
+    MESSAGES,
+    MIGRATIONS,
+    SESSIONS,
+    TableShape,
+    index_parents,
+    read_shape,
+    refuse_foreign,
+)
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
 from hermes.types import Draft, LiveView, Message, Session
@@ -49,7 +57,7 @@ class Store:
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:
         """Open a file in place, or make a new one. Rows that are there are not touched."""
-        db = Database(path, lock_timeout=lock_timeout)
+        db = Database(path, lock_timeout=lock_timeout, inspect=_inspect)
         try:
             opened = await db.write(lambda tx: _prepare(tx, clock.now()))
         except BaseException:
@@ -104,6 +112,11 @@ class Store:
             done = await self.write(self.search.catch_up)
             if progress is not None:
                 progress(done)
+
+
+def _inspect(tx: Tx) -> None:
+    refuse_newer(tx, MIGRATIONS)
+    refuse_foreign(tx)
 
 
 def _prepare(tx: Tx, now: float) -> _Opened:

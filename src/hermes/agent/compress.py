@@ -1,0 +1,137 @@
+"""How an agent's conversation is kept within the model's window: before a request, on request, and ahead of time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hermes.agent.agent import Agent
+from hermes.agent.review import review_messages
+from hermes.compression.compressor import CompressionResult, Compressor, Request
+from hermes.compression.cut import view_tokens
+from hermes.compression.policy import CompressionPolicy
+from hermes.errors import HermesError
+from hermes.types import LiveView, Message
+
+log = logging.getLogger("hermes.compression")
+
+BUSY_POLL = 0.2
+
+
+def compressor_of(agent: Agent) -> Compressor:
+    """What compresses this agent's session. It keeps nothing, so it is made when needed."""
+    policy = agent.policy
+    return Compressor(
+        agent.store,
+        None if agent.answers_from_memory else agent.model,
+        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead),
+        owner=agent.owner,
+        deadline=policy.compress_deadline,
+        last_look=partial(_last_look, agent),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A view to make the next request from, and what a person should know of how it came to be."""
+
+    view: LiveView
+    notice: str | None = None
+
+
+async def compress_to_fit(agent: Agent, count: Callable[[LiveView], int]) -> Fitted:
+    """Before a request: `count` says how many tokens it would have when made from a view.
+
+    One that must be shorter waits for the compression that another process has under way, and then looks again.
+    """
+    until = agent.clock.now() + agent.policy.compress_deadline
+    while True:
+        view = await agent.store.view(agent.session_id)
+        tokens, conversation = count(view), view_tokens(view)
+        agent.overhead = max(0, tokens - conversation)
+        compressor = compressor_of(agent)
+        policy = compressor.policy
+        request = Request(automatic=True, must_fit=tokens > policy.hard_limit)
+        if tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
+            return Fitted(view)
+        if not await compressor.would_try(agent.session_id, request):
+            return Fitted(view)
+        result = await compressor.compress(agent.session_id, request)
+        if result.outcome != "busy":
+            return Fitted(await agent.store.view(agent.session_id), worth_saying(result))
+        if not request.must_fit or not await _wait_for_others(agent, compressor, until):
+            return Fitted(view)
+
+
+async def compress_smaller(agent: Agent) -> bool:
+    """The model says that the request was too long, whatever we had counted. True when it is shorter now."""
+    view = await agent.store.view(agent.session_id)
+    compressor = compressor_of(agent)
+    budget = max(1, min(compressor.policy.staying_budget, view_tokens(view) // 3))
+    request = Request(must_fit=True, budget=budget)
+    result = await compressor.compress(agent.session_id, request)
+    if result.outcome == "busy":
+        await _wait_for_others(agent, compressor, agent.clock.now() + agent.policy.compress_deadline)
+        if (await agent.store.view(agent.session_id)).epoch != view.epoch:
+            return True
+        result = await compressor.compress(agent.session_id, request)
+    return result.outcome == "done"
+
+
+async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -> bool:
+    """Wait while someone compresses the session. False when that takes too long."""
+    while await compressor.is_busy(agent.session_id):
+        if agent.clock.now() >= until:
+            return False
+        await agent.clock.sleep(BUSY_POLL)
+    return True
+
+
+def compress_when_idle(agent: Agent) -> None:
+    """Ahead of the next message: when the conversation is long and nobody speaks for a while."""
+    if agent.policy.compress_idle <= 0:
+        return
+
+    async def wait_and_compress() -> None:
+        await agent.clock.sleep(agent.policy.compress_idle)
+        try:
+            await compress_ahead(agent)
+        except HermesError as error:  # nobody waits for it, so the log is where it is said
+            log.warning("session %s could not be compressed ahead: %s", agent.session_id, error.line())
+
+    agent.idle_work = asyncio.create_task(wait_and_compress())
+
+
+async def compress_ahead(agent: Agent) -> None:
+    """Compress a conversation that is long, so that its next message need not wait for it."""
+    compressor, request = compressor_of(agent), Request(automatic=True)
+    view = await agent.store.view(agent.session_id)
+    if view_tokens(view) > compressor.policy.room and await compressor.would_try(agent.session_id, request):
+        await compressor.compress(agent.session_id, request)
+
+
+def worth_saying(result: CompressionResult) -> str | None:
+    """What a person should hear of a compression nobody asked for: one that was done, or the first that failed."""
+    return (
+        describe(result) if result.outcome == "done" or (result.outcome == "failed" and result.failures < 2) else None
+    )
+
+
+def describe(result: CompressionResult) -> str:
+    """One line for a person."""
+    if result.outcome == "done":
+        return (
+            f"Compressed: ~{result.before:,} to ~{result.after:,} tokens, {len(result.messages)} messages stay whole. "
+            f"Before it: {result.snapshot_id}" + (f". Note: {result.reason}." if result.reason else "")
+        )
+    if result.outcome == "failed":
+        return f"Compression failed, nothing was removed: {result.reason}"
+    return f"Not compressed: {result.reason}"
+
+
+async def _last_look(agent: Agent, leaving: Sequence[Message]) -> None:
+    """The built-in notes and the provider see what is about to leave the window."""
+    await asyncio.gather(agent.memory.before_compress(leaving), review_messages(agent, leaving))

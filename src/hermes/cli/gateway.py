@@ -1,0 +1,167 @@
+"""`hermes gateway`: run it, look at it, end it, and let people in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hermes.app import App
+from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
+from hermes.cli.output import note, print_json, print_table, say, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.db import queue
+from hermes.db.engine import Tx
+from hermes.errors import UsageError
+from hermes.gateway.gateway import request_stop, running_gateway
+from hermes.hosting import open_gateway, open_platforms
+from hermes.logs import start_log
+from hermes.settings import API_KEY, API_SERVER_KEY, LOG_FORMAT, LOG_LEVEL, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET
+from hermes.store.inbox import allow_pairing, pairings, read_status, remove_pairing
+from hermes.store.store import Store
+from hermes.types import Json
+
+app = typer.Typer(help="Run the gateway, look at it, and let people in.", no_args_is_help=True, rich_markup_mode=None)
+STOP_PATIENCE = 60.0
+
+
+@app.command("run")
+def run_gateway(ctx: typer.Context) -> None:
+    """Serve the platforms that are configured, until Ctrl-C or `hermes gateway stop`."""
+    host = load_app(ctx)
+    secrets = [host.settings.get(s) for s in (API_KEY, API_SERVER_KEY, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET)]
+
+    async def work(store: Store) -> None:
+        start_log(
+            host.home.log_file,
+            level=host.settings.get(LOG_LEVEL),
+            form=host.settings.get(LOG_FORMAT),
+            secrets=secrets,
+        )
+        await _serve(host, store)
+
+    with_store(host, work)
+
+
+async def _serve(host: App, store: Store) -> None:
+    model = open_speaker(host, store)
+    gateway = open_gateway(host, store, model)
+    platforms = open_platforms(host, store, model, gateway)
+    if not platforms:
+        raise UsageError(
+            "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
+        )
+    if not has_model(host.settings):
+        note(FLOOR_NOTICE)
+    note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
+    stopping = asyncio.Event()
+    try:
+        with _signals(stopping):
+            await gateway.run(platforms, stopping)
+    finally:
+        for platform in platforms:
+            await platform.close()
+        await model.close()
+    note("gateway: ended")
+
+
+@contextmanager
+def _signals(stopping: asyncio.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM end the gateway in good order; where signals cannot be watched, `hermes gateway stop` does."""
+    loop = asyncio.get_running_loop()
+    watched: list[signal.Signals] = []
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(wanted, stopping.set)
+            watched.append(wanted)
+        except NotImplementedError:
+            continue
+    try:
+        yield
+    finally:
+        for wanted in watched:
+            loop.remove_signal_handler(wanted)
+
+
+@app.command("status")
+def show_status(ctx: typer.Context, json: AsJson = False) -> int:
+    """How the gateway is: its platforms and what waits. Ends with 1 when none runs."""
+    host = load_app(ctx)
+
+    def look(tx: Tx) -> dict[str, Json]:
+        now = host.clock.now()
+        waiting = {name: asdict(queue.stats(tx, name, now=now)) for name in queue.queues(tx)}
+        parts = [asdict(part) for part in read_status(tx)]
+        return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting}
+
+    found = with_store(host, lambda store: store.read(look))
+    if json:
+        print_json(found)
+    else:
+        say(f"running ({found['running']})" if found["running"] else "not running")
+        for part in found["parts"]:
+            say(f"  {part['part']}: {part['state']} {part['detail']} (since {show_time(part['since'])})")
+        for name, stats in found["queues"].items():
+            say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
+    return 0 if found["running"] else 1
+
+
+@app.command("stop")
+def stop_gateway(ctx: typer.Context) -> int:
+    """Ask the running gateway to end, and wait until it has."""
+    host = load_app(ctx)
+
+    async def work(store: Store) -> int:
+        now = host.clock.now
+        if not await store.write(lambda tx: request_stop(tx, now=now())):
+            say("not running")
+            return 0
+        until = now() + STOP_PATIENCE
+        while await store.read(lambda tx: running_gateway(tx, now=now())):
+            if now() > until:
+                note("it has not ended yet; it may be finishing a long turn")
+                return 1
+            await host.clock.sleep(0.2)
+        say("ended")
+        return 0
+
+    return with_store(host, work)
+
+
+@app.command("pair")
+def pair(
+    ctx: typer.Context,
+    code: Annotated[
+        str | None, typer.Argument(help="The code someone was told; without it, who asked is listed.")
+    ] = None,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="PLATFORM:ID", help="Take someone's permission away.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Let someone talk to the agent who was told a pairing code."""
+    host = load_app(ctx)
+    if code is not None:
+        known = with_store(host, lambda store: store.write(lambda tx: allow_pairing(tx, code)))
+        say(f"{known.name} ({known.platform}:{known.user_id}) may talk now.")
+        return
+    if remove is not None:
+        platform, _, user = remove.partition(":")
+        gone = with_store(host, lambda store: store.write(lambda tx: remove_pairing(tx, platform, user)))
+        say(f"{remove} may not talk any more." if gone else f"{remove} was not paired.")
+        return
+    asked = with_store(host, lambda store: store.read(pairings))
+    if json:
+        print_json([asdict(one) for one in asked])
+    elif not asked:
+        note("nobody asked yet")
+    else:
+        rows = [
+            (f"{one.platform}:{one.user_id}", one.name, one.code, one.state, show_time(one.created_at)) for one in asked
+        ]
+        print_table(("who", "name", "code", "state", "asked"), rows)

@@ -1,0 +1,196 @@
+"""A prompt that stays while replies come: history, completion, several lines, a status line below.
+
+Finished rows are printed above it. The row that still grows, a sign of waiting and what was typed ahead are part of the
+prompt itself, so that they are drawn over and nothing is left of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hermes.cli.completion import make_completer
+from hermes.cli.conversation import Conversation
+from hermes.cli.output import printable
+from hermes.cli.rows import head
+from hermes.cli.screen import DIM, RESET
+from hermes.cli.talk import INDENT, PROMPT, Talk
+from hermes.errors import HomeError
+from hermes.settings import COLOR
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output.color_depth import ColorDepth
+
+QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
+"""Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
+TICK = 0.2
+
+
+class LivePrompt:
+    """A front on prompt_toolkit."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._prompt: PromptSession[str] | None = None
+        self._printing: asyncio.Task[None] | None = None
+        self._heard_at = 0.0
+        self._asks_again = False
+        self._colored = True
+
+    @property
+    def columns(self) -> int:
+        return self._session.output.get_size().columns
+
+    @property
+    def _session(self) -> PromptSession[str]:
+        assert self._prompt is not None, "listen makes it first"
+        return self._prompt
+
+    async def listen(self, talk: Talk) -> None:
+        self._prompt = self._make(talk)
+        self._colored = talk.screen.colored
+        ticking = asyncio.create_task(self._tick(talk))
+        try:
+            await self._prompt.prompt_async(set_exception_handler=False)
+        except EOFError:
+            return
+        finally:
+            ticking.cancel()
+
+    def said(self, talk: Talk, text: str) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        lines = text.strip("\n").replace("\n", f"\n{INDENT}")
+        talk.screen.said(f"{PROMPT}{lines}")
+
+    def refresh(self, talk: Talk) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        if talk.screen.has_finished and (self._printing is None or self._printing.done()):
+            self._printing = asyncio.create_task(self._print(talk))
+        self._session.app.invalidate()
+
+    async def settle(self, talk: Talk) -> None:
+        if self._printing is not None:
+            await self._printing
+        await self._print(talk)
+
+    def close(self) -> None:
+        if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
+            self._prompt.app.exit(result="")
+
+    async def _print(self, talk: Talk) -> None:
+        """Move the finished rows from the prompt to above it, in one step."""
+        from prompt_toolkit.application import run_in_terminal
+
+        def write() -> None:
+            output = self._session.output
+            output.write_raw("".join(f"{row}\n" for row in talk.screen.take()))
+            output.flush()
+
+        try:
+            await run_in_terminal(write)
+        except OSError:  # the window was closed
+            talk.leave()
+
+    async def _tick(self, talk: Talk) -> None:
+        """Redraw while something is awaited: the sign of waiting counts seconds."""
+        while True:
+            await asyncio.sleep(TICK)
+            if talk.is_busy:
+                self._session.app.invalidate()
+
+    def _make(self, talk: Talk) -> PromptSession[str]:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.styles import Style
+
+        history = self._conversation.app.home.chat_history_file
+        try:
+            history.touch(mode=0o600)
+        except OSError as error:
+            raise HomeError(f"cannot write {history}: {error.strerror}") from error
+        prompt: PromptSession[str] = PromptSession(
+            lambda: self._message(talk),
+            history=FileHistory(str(history)),
+            completer=make_completer(self._conversation),
+            # Only then: room for the menu is kept free below the prompt while it may open.
+            complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
+            key_bindings=self._keys(talk),
+            bottom_toolbar=self._status,
+            prompt_continuation=INDENT,
+            multiline=True,
+            erase_when_done=True,
+            enable_suspend=True,
+            style=Style.from_dict({"bottom-toolbar": "noreverse dim"}),
+            color_depth=self._color_depth(),
+        )
+        prompt.default_buffer.on_text_changed += lambda _: self._calm()
+        return prompt
+
+    def _keys(self, talk: Talk) -> KeyBindings:
+        from prompt_toolkit.enums import DEFAULT_BUFFER
+        from prompt_toolkit.filters import has_focus
+        from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+        keys = KeyBindings()
+        typing = has_focus(DEFAULT_BUFFER)
+
+        @keys.add("enter", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            text = event.current_buffer.text
+            event.current_buffer.reset(append_to_history=bool(text.strip()))
+            talk.hear(text)
+
+        @keys.add("escape", "enter", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c", filter=typing)
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            if talk.interrupt():
+                return
+            if event.app.current_buffer.text:
+                event.app.current_buffer.reset()
+            elif self._asks_again:
+                talk.leave()
+            else:
+                self._asks_again = True
+
+        return keys
+
+    def _calm(self) -> None:
+        self._asks_again = False
+
+    def _color_depth(self) -> ColorDepth | None:
+        from prompt_toolkit.output.color_depth import ColorDepth
+
+        return ColorDepth.DEPTH_1_BIT if self._conversation.app.settings.get(COLOR) == "never" else None
+
+    def _message(self, talk: Talk) -> ANSI:
+        from prompt_toolkit.formatted_text import ANSI
+
+        rows = talk.screen.rows()
+        if sign := self._waiting_sign(talk):
+            rows.append(sign)
+        rows += [self._dim(head(f"next: {printable(text)}", self.columns)) for text in talk.waiting]
+        if rows and rows[-1]:
+            rows.append("")
+        return ANSI("\n".join([*rows, PROMPT]))
+
+    def _waiting_sign(self, talk: Talk) -> str:
+        quiet = asyncio.get_running_loop().time() - self._heard_at
+        if not talk.is_busy or quiet < (QUIET_MIDWAY if talk.screen.is_growing else QUIET_AT_FIRST):
+            return ""
+        return self._dim(f"… {quiet:.0f} s, Ctrl-C stops it")
+
+    def _status(self) -> str:
+        if self._asks_again:
+            return "Ctrl-C again to leave"
+        return self._conversation.status.line(self.columns)
+
+    def _dim(self, text: str) -> str:
+        return f"{DIM}{text}{RESET}" if self._colored else text

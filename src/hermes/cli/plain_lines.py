@@ -1,0 +1,76 @@
+"""A front for terminals that cannot redraw a row (`TERM=dumb`) and for output that goes to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+
+from hermes.cli.talk import PROMPT, Talk
+
+
+class PlainLines:
+    """Reads lines as the terminal gives them, and writes rows when they are finished."""
+
+    def __init__(self) -> None:
+        self._closed = asyncio.Event()
+
+    @property
+    def columns(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    async def listen(self, talk: Talk) -> None:
+        loop = asyncio.get_running_loop()
+        descriptor = sys.stdin.fileno()
+        buffered = b""
+
+        def read() -> None:
+            nonlocal buffered
+            data = os.read(descriptor, 4096)
+            if not data:
+                self._write("\n")
+                self._closed.set()
+            *lines, buffered = (buffered + data).split(b"\n")
+            for line in lines:
+                talk.hear(line.decode(errors="replace"))
+                if not line.strip():
+                    self._ask()
+
+        def interrupt() -> None:
+            if not talk.interrupt():
+                talk.leave()
+
+        loop.add_reader(descriptor, read)
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        self._ask()
+        try:
+            await self._closed.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def said(self, talk: Talk, text: str) -> None:
+        """The terminal has shown it already."""
+
+    def refresh(self, talk: Talk) -> None:
+        self._write("".join(f"{row}\n" for row in talk.screen.take()))
+
+    async def settle(self, talk: Talk) -> None:
+        self.refresh(talk)
+        if not self._closed.is_set() and not talk.waiting:
+            self._ask()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _ask(self) -> None:
+        self._write(PROMPT)
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:  # the window was closed
+            self._closed.set()

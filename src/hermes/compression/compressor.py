@@ -1,0 +1,332 @@
+"""Compresses a session: one at a time over all processes, and the id it was given is the id it gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from hermes.compression.cut import Cut, choose_cut, view_tokens
+from hermes.compression.digest import make_digest
+from hermes.compression.policy import CompressionPolicy, backoff_seconds
+from hermes.compression.summarise import NoSummary, Summary, summarise
+from hermes.db import leases
+from hermes.db.engine import Tx
+from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
+from hermes.errors import HermesError, StaleError
+from hermes.llm.model import Model
+from hermes.logs import operation
+from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
+from hermes.store.ids import snapshot_id
+from hermes.store.store import Store
+from hermes.store.tenure import Claim, Tenure, kept, take
+from hermes.types import Compression, LiveView, Message
+
+log = logging.getLogger("hermes.compression")
+
+Outcome = Literal["done", "skipped", "busy", "failed"]
+LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
+"""Called with what is about to leave the window, within a deadline. A HermesError is logged."""
+
+LEASE = 30.0
+LAST_LOOK = 20.0
+TICK = 2e-6
+"""Seconds between two snapshots of a session at least: their ids tell microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Why a session is compressed: `automatic` waits after failures; `must_fit` falls back to the digest."""
+
+    focus: str = ""
+    automatic: bool = False
+    must_fit: bool = False
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionResult:
+    """What became of it. `session_id` is the session that was to be compressed, on every path.
+
+    `before` and `after` are tokens of the conversation; `failures` counts those in a row, this one included.
+    """
+
+    session_id: str
+    messages: tuple[Message, ...]
+    snapshot_id: str | None
+    before: int
+    after: int
+    outcome: Outcome
+    reason: str = ""
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the compressor decided from."""
+
+    view: LiveView
+    last_id: int
+    failures: Failures
+    tokens: int
+
+
+@dataclass(slots=True)
+class _Work:
+    """A compression under way; `result` is what it has come to so far, also when it is cut off."""
+
+    session_id: str
+    op: str
+    request: Request
+    seen: _Seen
+    result: CompressionResult
+
+    def end(self, outcome: Outcome, reason: str, failures: int = 0) -> None:
+        """Nothing changed."""
+        self.result = _unchanged(self.seen, outcome, reason, failures)
+
+
+class Compressor:
+    """Compresses sessions of one store with one model."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: Model | None,
+        policy: CompressionPolicy,
+        *,
+        owner: str,
+        deadline: float = 180.0,
+        lease: float = LEASE,
+        last_look: LastLook | None = None,
+        last_look_deadline: float = LAST_LOOK,
+    ) -> None:
+        """Without a model only the digest can be made."""
+        self._store = store
+        self._model = model
+        self._policy = policy
+        self._owner = owner
+        self._deadline = deadline
+        self._ttl = lease
+        self._last_look = last_look
+        self._last_look_deadline = last_look_deadline
+
+    @property
+    def policy(self) -> CompressionPolicy:
+        return self._policy
+
+    async def compress(self, session_id: str, request: Request = Request()) -> CompressionResult:  # noqa: B008 - frozen
+        """Compress `session_id` and no other. One start line and one end line in the log, whatever happens."""
+        with operation(session_id):
+            seen = await self._look(session_id)
+            work = _Work(session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off"))
+            claim = self._claim(session_id)
+            try:
+                tenure = await take(self._store, claim)
+            except HermesError as error:  # who cannot ask for the lease does not compress
+                with self._reported(work):
+                    work.end("failed", error.message)
+                return work.result
+            if tenure is None:
+                with self._reported(work):
+                    work.end("busy", "another compression is under way")
+            else:
+                # The lines are written while the lease is held, so that those of two compressions never cross.
+                async with kept(self._store, claim, tenure):
+                    with self._reported(work):
+                        await self._compress_alone(work, tenure)
+            return work.result
+
+    @contextmanager
+    def _reported(self, work: _Work) -> Iterator[None]:
+        """The two lines of an operation around it. What it cannot do becomes its result."""
+        count, tokens = len(work.seen.view.messages), f"{work.seen.tokens:,}"
+        log.info(
+            "context compression started: session=%s op=%s messages=%d tokens=~%s model=%s",
+            work.session_id, work.op, count, tokens, self._model.name if self._model else "digest",
+        )  # fmt: skip
+        try:
+            yield
+        except StaleError as error:
+            work.end("failed", f"refused: {error.message}")
+        except HermesError as error:
+            work.end("failed", error.message)
+        finally:
+            result = work.result
+            log.info(
+                "context compression %s: session=%s op=%s messages=%d->%d tokens=~%s%s",
+                result.outcome, work.session_id, work.op, count, len(result.messages), f"{result.after:,}",
+                f" reason={result.reason}" if result.reason else "",
+            )  # fmt: skip
+
+    async def would_try(self, session_id: str, request: Request) -> bool:
+        """Whether `compress` has something to do, as far as one can tell without beginning. Nothing is logged."""
+        return isinstance(self._plan(await self._look(session_id), request), Cut)
+
+    async def is_busy(self, session_id: str) -> bool:
+        """Whether someone compresses the session now."""
+        now = self._store.clock.now()
+        held = await self._store.read(lambda tx: leases.holder(tx, _lease_name(session_id), now=now))
+        return held is not None and not is_gone(held.owner)
+
+    async def _compress_alone(self, work: _Work, tenure: Tenure) -> None:
+        work.seen = await self._look(work.session_id)
+        plan = self._plan(work.seen, work.request)
+        if isinstance(plan, Cut):
+            await self._condense(work, plan, tenure)
+        else:
+            work.end("skipped", plan)
+
+    def _plan(self, seen: _Seen, request: Request) -> Cut | str:
+        """Where to cut, or why not to."""
+        patient = request.automatic and not request.must_fit
+        if patient and seen.failures.not_before > self._store.clock.now():
+            return f"waiting after a failure: {seen.failures.reason}"
+        budget = request.budget or self._policy.staying_budget
+        cut = choose_cut(
+            seen.view,
+            keep_turns=self._policy.keep_turns,
+            budget=budget,
+            ceiling=request.budget or self._policy.ceiling,
+        )
+        if cut is None:
+            return "there is nothing to leave out"
+        if patient and cut.tokens < self._policy.least_gain:
+            return "too little would leave"
+        return cut
+
+    async def _condense(self, work: _Work, cut: Cut, tenure: Tenure) -> None:
+        made = await self._summarise_while_others_look(work, cut)
+        if isinstance(made, NoSummary):
+            if not work.request.must_fit:
+                failures = await self._remember_failure(work, tenure, made.reason)
+                work.end("failed", made.reason, failures)
+                return
+            log.warning("the summary failed (%s); a digest is used", made.reason)
+            made = replace(
+                await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
+            )
+        # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
+        swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
+        try:
+            work.result = await asyncio.shield(swapping)
+        except asyncio.CancelledError:
+            with suppress(HermesError):  # refused: nothing changed, and the end line says that it was cut off
+                work.result = await swapping
+            raise
+
+    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: Summary, tenure: Tenure) -> CompressionResult:
+        """The whole change, in one transaction: refused when the lease or the epoch was lost."""
+        tenure.check(tx)
+        now = self._store.clock.now()
+        latest = self._store.compressions.latest(tx, work.session_id)
+        if latest is not None:
+            now = max(now, latest.created_at + TICK)
+        row = Compression(
+            session_id=work.session_id,
+            epoch=work.seen.view.epoch + 1,
+            horizon_message_id=cut.horizon_id,
+            upto_message_id=work.seen.last_id,
+            kept_ids=cut.kept_ids,
+            summary=made.text,
+            snapshot_id=snapshot_id(work.session_id, now),
+            created_at=now,
+        )
+        self._store.compressions.commit(tx, row)
+        clear_failures(tx, row.session_id)
+        view = self._store.compressions.view(tx, row.session_id)
+        after = view_tokens(view)
+        return CompressionResult(
+            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", made.remark
+        )
+
+    async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> Summary | NoSummary:
+        looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
+        try:
+            made = await self._summarise(work, cut)
+            await looking
+        finally:
+            if not looking.done():
+                looking.cancel()
+                await asyncio.wait({looking})
+        return made
+
+    async def _summarise(self, work: _Work, cut: Cut) -> Summary | NoSummary:
+        if self._model is None:
+            return await self._digest(work, cut)
+        return await summarise(
+            self._model,
+            work.seen.view.summary,
+            cut.leaving,
+            budget=self._summary_budget(work.request),
+            focus=work.request.focus,
+            deadline=self._deadline,
+        )
+
+    async def _digest(self, work: _Work, cut: Cut) -> Summary:
+        budget = self._summary_budget(work.request)
+        # A long conversation takes a while to read through; other sessions go on meanwhile.
+        return Summary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
+
+    def _summary_budget(self, request: Request) -> int:
+        """A request that names what may stay wants a summary in proportion."""
+        whole = self._policy.summary_budget
+        return whole if request.budget is None else min(whole, max(128, request.budget // 2))
+
+    async def _give_last_look(self, leaving: Sequence[Message]) -> None:
+        """Notes and provider see what leaves, but for what was said incognito."""
+        if self._last_look is None:
+            return
+        session_id = leaving[0].session_id
+        try:
+            known = await self._store.read(lambda tx: self._store.incognito.remembered(tx, session_id, leaving))
+            if known:
+                async with asyncio.timeout(self._last_look_deadline):
+                    await self._last_look(known)
+        except TimeoutError:
+            log.warning("the last look before compression took longer than %g s", self._last_look_deadline)
+        except HermesError as error:
+            log.warning("the last look before compression failed: %s", error.line())
+
+    async def _remember_failure(self, work: _Work, tenure: Tenure, reason: str) -> int:
+        count = work.seen.failures.count + 1
+        again = self._store.clock.now() + backoff_seconds(count)
+
+        def remember(tx: Tx) -> None:
+            tenure.check(tx)  # whoever took over knows better
+            record_failure(tx, work.session_id, Failures(count, again, reason))
+
+        await self._store.write(remember)
+        return count
+
+    async def _look(self, session_id: str) -> _Seen:
+        def look(tx: Tx) -> _Seen:
+            view = self._store.compressions.view(tx, session_id)
+            last_id = self._store.messages.last_id(tx, session_id)
+            return _Seen(view, last_id, read_failures(tx, session_id), view_tokens(view))
+
+        return await self._store.read(look)
+
+    def _claim(self, session_id: str) -> Claim:
+        def take_lease(tx: Tx) -> Lease | None:
+            name, now = _lease_name(session_id), self._store.clock.now()
+            held = leases.holder(tx, name, now=now)
+            if held is not None and is_gone(held.owner):
+                leases.evict(tx, held)
+            return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
+
+        return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
+
+
+def _lease_name(session_id: str) -> str:
+    return f"compression:{session_id}"
+
+
+def _unchanged(seen: _Seen, outcome: Outcome, reason: str, failures: int = 0) -> CompressionResult:
+    session_id = seen.view.session_id
+    return CompressionResult(session_id, seen.view.messages, None, seen.tokens, seen.tokens, outcome, reason, failures)

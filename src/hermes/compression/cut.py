@@ -1,0 +1,139 @@
+"""Where to cut: which messages leave the window and which stay. A pure function of the view and a budget.
+
+Tool calls stay with their results. The first user message and the last turns stay whole where they fit; when they do
+not, the oldest of them yields first and the newest user message last. User messages that follow each other without an
+answer between them are one turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from hermes.llm.tokens import estimate_tokens
+from hermes.types import LiveView, Message
+
+PER_MESSAGE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Messages up to `horizon_id` leave, but for `kept_ids`; `leaving` are those that left, in order."""
+
+    horizon_id: int
+    kept_ids: tuple[int, ...]
+    leaving: tuple[Message, ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens leave."""
+        return sum(map(message_tokens, self.leaving))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Messages that cannot be parted: a tool call and its results with all between them, or a single message."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+
+    @property
+    def is_asking(self) -> bool:
+        return self.messages[0].role == "user"
+
+    @property
+    def last_id(self) -> int:
+        return self.messages[-1].id
+
+
+def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | None = None) -> Cut | None:
+    """The gentlest cut after which the messages that stay have at most `budget` tokens; None when nothing can leave.
+
+    What the newest turn asks stays beyond the budget, up to `ceiling` tokens.
+    """
+    groups = list(_groups(view.tail))
+    first = next((message for message in view.messages if message.role == "user"), None)
+    starts = [place for place, group in enumerate(groups) if group.is_asking and not _asked_before(groups, place)]
+    for number, start in enumerate(starts[-keep_turns:]):
+        staying = sum(group.tokens for group in groups[start:])
+        may_open = number == 0 and first is not None and first.id < groups[start].messages[0].id
+        for kept in ([first], []) if may_open and first is not None else ([],):
+            if staying + sum(map(message_tokens, kept)) <= budget:
+                return _cut(view, groups[:start], kept)
+    return _cut_inside_turn(view, groups, starts, budget, max(budget, ceiling or 0))
+
+
+def _asked_before(groups: Sequence[_Group], place: int) -> bool:
+    return place > 0 and groups[place - 1].is_asking
+
+
+def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int) -> Cut | None:
+    """The last turn is too long by itself: keep what it asks if that fits, and as much of its end as does."""
+    turn = starts[-1] if starts else 0
+    asking = list(takewhile(lambda group: group.is_asking, groups[turn:]))
+    asked = [group.messages[0] for group in asking] or [m for m in view.head if m.role == "user"][-1:]
+    kept = list(_newest_that_fit(asked, ceiling))
+    left = budget - sum(map(message_tokens, kept))
+    place = len(groups)
+    while place > turn + len(asking) and groups[place - 1].tokens <= left:
+        place -= 1
+        left -= groups[place].tokens
+    if asking and place == turn + len(asking):  # all that follows the question stays, so the question need not jump
+        return _cut(view, groups[: place - len(kept)], [])
+    return _cut(view, groups[:place], kept)
+
+
+def _newest_that_fit(messages: Sequence[Message], tokens: int) -> Iterator[Message]:
+    for message in reversed(messages):
+        tokens -= message_tokens(message)
+        if tokens < 0:
+            return
+        yield message
+
+
+def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> Cut | None:
+    kept_ids = {message.id for message in kept}
+    gone = [message for message in view.head if message.id not in kept_ids]
+    gone += [message for group in leaving for message in group.messages if message.id not in kept_ids]
+    if not gone or not view.tail:
+        return None
+    # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
+    horizon_id = leaving[-1].last_id if leaving else view.tail[0].id - 1
+    return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
+
+
+def message_tokens(message: Message) -> int:
+    """About how many tokens a message has in a request."""
+    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in message.tool_calls)
+    return PER_MESSAGE + estimate_tokens(message.content or "") + calls
+
+
+def view_tokens(view: LiveView) -> int:
+    """About how many tokens a view has in a request."""
+    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
+
+
+def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
+    """The messages in pieces that may be parted from each other."""
+    origins = _origins(messages)
+    needed = end = len(messages)
+    found: list[_Group] = []
+    for place in range(len(messages) - 1, -1, -1):
+        needed = min(needed, origins[place])
+        if needed >= place:
+            part = messages[place:end]
+            found.append(_Group(tuple(part), sum(map(message_tokens, part))))
+            end = place
+    yield from reversed(found)
+
+
+def _origins(messages: Sequence[Message]) -> list[int]:
+    """For each message the place it may not be parted from: for a result that of its call, else its own."""
+    called: dict[str, int] = {}
+    origins = list(range(len(messages)))
+    for place, message in enumerate(messages):
+        called |= {call.id: place for call in message.tool_calls}
+        if message.role == "tool":
+            origins[place] = called.get(message.tool_call_id or "", place)
+    return origins

@@ -1,0 +1,57 @@
+"""Who may talk: an allow-list, and people the owner has confirmed. Strangers are told once how to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.db.engine import Tx
+from hermes.gateway.platform import Inbound
+from hermes.store import inbox
+
+ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+"""Without letters and digits that look alike."""
+
+CODE_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether someone may talk; `refusal` is what a stranger is told, the first time only."""
+
+    kind: Literal["welcome", "refused", "ignored"]
+    refusal: str = ""
+
+
+class Access:
+    """The rule for one gateway. `allow` holds `platform:user id`, `platform:*` or `*`."""
+
+    def __init__(self, allow: frozenset[str], choose: Callable[[str], str]) -> None:
+        self._allow = allow
+        self._choose = choose
+
+    def judge(self, tx: Tx, message: Inbound, *, now: float) -> Verdict:
+        """May the author of this message talk? Runs in the transaction that would accept it."""
+        platform, user = message.chat.platform, message.author_id
+        if message.chat.chat_type == "api" or self._listed(message):
+            return Verdict("welcome")
+        if user is None:
+            return Verdict("ignored")
+        known = inbox.find_pairing(tx, platform, user)
+        if known is not None:
+            return Verdict("welcome" if known.state == "allowed" else "ignored")
+        if message.chat.chat_type != "dm":
+            return Verdict("ignored")
+        code = "".join(self._choose(ALPHABET) for _ in range(CODE_LENGTH))
+        inbox.ask_pairing(tx, platform, user, message.author_name or user, code, now=now)
+        return Verdict(
+            "refused",
+            "This assistant is private. If you know its owner, ask them to run "
+            f"`hermes gateway pair {code}` and write again.",
+        )
+
+    def _listed(self, message: Inbound) -> bool:
+        platform = message.chat.platform
+        ids = {message.author_id, message.author_alt} - {None}
+        return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{user}" for user in ids)})

@@ -1,0 +1,135 @@
+"""Agents that stay warm between messages. One is closed when it is evicted, and never while it is at work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
+
+from hermes.agent.agent import Agent
+from hermes.types import Session
+
+log = logging.getLogger("hermes.gateway")
+
+DIRECT = ("dm", "api")
+"""Chats with one person: there the person belongs to the agent, elsewhere to the turn."""
+
+
+class Person(NamedTuple):
+    """Who speaks, by the ids the platform gave."""
+
+    user_id: str | None = None
+    user_id_alt: str | None = None
+
+
+NOBODY = Person()
+
+MakeAgent: TypeAlias = Callable[[Session, Person], Awaitable[Agent]]
+Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
+
+
+@dataclass(slots=True)
+class _Entry:
+    agent: Agent
+    signature: Hashable
+    used_at: float
+    users: int = 0
+    retired: bool = False
+
+
+@dataclass(slots=True)
+class AgentCache:
+    """Keyed by session key, session, the person of a direct chat, and what a provider has frozen into an agent."""
+
+    make: MakeAgent
+    signature: Signature
+    largest: int
+    idle: float
+    now: Callable[[], float]
+    at_end: Callable[[], None] = lambda: None
+    """Called when the cache is closed, last."""
+    _entries: OrderedDict[Hashable, _Entry] = field(default_factory=OrderedDict)
+    """The longest unused first."""
+    _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _closing: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @asynccontextmanager
+    async def use(self, session: Session, key: str, person: Person) -> AsyncIterator[Agent]:
+        """The agent for one message. A changed signature gives a fresh one."""
+        speaker = person if session.chat_type in DIRECT else NOBODY
+        entry = await self._enter((key, session.id, speaker), session, speaker)
+        try:
+            yield entry.agent
+        finally:
+            entry.users -= 1
+            entry.used_at = self.now()
+            if entry.retired:
+                self._close_unused(entry)
+            self.evict()
+
+    def evict(self) -> None:
+        """Let go what is idle for too long, and the longest unused above the limit. Closing keeps nobody waiting."""
+        for key, entry in list(self._entries.items()):
+            expired = self.now() - entry.used_at > self.idle
+            if not expired and len(self._entries) <= self.largest:
+                return
+            if not entry.users:
+                self._retire(key)
+
+    def retire(self, session_id: str) -> None:
+        """Nobody will talk in this session for now: let its agents go as soon as they are done."""
+        for key, entry in list(self._entries.items()):
+            if entry.agent.session_id == session_id:
+                self._retire(key)
+
+    async def close(self) -> None:
+        """Close every agent, and wait until all are."""
+        for key in list(self._entries):
+            self._retire(key, at_work=True)
+        while self._closing:
+            await asyncio.wait(self._closing)
+        self.at_end()
+
+    async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
+        """Find or make an entry and count us in. Making one waits for the same one alone."""
+        signature = await self.signature()
+        lock = self._making.setdefault(key, asyncio.Lock())
+        async with lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.signature != signature:
+                made = _Entry(await self.make(session, person), signature, self.now())
+                if entry is not None:
+                    self._retire(key)
+                entry = self._entries[key] = made
+            entry.users += 1
+            self._entries.move_to_end(key)
+        return entry
+
+    def _retire(self, key: Hashable, *, at_work: bool = False) -> None:
+        entry = self._entries.pop(key)
+        entry.retired = True
+        if at_work:
+            entry.users = 0
+        self._close_unused(entry)
+
+    def _close_unused(self, entry: _Entry) -> None:
+        if entry.users:
+            return
+        task = asyncio.create_task(_close(entry.agent))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(agent: Agent) -> None:
+    try:
+        await agent.close()
+    except Exception:  # nobody waits for it who could be told
+        log.exception("the agent of session %s did not close", agent.session_id)

@@ -1,0 +1,116 @@
+"""Slash commands in chats. They take their turn in the lane like any message; only `/stop` overtakes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hermes.agent.agent import Agent
+from hermes.agent.compress import compressor_of, describe
+from hermes.compression.compressor import Request
+from hermes.compression.cut import view_tokens
+from hermes.db.engine import Tx
+from hermes.gateway.inbox import Inbox
+from hermes.gateway.platform import Inbound
+from hermes.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command, and all it may need."""
+
+    store: Store
+    inbox: Inbox
+    agent: Agent
+    key: str
+    message: Inbound
+    rest: str
+
+
+Run: TypeAlias = Callable[[Asked], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One slash command."""
+
+    usage: str
+    help: str
+    run: Run
+
+
+def find_command(text: str) -> tuple[Command, str] | None:
+    """The command that a message is, with what follows it; None for an ordinary message. `/new@bot` counts too."""
+    if not text.startswith("/"):
+        return None
+    word, _, rest = text.strip().partition(" ")
+    command = COMMANDS.get(word[1:].partition("@")[0].lower())
+    return None if command is None else (command, rest.strip())
+
+
+async def _new(asked: Asked) -> str:
+    def begin(tx: Tx) -> str:
+        session = asked.inbox.new_session(tx, asked.key, asked.message)
+        asked.store.routes.bind(tx, asked.key, session.id, now=asked.store.clock.now())
+        return session.id
+
+    session_id = await asked.store.write(begin)
+    return f"A new session begins: {session_id}. The old one is kept: {asked.agent.session_id}."
+
+
+async def _title(asked: Asked) -> str:
+    session_id = asked.agent.session_id
+    if not asked.rest:
+        return (await asked.store.read(lambda tx: asked.store.sessions.get(tx, session_id))).title or "(no title)"
+    await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, asked.rest))
+    return f"Title: {asked.rest}"
+
+
+async def _compress(asked: Asked) -> str:
+    return describe(await compressor_of(asked.agent).compress(asked.agent.session_id, Request(focus=asked.rest)))
+
+
+async def _memory(asked: Asked) -> str:
+    session_id, incognito = asked.agent.session_id, asked.store.incognito
+    if asked.rest == "off":
+        await asked.store.write(lambda tx: incognito.begin(tx, session_id))
+        return "Incognito: from here on nothing is recalled, noted or sent to memory."
+    if asked.rest == "on":
+        await asked.store.write(lambda tx: incognito.end(tx, session_id))
+        return "Memory is on again. What was said incognito stays out of it for good."
+    hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
+    notes = asked.agent.notes.read("user") or "(nothing noted yet)"
+    return f"Memory is {'off (incognito)' if hidden else 'on'}.\n{notes}"
+
+
+async def _status(asked: Asked) -> str:
+    view = await asked.store.view(asked.agent.session_id)
+    memory = asked.agent.memory
+    return (
+        f"session {asked.agent.session_id}\nmodel {asked.agent.model.name}\n"
+        f"context ~{view_tokens(view):,} of {asked.agent.model.context_length:,} tokens, {view.epoch} compressions\n"
+        f"memory notes{'' if memory.state == 'off' else f' + {memory.name} ({memory.state})'}"
+    )
+
+
+async def _help(_: Asked) -> str:
+    return "\n".join(f"/{command.usage}: {command.help}" for command in COMMANDS.values())
+
+
+async def _stop(_: Asked) -> str:
+    return "Nothing is running."
+
+
+COMMANDS: dict[str, Command] = {
+    command.usage.split()[0]: command
+    for command in (
+        Command("new", "begin a new session", _new),
+        Command("title [TEXT]", "show or change the title", _title),
+        Command("compress [FOCUS]", "summarise the older part", _compress),
+        Command("memory [on|off]", "show the notes; off makes this chat incognito", _memory),
+        Command("status", "model, session and memory", _status),
+        Command("stop", "end the reply that is coming", _stop),
+        Command("help", "this list", _help),
+    )
+}

@@ -1,0 +1,266 @@
+"""A running gateway: its platforms, lanes and delivery, from start to a shutdown that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from hermes.agent.lane import INBOX
+from hermes.db import leases, queue
+from hermes.db.engine import Tx
+from hermes.db.leases import Lease
+from hermes.db.owners import is_gone, new_owner
+from hermes.errors import GatewayRunningError, StaleError, StoreError
+from hermes.events import Failed, TurnEvent
+from hermes.gateway.access import Access
+from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.inbox import Inbox, Received
+from hermes.gateway.lanes import Lanes
+from hermes.gateway.outbound import OUTBOUND, Delivery
+from hermes.gateway.outcome import Ending, recall_ending
+from hermes.gateway.platform import Chat, Inbound, Intake, Platform
+from hermes.store import inbox as inbox_rows
+from hermes.store.store import Store
+
+log = logging.getLogger("hermes.gateway")
+
+LEASE = "gateway"
+STOP_PART = "stop"
+TTL = 15.0
+DRAIN = 20.0
+RESTART_AFTER = 5.0
+RENEW_EVERY = 5
+"""Seconds between two renewals of the gateway's lease."""
+REMEMBER = 7 * 86_400.0
+"""Seconds that a message's key is kept after it was handled: a sender that repeats itself for longer is not known."""
+
+Listener: TypeAlias = Callable[[TurnEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayTerms:
+    """How a gateway behaves."""
+
+    agent_name: str = "main"
+    allow: frozenset[str] = frozenset()
+    at_once: int = 64
+    drain: float = DRAIN
+
+
+class Gateway:
+    """One per home: a second one is refused. `listen` lets a platform hear the events of a message it handed in."""
+
+    def __init__(self, store: Store, agents: AgentCache, terms: GatewayTerms) -> None:
+        self._store = store
+        self._agents = agents
+        self._terms = terms
+        self._owner = new_owner()
+        self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
+        self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
+        self._listeners: dict[str, list[Listener]] = {}
+        self._ending = False
+        self._platforms: dict[str, Platform] = {}
+        access = Access(terms.allow, secrets.choice)
+        self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
+        self._lanes = Lanes(
+            store=store,
+            inbox=self._inbox,
+            agents=agents,
+            platforms=self._platforms,
+            locks=self._lock_of,
+            owner=self._owner,
+            wake=self._wake,
+            wake_delivery=self._wake_delivery,
+            hear=self._hear,
+            at_once=terms.at_once,
+        )
+        self._delivery = Delivery(
+            store,
+            self._platforms,
+            self._lock_of,
+            owner=self._owner,
+            chance=random.random,
+            wake=self._wake_delivery,
+        )
+
+    async def receive(self, message: Inbound) -> Received:
+        """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
+        received = await self._inbox.receive(message)
+        if received.verdict.refusal or received.stopped is not None:
+            self._wake_delivery.set()
+        return received
+
+    @property
+    def ending(self) -> bool:
+        """Whether the gateway is shutting down: nothing new is taken in."""
+        return self._ending
+
+    async def ending_of(self, item_key: str) -> Ending | None:
+        """How the turn of an inbox item ended, or None while it has not."""
+
+        def look(tx: Tx) -> Ending | None:
+            item = queue.find(tx, INBOX, item_key)
+            return None if item is None else recall_ending(tx, self._store, item)
+
+        return await self._store.read(look)
+
+    async def report(self, part: str, state: str, detail: str) -> None:
+        """Tell how a part is."""
+        await self._inbox.report(part, state, detail)
+
+    @contextmanager
+    def listen(self, item_key: str, hear: Listener) -> Iterator[None]:
+        """Hear every event of the turn that answers an inbox item, while the block runs."""
+        self._listeners.setdefault(item_key, []).append(hear)
+        try:
+            yield
+        finally:
+            self._listeners[item_key].remove(hear)
+            if not self._listeners[item_key]:
+                del self._listeners[item_key]
+
+    def stop_turn(self, key: str) -> bool:
+        """End the running turn of a session key."""
+        return self._lanes.stop_turn(key)
+
+    async def run(self, platforms: Sequence[Platform], stopping: asyncio.Event) -> None:
+        """Serve until `stopping` is set, then drain. What is not finished goes on after the next start."""
+        lease = await self._store.write(self._take_over)
+        self._platforms.update({platform.name: platform for platform in platforms})
+        workers = [
+            asyncio.create_task(self._lanes.run(), name="lanes"),
+            asyncio.create_task(self._delivery.run(), name="delivery"),
+            asyncio.create_task(self._keep(lease, stopping), name="lease"),
+        ]
+        intakes = [asyncio.create_task(self._serve(platform), name=platform.name) for platform in platforms]
+        waiting = asyncio.create_task(stopping.wait())
+        try:
+            await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            await self._shut_down(lease, workers, intakes)
+        for worker in workers:
+            if worker.done() and not worker.cancelled() and (error := worker.exception()):
+                raise error
+
+    async def _serve(self, platform: Platform) -> None:
+        """Keep a platform running: one that falls over is said and begun again, the others go on."""
+        while True:
+            await self.report(platform.name, "starting", "")
+            try:
+                await platform.run(_IntakeOf(self))
+                return
+            except Exception as error:
+                log.exception("platform %s failed", platform.name)
+                await self.report(platform.name, "failing", f"{type(error).__name__}: {error}")
+            await self._store.clock.sleep(RESTART_AFTER)
+
+    async def _shut_down(
+        self, lease: Lease, workers: Sequence[asyncio.Task[None]], intakes: Sequence[asyncio.Task[None]]
+    ) -> None:
+        """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
+        self._ending = True
+        for task in (*intakes, workers[0]):
+            task.cancel()
+        await asyncio.wait({workers[0]})
+        await self._lanes.drain(self._terms.drain)
+        self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
+        if intakes:
+            await asyncio.wait(intakes)
+        while await self._delivery.deliver_next():
+            pass
+        await self._delivery.drain(self._terms.drain / 2)
+        for task in workers:
+            task.cancel()
+        await asyncio.wait(set(workers))
+        await self._agents.close()
+        await self._store.write(lambda tx: _let_go(tx, lease))
+
+    def _take_over(self, tx: Tx) -> Lease:
+        now = self._store.clock.now()
+        held = leases.holder(tx, LEASE, now=now)
+        if held is not None and is_gone(held.owner):
+            leases.evict(tx, held)
+        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=now)
+        if lease is None:
+            raise GatewayRunningError("a gateway is running for this home already")
+        inbox_rows.clear_status(tx)
+        queue.free_lanes(tx, OUTBOUND, now=now)
+        return lease
+
+    async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
+        """Hold the gateway's lease, look for a request to stop, and let go what nobody needs."""
+        for second in count(1):
+            await self._store.clock.sleep(1.0)
+            try:
+                if second % RENEW_EVERY == 0:
+                    await self._store.write(lambda tx: self._renew(tx, lease))
+                if await self._store.read(_stop_requested):
+                    stopping.set()
+            except StaleError:
+                log.error("another gateway has taken over this home; this one ends")
+                stopping.set()
+                return
+            except StoreError as error:  # the next beat may succeed
+                log.error("the gateway's lease could not be kept: %s", error.line())
+            self._agents.evict()
+
+    def _renew(self, tx: Tx, lease: Lease) -> None:
+        now = self._store.clock.now()
+        leases.renew(tx, lease, ttl=TTL, now=now)
+        for name in (INBOX, OUTBOUND):
+            queue.prune(tx, name, before=now - REMEMBER)
+
+    def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
+        for key in keys:
+            for hear in tuple(self._listeners.get(key, ())):
+                hear(event)
+
+    def _lock_of(self, chat: Chat) -> asyncio.Lock:
+        return self._locks.setdefault(chat, asyncio.Lock())
+
+
+def _stop_requested(tx: Tx) -> bool:
+    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
+
+
+@dataclass(frozen=True, slots=True)
+class _IntakeOf(Intake):
+    gateway: Gateway
+
+    async def receive(self, message: Inbound) -> None:
+        await self.gateway.receive(message)
+
+    async def report(self, part: str, state: str, detail: str) -> None:
+        await self.gateway.report(part, state, detail)
+
+
+def _let_go(tx: Tx, lease: Lease) -> None:
+    inbox_rows.clear_status(tx)
+    try:
+        leases.release(tx, lease)
+    except StaleError:
+        log.warning("the gateway's lease was lost before the end")
+
+
+def request_stop(tx: Tx, *, now: float) -> bool:
+    """Ask the running gateway to end; False when none runs."""
+    held = leases.holder(tx, LEASE, now=now)
+    if held is None or is_gone(held.owner):
+        return False
+    inbox_rows.set_status(tx, STOP_PART, "requested", "", now=now)
+    return True
+
+
+def running_gateway(tx: Tx, *, now: float) -> str | None:
+    """Who runs the gateway of this home, or None."""
+    held = leases.holder(tx, LEASE, now=now)
+    return None if held is None or is_gone(held.owner) else held.owner

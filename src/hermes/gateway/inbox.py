@@ -1,0 +1,138 @@
+"""The durable inbox: a message is committed before its platform hears that it arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hermes.agent.lane import INBOX
+from hermes.db import queue
+from hermes.db.engine import Tx
+from hermes.gateway.access import Access, Verdict
+from hermes.gateway.agent_cache import DIRECT
+from hermes.gateway.outbound import enqueue_text
+from hermes.gateway.platform import Inbound
+from hermes.store.ids import session_key
+from hermes.store.inbox import set_status
+from hermes.store.store import Store
+from hermes.types import Session
+
+log = logging.getLogger("hermes.gateway")
+STOP = "/stop"
+
+
+def is_stop(text: str) -> bool:
+    """Whether a message is `/stop`, also when it is addressed (`/stop@bot`): it overtakes what waits."""
+    return text.strip().partition("@")[0].lower() == STOP
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a message: a fresh inbox item, or nothing new.
+
+    `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether
+    it ended a turn.
+    """
+
+    key: str
+    item_key: str
+    session_id: str | None
+    fresh: bool
+    verdict: Verdict
+    stopped: bool | None = None
+
+
+class Inbox:
+    """Takes messages in. `stop` ends the running turn of a session key; `wake` tells the lanes and the delivery."""
+
+    def __init__(
+        self, store: Store, agent_name: str, access: Access, *, stop: Callable[[str], bool], wake: asyncio.Event
+    ) -> None:
+        self._store = store
+        self._agent_name = agent_name
+        self._access = access
+        self._stop = stop
+        self._wake = wake
+
+    async def receive(self, message: Inbound) -> Received:
+        """Commit a message. When this returns it cannot get lost, and the same one again has no effect."""
+        received = await self._store.write(lambda tx: self._commit(tx, message))
+        if received.fresh and is_stop(message.text):
+            received = replace(received, stopped=self._stop(received.key))
+            if message.chat.chat_type != "api":
+                await self._store.write(lambda tx: self._tell_of_stop(tx, message, received))
+        if received.fresh:
+            self._wake.set()
+        return received
+
+    async def report(self, part: str, state: str, detail: str) -> None:
+        """Tell how a platform is."""
+        log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
+        await self._store.write(lambda tx: set_status(tx, part, state, detail, now=self._store.clock.now()))
+
+    def _commit(self, tx: Tx, message: Inbound) -> Received:
+        now = self._store.clock.now()
+        key, item_key = self._key_of(tx, message), item_key_of(message)
+        verdict = self._access.judge(tx, message, now=now)
+        if verdict.kind == "refused":
+            enqueue_text(tx, message.chat, key, f"refusal:{item_key}", verdict.refusal, now=now)
+        if verdict.kind != "welcome":
+            return Received(key, item_key, None, False, verdict)
+        session = self.open_session(tx, key, message)
+        lane = f"{key}#stop" if is_stop(message.text) else key
+        fresh = queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
+        return Received(key, item_key, session.id, fresh, verdict)
+
+    def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
+        text = "Stopped." if received.stopped else "Nothing is running."
+        now = self._store.clock.now()
+        enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
+
+    def _key_of(self, tx: Tx, message: Inbound) -> str:
+        """The session key of a message: the client's own, that of the session it names, or made of the chat."""
+        if message.session_key is not None:
+            return message.session_key
+        if message.session_id is not None and self._store.sessions.exists(tx, message.session_id):
+            known = self._store.sessions.get(tx, message.session_id).session_key
+            if known:
+                return known
+        chat = message.chat
+        return session_key(self._agent_name, chat.platform, chat.chat_type, chat.chat_id, chat.thread_id)
+
+    def open_session(self, tx: Tx, key: str, message: Inbound) -> Session:
+        """The session that a message names, else the one its key is bound to. A new one is made, and a key that is new
+        is bound, in the same transaction. A key that is bound already is never moved by this."""
+        sessions, named = self._store.sessions, message.session_id
+        bound = self._store.routes.lookup(tx, key)
+        if named is None and bound is not None:
+            return sessions.get(tx, bound)
+        if named is not None and sessions.exists(tx, named):
+            session = sessions.get(tx, sessions.live_id(tx, named))
+        else:
+            session = self.new_session(tx, key, message, session_id=named)
+        if bound is None:
+            self._store.routes.bind(tx, key, session.id, now=self._store.clock.now())
+        return session
+
+    def new_session(self, tx: Tx, key: str, message: Inbound, *, session_id: str | None = None) -> Session:
+        """A fresh session for a chat."""
+        return self._store.sessions.create(
+            tx,
+            source=message.chat.platform,
+            now=self._store.clock.now(),
+            random_hex=secrets.token_hex,
+            session_id=session_id,
+            user_id=message.author_id if message.chat.chat_type in DIRECT else None,
+            session_key=key,
+            chat_id=message.chat.chat_id,
+            chat_type=message.chat.chat_type,
+            thread_id=message.chat.thread_id,
+        )
+
+
+def item_key_of(message: Inbound) -> str:
+    """What tells a message from every other: one that comes twice has one effect."""
+    return f"{message.chat.platform}:{message.chat.chat_id}:{message.message_id}"

@@ -1,0 +1,53 @@
+"""What is handled together: which of a lane's waiting items make one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hermes.db.queue import Item
+from hermes.gateway.commands import Command, find_command
+from hermes.gateway.platform import Inbound
+from hermes.types import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Inbox items that are handled together: messages for one turn, or one command."""
+
+    items: tuple[Item, ...]
+    messages: tuple[Inbound, ...]
+    command: tuple[Command, str] | None = None
+
+    @property
+    def first(self) -> Inbound:
+        return self.messages[0]
+
+    @property
+    def keys(self) -> list[str]:
+        return [item.key for item in self.items]
+
+
+def next_part(items: Sequence[Item]) -> Part:
+    """What comes next in a lane: on chat platforms all messages up to a command, over the API one request."""
+    messages = [Inbound.from_json(item.payload) for item in items]
+    first = messages[0]
+    if (command := find_command(first.text)) is not None:
+        return Part((items[0],), (first,), command)
+    count = 1
+    if first.chat.chat_type != "api":
+        while count < len(items) and messages[count].chat == first.chat and find_command(messages[count].text) is None:
+            count += 1
+    return Part(tuple(items[:count]), tuple(messages[:count]))
+
+
+def draft_of(message: Inbound) -> Draft:
+    """A message as it goes into the conversation; in groups with who said it."""
+    named = message.author_name if message.chat.chat_type in ("group", "channel") else None
+    return Draft(
+        "user",
+        message.text,
+        platform_message_id=message.message_id,
+        author_id=message.author_id,
+        author_name=named,
+    )

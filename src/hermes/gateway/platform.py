@@ -1,0 +1,122 @@
+"""What a platform is to the gateway: something that translates. One adapter is one file in `platforms/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from hermes.types import Json
+
+ChatType = Literal["dm", "group", "channel", "api"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Where messages go: a chat of a platform, or a thread in it."""
+
+    platform: str
+    chat_type: ChatType
+    chat_id: str
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message as a platform gave it. `message_id` is the platform's own: the same one twice has one effect."""
+
+    chat: Chat
+    message_id: str
+    text: str
+    author_id: str | None = None
+    author_name: str | None = None
+    author_alt: str | None = None
+    """Another id of the same person, such as a user name."""
+    session_key: str | None = None
+    """A client's own key, instead of the one that is made of the chat."""
+    session_id: str | None = None
+    """A client's own session."""
+
+    def to_json(self) -> Json:
+        """As it lies in the inbox."""
+        return {
+            "chat": [self.chat.platform, self.chat.chat_type, self.chat.chat_id, self.chat.thread_id],
+            "message_id": self.message_id,
+            "text": self.text,
+            "author_id": self.author_id,
+            "author_name": self.author_name,
+            "author_alt": self.author_alt,
+            "session_key": self.session_key,
+            "session_id": self.session_id,
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> Inbound:
+        """Read what `to_json` wrote."""
+        return cls(**{**value, "chat": Chat(*value["chat"])})
+
+
+class SendLater(Exception):
+    """The platform cannot take it now: `wait` seconds, or None for as long as seems right."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class SendNever(Exception):
+    """The platform will never take it: the chat is gone, the bot was blocked, the message is not allowed."""
+
+
+class MessageGone(SendNever):
+    """The message that should be edited is not there any more, or may not be edited; a new one can be sent."""
+
+
+class Intake(Protocol):
+    """Where a platform hands in what it received."""
+
+    async def receive(self, message: Inbound) -> None:
+        """Take a message. When this returns, the platform may be told that it arrived. Raises when it may not."""
+        ...
+
+    async def report(self, part: str, state: str, detail: str) -> None:
+        """Tell how the platform is; loud when it changes."""
+        ...
+
+
+class Platform(Protocol):
+    """One messaging platform. Methods but `run` may raise SendLater and SendNever."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in session keys."""
+        ...
+
+    @property
+    def longest_message(self) -> int:
+        """UTF-16 units that one message may have (`chunks.py` counts them)."""
+        ...
+
+    @property
+    def can_edit(self) -> bool:
+        """Whether a reply can be shown while it grows."""
+        ...
+
+    async def run(self, intake: Intake) -> None:
+        """Receive until cancelled. Comes back by itself from anything that passes; raises only what never will."""
+        ...
+
+    async def send(self, chat: Chat, text: str) -> str:
+        """Send one message; its id on the platform."""
+        ...
+
+    async def edit(self, chat: Chat, message_id: str, text: str) -> None:
+        """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""
+        ...
+
+    async def show_typing(self, chat: Chat) -> None:
+        """Show that a reply is coming."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds. Comes after the last send."""
+        ...

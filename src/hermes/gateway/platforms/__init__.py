@@ -1,0 +1,1 @@
+"""One adapter per platform. Each only translates: what must not get lost is the gateway's business."""

@@ -1,0 +1,36 @@
+"""Hand a message in and hear of it until its turn has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from hermes.events import Failed, Replied, Stopped, TurnEvent
+from hermes.gateway.gateway import Gateway
+from hermes.gateway.inbox import Received, item_key_of
+from hermes.gateway.platform import Inbound
+
+
+async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received | TurnEvent, None]:
+    """First what became of the message, once it is committed; then the events of its turn, the last one its end.
+
+    A message that was handed in before has no second turn: only its end is heard, be it long past or yet to come.
+    """
+    heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
+    item_key = item_key_of(message)
+    with gateway.listen(item_key, heard.put_nowait):
+        received = await gateway.receive(message)
+        yield received
+        if received.stopped is not None:
+            yield Replied(received.session_id or "", 0, "Stopped." if received.stopped else "Nothing is running.")
+            return
+        if not received.fresh and (ending := await gateway.ending_of(item_key)) is not None:
+            yield ending
+            return
+        while True:
+            event = await heard.get()
+            over = isinstance(event, Replied | Stopped | Failed)
+            if over or received.fresh:
+                yield event
+            if over:
+                return

@@ -1,0 +1,145 @@
+"""A turn's events as an HTTP response: whole, or as a stream of server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeAlias, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted
+from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, Usage, event, failure
+
+T = TypeVar("T")
+Events: TypeAlias = AsyncGenerator[Any, None]
+"""The events of a turn; others are passed over."""
+
+ALIVE_EVERY = 15.0
+"""Seconds of silence after which a stream says that it is still there, so that nothing between cuts it."""
+INTERRUPTED = "the reply was cut off and begins anew; ask again with the same Idempotency-Key"
+
+
+async def answer_whole(
+    request: Request, completion: Completion, events: Events, headers: Mapping[str, str]
+) -> Response:
+    """The reply in one piece. A client that leaves ends the listening, not the turn."""
+    end = await _unless_gone(request.receive, _end_of(events))
+    if isinstance(end, Failed):
+        error = failure(end.kind, end.message)
+        error.headers |= headers
+        raise error
+    usage = Usage(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else Usage(None, None)
+    return JSONResponse(completion.whole(end.text, usage), headers=dict(headers))
+
+
+async def _end_of(events: Events) -> Replied | Stopped | Failed:
+    async with aclosing(events):
+        async for found in events:
+            if isinstance(found, Replied | Stopped | Failed):
+                return found
+    raise AssertionError("a turn has an end")
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` comes to; ClientDisconnect when the client leaves before that."""
+    working, gone = asyncio.create_task(work), asyncio.create_task(_until_gone(receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, gone):
+            task.cancel()
+        await asyncio.wait({working, gone})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """The reply as it grows."""
+
+    def __init__(self, completion: Completion, events: Events, headers: Mapping[str, str]) -> None:
+        super().__init__(headers={**headers, "Cache-Control": "no-store"}, media_type="text/event-stream")
+        del self.headers["content-length"]
+        self._completion = completion
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's shape
+        try:
+            await _unless_gone(receive, self._send_all(send))
+        except ClientDisconnect:
+            return  # the turn goes on and is stored
+
+    async def _send_all(self, send: Send) -> None:
+        async with aclosing(self._events):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            pieces = kept_alive(write_stream(self._completion, self._events))
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def write_stream(completion: Completion, events: Events) -> AsyncGenerator[bytes, None]:
+    """The events of a turn as chunks: role, text, the reason of the end, usage where it is wanted, and the end."""
+    yield completion.chunk({"role": "assistant", "content": ""})
+    said = ""
+    async for found in events:
+        match found:
+            case TextDelta(text):
+                said += text
+                yield completion.chunk({"content": text})
+            case ToolStarted() if said:  # what was said before a tool ran is a paragraph of its own
+                said = ""
+                yield completion.chunk({"content": "\n\n"})
+            case Accepted() if said:
+                yield event(failure("busy", INTERRUPTED).body)
+                return
+            case Replied(text=text):
+                if rest := text.removeprefix(said) if text.startswith(said) else "":
+                    yield completion.chunk({"content": rest})
+                yield completion.chunk({}, "stop")
+                if completion.include_usage:
+                    yield completion.usage_chunk(Usage(found.prompt_tokens, found.completion_tokens))
+                yield DONE
+            case Stopped(text=text):
+                if not said and text:
+                    yield completion.chunk({"content": text})
+                yield completion.chunk({}, "stop")
+                yield DONE
+            case Failed(kind=kind, message=message):
+                yield event(failure(kind, message).body)
+
+
+async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The same, with a sign of life in every silence."""
+    source: AsyncIterator[bytes] = aiter(pieces)
+    coming: asyncio.Future[bytes | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(source))
+            done, _ = await asyncio.wait({coming}, timeout=ALIVE_EVERY)
+            if not done:
+                yield ALIVE
+                continue
+            piece, coming = coming.result(), None
+            if piece is None:
+                return
+            yield piece
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait({coming})
+        await pieces.aclose()
+
+
+async def _next(source: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(source, None)

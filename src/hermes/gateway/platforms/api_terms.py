@@ -1,0 +1,23 @@
+"""What the HTTP API is told when it is opened. Kept apart, so that reading the settings needs no web server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hermes.agent.loop import Speaker
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTerms:
+    """Where the API listens, who may use it, and what answers a request without a session."""
+
+    host: str
+    port: int
+    key: str
+    model_name: str
+    drain: float
+    patience: float
+    connections: int
+    speaker: Speaker
+    prompt: Callable[[], str]

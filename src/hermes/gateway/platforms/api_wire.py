@@ -1,0 +1,190 @@
+"""The wire of the OpenAI-compatible API: requests in, completions, chunks and errors out. Values only, no sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hermes.events import FailureKind
+from hermes.types import Draft, Json, ToolCall
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+UNSUPPORTED = ("tools", "functions", "tool_choice", "function_call", "audio", "modalities")
+"""What would change the meaning of a request if it were passed over."""
+
+
+class ApiError(Exception):
+    """What a client is told, in OpenAI's shape."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = dict(headers or {})
+        self.body: Json = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+KEPT = {"x-should-retry": "false"}
+"""The message is stored: a client must not say it again by itself."""
+
+
+def failure(kind: FailureKind, message: str) -> ApiError:
+    """A turn that failed, as an error."""
+    if kind == "context_too_long":
+        return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
+    if kind in ("ending", "busy"):
+        return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
+    if kind == "model":
+        return ApiError(502, message, kind="server_error", code="model_failed", headers=KEPT)
+    return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for a completion."""
+
+    messages: tuple[Draft, ...]
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    user: str | None = None
+
+    @property
+    def last_said(self) -> str:
+        """The last user message: what is new in a conversation that we keep ourselves."""
+        for message in reversed(self.messages):
+            if message.role == "user" and (message.content or "").strip():
+                return message.content or ""
+        raise ApiError(400, "there is no user message with text", param="messages")
+
+
+def parse_ask(body: bytes) -> Ask:
+    """Read a request; ApiError says what is wrong with it."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ApiError(400, "the body is not a JSON object")
+    for name in UNSUPPORTED:
+        if value.get(name) not in (None, [], {}, "none", "auto", ["text"]):
+            raise ApiError(400, f"'{name}' is not supported: the agent uses tools of its own", param=name)
+    if value.get("n") not in (None, 1):
+        raise ApiError(400, "only one choice can be asked for", param="n")
+    messages = value.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
+    options = _typed(value, "stream_options", dict) or {}
+    return Ask(
+        messages=tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
+        model=_typed(value, "model", str) or "hermes",
+        stream=_typed(value, "stream", bool) or False,
+        include_usage=_typed(options, "include_usage", bool) or False,
+        user=_typed(value, "user", str) or None,
+    )
+
+
+def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
+    found = value.get(name)
+    if found is not None and not isinstance(found, kind):
+        raise ApiError(400, f"'{name}' is a {type(found).__name__}, but takes a {kind.__name__}", param=name)
+    return _clean(found, name) if isinstance(found, str) else found
+
+
+def _message(value: Json, where: str) -> Draft:
+    if not isinstance(value, dict):
+        raise ApiError(400, f"{where} is not an object", param=where)
+    role = ROLES.get(str(value.get("role")))
+    if role is None:
+        raise ApiError(400, f"{where}.role is {value.get('role')!r}, but takes one of {', '.join(ROLES)}", param=where)
+    calls = value.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise ApiError(400, f"{where}.tool_calls is not a list of objects", param=where)
+    call_id = _typed(value, "tool_call_id", str)
+    content = _content(value.get("content"), f"{where}.content")
+    return Draft(role, content, tuple(ToolCall.from_wire(call) for call in calls), tool_call_id=call_id)
+
+
+def _content(value: Json, where: str) -> str:
+    """Text as it is, or the text parts of a list, joined."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return _clean(value, where)
+    if not isinstance(value, list):
+        raise ApiError(400, f"{where} is neither text nor a list of parts", param=where)
+    texts: list[str] = []
+    for part in value:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text" or not isinstance(part.get("text"), str):
+            shown = repr(kind) if kind else "no part"
+            raise ApiError(400, f"{where} holds {shown}; only text can be read", param=where)
+        texts.append(_clean(part["text"], where))
+    return "\n".join(texts)
+
+
+def _clean(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ApiError(400, f"{where} is not valid Unicode: it holds half a surrogate pair", param=where) from None
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, where the model told them."""
+
+    prompt: int | None
+    completion: int | None
+
+    def to_wire(self) -> Json:
+        prompt, completion = self.prompt or 0, self.completion or 0
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer on the wire, whole or in chunks."""
+
+    id: str
+    model: str
+    created: int
+    include_usage: bool = False
+
+    def whole(self, text: str, usage: Usage) -> Json:
+        """The answer in one piece."""
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire()}
+
+    def chunk(self, delta: Json, finish_reason: str | None = None) -> bytes:
+        """One event of a stream."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+        usage = {"usage": None} if self.include_usage else {}
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage})
+
+    def usage_chunk(self, usage: Usage) -> bytes:
+        """The last event before the end, for clients that asked for it."""
+        return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage.to_wire()})
+
+    def _head(self, kind: str) -> dict[str, Json]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+DONE = b"data: [DONE]\n\n"
+ALIVE = b": alive\n\n"
+
+
+def event(value: Json) -> bytes:
+    """One server-sent event."""
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

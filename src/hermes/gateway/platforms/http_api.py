@@ -1,0 +1,275 @@
+"""The OpenAI-compatible HTTP API.
+
+POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, heard as it goes on
+                           └─ names none: a temporary agent answers the request's own messages; nothing is stored
+GET  /v1/models, /health
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from hermes.agent.loop import converse
+from hermes.agent.transcript import ScratchTranscript
+from hermes.clock import Clock
+from hermes.errors import HermesError, SettingsError, UsageError
+from hermes.events import TurnEvent
+from hermes.gateway.gateway import Gateway
+from hermes.gateway.inbox import Received
+from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
+from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
+from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
+from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
+from hermes.store.sessions import check_foreign_id
+
+log = logging.getLogger("hermes.gateway")
+
+NAME = "api"
+LARGEST_BODY = 10 * 1024 * 1024
+SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
+
+
+class HttpApi:
+    """The API as a platform. Nothing is pushed to it: whoever asked hears the events of the turn."""
+
+    name = NAME
+    longest_message = 1_000_000
+    can_edit = False
+
+    def __init__(self, gateway: Gateway, clock: Clock, terms: ApiTerms) -> None:
+        if not terms.key and not is_loopback(terms.host):
+            raise SettingsError(
+                f"api.host is {terms.host!r}, which others can reach, but api.key is empty",
+                hint="Set `api.key` (or API_SERVER_KEY), or let `api.host` be 127.0.0.1",
+            )
+        self._gateway = gateway
+        self._clock = clock
+        self._terms = terms
+
+    async def run(self, intake: Intake) -> None:
+        """Serve until cancelled; then take nothing more and let requests under way come to their end."""
+        listening = bind(self._terms.host, self._terms.port)
+        config = uvicorn.Config(
+            self.app(),
+            http=patient_protocol(self._terms.patience, self._terms.connections),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(self._terms.drain) + 5,
+        )
+        _log_where_we_do()
+        server = Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
+        place = listening.getsockname()
+        await intake.report(NAME, "ok", f"http://{_shown(place[0])}:{place[1]}/v1")
+        try:
+            await asyncio.shield(serving)
+        finally:
+            server.should_exit = True
+            await serving
+            listening.close()
+
+    async def send(self, chat: Chat, text: str) -> str:
+        raise SendNever(f"nobody waits for it over HTTP: {len(text)} characters for {chat.chat_id}")
+
+    async def edit(self, chat: Chat, message_id: str, text: str) -> None:
+        raise SendNever(f"what was sent over HTTP cannot be changed: {chat.chat_id} {message_id} {len(text)}")
+
+    async def show_typing(self, chat: Chat) -> None:
+        """There is nowhere to show it."""
+
+    async def close(self) -> None:
+        """The server has ended with `run`."""
+
+    def app(self) -> Starlette:
+        """The routes."""
+        return Starlette(
+            routes=[
+                Route("/health", self._health, methods=["GET"]),
+                Route("/v1/models", self._models, methods=["GET"]),
+                Route("/v1/models/{name}", self._model, methods=["GET"]),
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            ],
+            exception_handlers={
+                ApiError: _show_error,
+                HTTPException: _show_http_error,
+                HermesError: _show_hermes_error,
+                ClientDisconnect: _show_gone,
+                Exception: _show_defect,
+            },
+        )
+
+    async def _health(self, _: Request) -> Response:
+        status = "ending" if self._gateway.ending else "ok"
+        return JSONResponse({"status": status}, status_code=503 if self._gateway.ending else 200)
+
+    async def _models(self, request: Request) -> Response:
+        self._check(request)
+        return JSONResponse({"object": "list", "data": [self._describe()]})
+
+    async def _model(self, request: Request) -> Response:
+        self._check(request)
+        if request.path_params["name"] != self._terms.model_name:
+            raise ApiError(404, f"there is no model '{request.path_params['name']}'", code="model_not_found")
+        return JSONResponse(self._describe())
+
+    def _describe(self) -> dict[str, object]:
+        return {"id": self._terms.model_name, "object": "model", "created": 0, "owned_by": "hermes"}
+
+    async def _complete(self, request: Request) -> Response:
+        self._check(request)
+        ask = parse_ask(await read_body(request, self._terms.patience))
+        session_id, session_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
+        if session_id is None and session_key is None:
+            return await self._respond(request, ask, self._converse(ask), {})
+        message = Inbound(
+            chat=Chat(NAME, "api", session_id or session_key or ""),
+            message_id=_named(request, IDEMPOTENCY) or secrets.token_hex(16),
+            text=ask.last_said,
+            author_id=ask.user,
+            session_key=session_key,
+            session_id=session_id,
+        )
+        if session_id is not None:
+            check_foreign_id(session_id)
+        events = follow(self._gateway, message)
+        received = await anext(events)
+        assert isinstance(received, Received), "it comes first"
+        headers = {"X-Hermes-Session-Id": _header(received.session_id), "X-Hermes-Session-Key": _header(received.key)}
+        return await self._respond(request, ask, events, headers)
+
+    async def _respond(self, request: Request, ask: Ask, events: Events, headers: dict[str, str]) -> Response:
+        completion_id = f"chatcmpl-{secrets.token_hex(12)}"
+        completion = Completion(completion_id, ask.model, int(self._clock.now()), ask.include_usage)
+        if ask.stream:
+            return EventStream(completion, events, headers)
+        return await answer_whole(request, completion, events, headers)
+
+    async def _converse(self, ask: Ask) -> AsyncGenerator[TurnEvent, None]:
+        """The request's own messages are the conversation. Nothing of it is kept, no memory provider hears of it."""
+        transcript = ScratchTranscript(self._terms.prompt(), ask.messages, self._clock.now())
+        async with aclosing(converse(self._terms.speaker, transcript, "", asyncio.Event())) as events:
+            async for event in events:
+                yield event
+
+    def _check(self, request: Request) -> None:
+        """Who may ask: whoever has the key. Without one, this machine, and no web page that is open on it."""
+        if self._gateway.ending:
+            raise ApiError(503, "the gateway is ending", kind="server_error", headers={"Retry-After": "5"})
+        if self._terms.key:
+            _, _, given = request.headers.get("authorization", "").partition(" ")
+            if not hmac.compare_digest(given.strip().encode(), self._terms.key.encode()):
+                raise ApiError(
+                    401,
+                    "the key is missing or wrong; send it as `Authorization: Bearer …`",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+            return
+        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
+            raise ApiError(403, "without a key, only programs on this machine are answered; set `api.key`")
+
+
+async def read_body(request: Request, patience: float) -> bytes:
+    """The whole body, within its size and time."""
+    if int(request.headers.get("content-length") or 0) > LARGEST_BODY:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(patience):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > LARGEST_BODY:
+                    raise _too_large()
+    except TimeoutError:
+        raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
+    return bytes(body)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _too_large() -> ApiError:
+    return ApiError(413, f"the body has more than {LARGEST_BODY:,} bytes", headers={"Connection": "close"})
+
+
+def _named(request: Request, header: str) -> str | None:
+    value = request.headers.get(header)
+    if value is None:
+        return None
+    if not 0 < len(value) <= 512 or not value.isprintable():
+        raise ApiError(400, f"{header} takes 1 to 512 printable characters", param=header)
+    return value
+
+
+def _header(value: str | None) -> str:
+    return (value or "").encode("latin-1", "backslashreplace").decode("latin-1")
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _as_response(error: ApiError) -> Response:
+    return JSONResponse(error.body, status_code=error.status, headers=error.headers)
+
+
+async def _show_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return _as_response(error)
+
+
+async def _show_http_error(request: Request, error: Exception) -> Response:
+    """Unknown paths and wrong methods."""
+    assert isinstance(error, HTTPException)
+    what = f"{request.method} {request.url.path}"
+    return _as_response(ApiError(error.status_code, f"{what}: {error.detail}", headers=error.headers))
+
+
+async def _show_hermes_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HermesError)
+    if isinstance(error, UsageError):
+        return _as_response(ApiError(400, error.line()))
+    log.error("a request failed: %s", error.line())
+    return _as_response(ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"}))
+
+
+async def _show_gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=499)
+
+
+async def _show_defect(_: Request, error: Exception) -> Response:
+    log.exception("a request met a defect", exc_info=error)
+    return _as_response(ApiError(500, f"a defect: {type(error).__name__}", kind="server_error"))
+
+
+def _log_where_we_do() -> None:
+    """What the server itself has to say goes to the profile's log."""
+    ours, its = logging.getLogger("hermes"), logging.getLogger("uvicorn")
+    its.handlers, its.propagate = ours.handlers, False
+    its.setLevel(logging.WARNING)

@@ -1,0 +1,137 @@
+"""What the gateway keeps beside its queues: which inbox item became which message, who may talk, how things are.
+
+Rows are written in the transaction of what they tell of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_inbox_messages (
+        item_id INTEGER PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        message_id INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX hermes_inbox_messages_session ON hermes_inbox_messages (session_id)",
+    """
+    CREATE TABLE hermes_pairings (
+        platform TEXT NOT NULL,
+        user_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        code TEXT NOT NULL UNIQUE,
+        state TEXT NOT NULL CHECK (state IN ('pending', 'allowed')),
+        created_at REAL NOT NULL,
+        PRIMARY KEY (platform, user_id)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE hermes_gateway_status (
+        part TEXT PRIMARY KEY,
+        state TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        since REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
+PairingState = Literal["pending", "allowed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Someone who asked to talk."""
+
+    platform: str
+    user_id: str
+    name: str
+    code: str
+    state: PairingState
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """How one part of a gateway is."""
+
+    part: str
+    state: str
+    detail: str
+    since: float
+
+
+def record_messages(tx: Tx, session_id: str, pairs: Iterable[tuple[int, int]]) -> None:
+    """Remember which inbox items are messages of the log now: a replay after a crash does not say them again."""
+    tx.executemany(
+        "INSERT INTO hermes_inbox_messages (item_id, session_id, message_id) VALUES (?, ?, ?)",
+        [(item_id, session_id, message_id) for item_id, message_id in pairs],
+    )
+
+
+def said_already(tx: Tx, item_ids: Iterable[int]) -> set[int]:
+    """Those inbox items that are messages of the log."""
+    return {
+        item_id
+        for item_id in item_ids
+        if tx.execute("SELECT 1 FROM hermes_inbox_messages WHERE item_id = ?", (item_id,)).fetchone()
+    }
+
+
+def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:
+    """What is known of someone, or None for a stranger."""
+    row = tx.execute("SELECT * FROM hermes_pairings WHERE platform = ? AND user_id = ?", (platform, user_id)).fetchone()
+    return None if row is None else Pairing(**dict(row))
+
+
+def pairings(tx: Tx) -> list[Pairing]:
+    """Everyone who ever asked, newest first."""
+    return [Pairing(**dict(row)) for row in tx.execute("SELECT * FROM hermes_pairings ORDER BY created_at DESC")]
+
+
+def ask_pairing(tx: Tx, platform: str, user_id: str, name: str, code: str, *, now: float) -> Pairing:
+    """A stranger asks to talk; the owner confirms with the code."""
+    tx.execute("INSERT INTO hermes_pairings VALUES (?, ?, ?, ?, 'pending', ?)", (platform, user_id, name, code, now))
+    return Pairing(platform, user_id, name, code, "pending", now)
+
+
+def allow_pairing(tx: Tx, code: str) -> Pairing:
+    """The owner confirms."""
+    row = tx.execute(
+        "UPDATE hermes_pairings SET state = 'allowed' WHERE code = ? RETURNING *", (code.strip().upper(),)
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"nobody has the pairing code '{code}'", hint="`hermes gateway pair` lists who asked")
+    return Pairing(**dict(row))
+
+
+def remove_pairing(tx: Tx, platform: str, user_id: str) -> bool:
+    """Forget someone; True when there was someone to forget."""
+    return bool(
+        tx.execute("DELETE FROM hermes_pairings WHERE platform = ? AND user_id = ?", (platform, user_id)).rowcount
+    )
+
+
+def set_status(tx: Tx, part: str, state: str, detail: str, *, now: float) -> None:
+    """Tell how a part is; `since` only moves when its state changes."""
+    tx.execute(
+        "INSERT INTO hermes_gateway_status VALUES (?1, ?2, ?3, ?4) ON CONFLICT (part) DO UPDATE SET "
+        "since = CASE WHEN state = ?2 THEN since ELSE ?4 END, state = ?2, detail = ?3",
+        (part, state, detail, now),
+    )
+
+
+def read_status(tx: Tx) -> list[PartStatus]:
+    """How every part was when it last told."""
+    return [PartStatus(**dict(row)) for row in tx.execute("SELECT * FROM hermes_gateway_status ORDER BY part")]
+
+
+def clear_status(tx: Tx) -> None:
+    """A gateway begins or ends: what was told before is over."""
+    tx.execute("DELETE FROM hermes_gateway_status")

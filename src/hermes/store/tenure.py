@@ -1,0 +1,86 @@
+"""A lease held for as long as a piece of work takes: renewed while it lasts, let go at its end, given back when nobody
+wants it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from hermes.db import leases
+from hermes.db.engine import Tx
+from hermes.db.leases import Lease
+from hermes.errors import StaleError, StoreError
+from hermes.store.store import Store
+
+log = logging.getLogger("hermes.tenure")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """How a lease is taken and let go: its name for a person, two steps of a transaction, and its life in seconds."""
+
+    name: str
+    take: Callable[[Tx], Lease | None]
+    release: Callable[[Tx, Lease], None]
+    ttl: float
+
+
+class Tenure:
+    """A lease that is held. `check` inside a transaction proves that it still is."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+
+    def check(self, tx: Tx) -> None:
+        """Raise StaleError when another process has taken over."""
+        leases.check(tx, self.lease)
+
+
+async def take(store: Store, claim: Claim) -> Tenure | None:
+    """The lease, or None. One that is granted while we are being cancelled is given back: nobody would hold it."""
+    taking = asyncio.ensure_future(store.write(claim.take))
+    try:
+        lease = await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        if (lease := await taking) is not None:
+            await _let_go(store, claim, Tenure(lease))
+        raise
+    return None if lease is None else Tenure(lease)
+
+
+@asynccontextmanager
+async def kept(store: Store, claim: Claim, tenure: Tenure) -> AsyncIterator[Tenure]:
+    """Keep what was taken while the block runs, then let it go."""
+    heart = asyncio.create_task(_beat(store, claim, tenure))
+    try:
+        yield tenure
+    finally:
+        heart.cancel()
+        await asyncio.shield(_let_go(store, claim, tenure))
+
+
+async def _beat(store: Store, claim: Claim, tenure: Tenure) -> None:
+    def renew(tx: Tx) -> Lease:
+        return leases.renew(tx, tenure.lease, ttl=claim.ttl, now=store.clock.now())
+
+    while True:
+        await store.clock.sleep(claim.ttl / 3)
+        try:
+            tenure.lease = await store.write(renew)
+        except StaleError:
+            return  # the next write under it finds out and is refused
+        except StoreError as error:  # the next beat may succeed, and it is ours until someone takes it
+            log.warning("%s could not be kept: %s", claim.name, error.line())
+
+
+async def _let_go(store: Store, claim: Claim, tenure: Tenure) -> None:
+    """Must not raise: what was done under the lease stands."""
+    try:
+        await store.write(lambda tx: claim.release(tx, tenure.lease))
+    except StaleError:
+        pass  # lost already: there is nothing to let go
+    except StoreError as error:
+        log.warning("%s could not be let go and ends in %g s: %s", claim.name, claim.ttl, error.line())

@@ -1,0 +1,98 @@
+"""Agents for tests: real store and notes, a scripted model, no provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.lane import LaneTerms
+from hermes.agent.tools import Tool
+from hermes.agent.turn import run_turn
+from hermes.assembly import builtin_tools
+from hermes.db.owners import new_owner
+from hermes.events import Failed, Replied, Stopped, TurnEvent
+from hermes.llm.model import Model
+from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.notes import Notes
+from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.store.store import Store
+from hermes.types import Json, Message
+
+TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=20.0)
+
+
+def make_agent(
+    store: Store,
+    session_id: str,
+    model: Model,
+    *,
+    tools: Callable[[Agent], list[Tool]] = builtin_tools,
+    max_steps: int = 30,
+    terms: LaneTerms = TERMS,
+    provider: Callable[[], MemoryProvider] | None = None,
+) -> Agent:
+    """An agent over `store`, whose home is the store's folder."""
+    home = store.db.path.parent
+    context = ProviderContext(home=home, profile="default", session_id=session_id, platform="cli")
+    return Agent(
+        session_id=session_id,
+        store=store,
+        model=model,
+        memory=Memory("test" if provider else "none", provider, context, Deadlines()),
+        notes=Notes(home, {"memory": 2200, "user": 1400}),
+        soul_file=home / "SOUL.md",
+        owner=new_owner(),
+        policy=Policy(max_steps=max_steps, review_every=0, lane=terms),
+        tools=tools,
+    )
+
+
+async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) -> list[TurnEvent]:
+    """Every event of one turn; checks what holds for any turn."""
+    async with aclosing(run_turn(agent, text, stop or asyncio.Event())) as events:
+        seen = [event async for event in events]
+    check_ending(seen)
+    return seen
+
+
+def check_ending(events: Sequence[TurnEvent]) -> None:
+    """Exactly one of Replied, Stopped, Failed, and it comes last."""
+    assert [event for event in events if isinstance(event, Replied | Stopped | Failed)] == list(events[-1:])
+
+
+async def stored(store: Store, session_id: str) -> list[Message]:
+    """Everything a session holds, in order."""
+    return await store.read(lambda tx: list(store.messages.history(tx, session_id)))
+
+
+async def spoken(store: Store, session_id: str) -> list[tuple[str, str | None]]:
+    """Role and content of everything a session holds."""
+    return [(message.role, message.content) for message in await stored(store, session_id)]
+
+
+def check_conversation(messages: Sequence[dict[str, Json]]) -> None:
+    """What every endpoint asks of a request: each call is answered once, directly after it, and nothing else is."""
+    waiting: list[str] = []
+    for message in messages:
+        assert message["role"] in ("system", "user", "assistant", "tool")
+        assert isinstance(message["content"], str)
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in waiting, "a result without a call"
+            waiting.remove(message["tool_call_id"])
+            continue
+        assert waiting == [], "a call without a result"
+        calls = message.get("tool_calls", [])
+        assert message["content"] or calls, "an empty message"
+        assert message["role"] == "assistant" or not calls
+        waiting = [call["id"] for call in calls]
+        assert len(set(waiting)) == len(waiting), "two calls with one id"
+    assert waiting == [], "a call without a result"
+
+
+def notes_text(folder: Path) -> str:
+    """MEMORY.md as it is; "" when nothing was noted."""
+    path = folder / "memories" / "MEMORY.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""

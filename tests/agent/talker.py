@@ -1,0 +1,39 @@
+"""A process that says one thing in a session, breaks off after half a reply, and goes on when its stdin says so.
+
+Every event is a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+from hermes.agent.lane import LaneTerms
+from hermes.agent.turn import run_turn
+from hermes.cli.chat import event_line
+from hermes.clock import SystemClock
+from hermes.llm.events import Completed, Reply, TextDelta
+from hermes.llm.scripted import ScriptedModel
+from hermes.store.store import Store
+from tests.agent.agents import make_agent
+
+
+async def talk(path: Path, session_id: str, ttl: float) -> None:
+    """One turn."""
+    go = asyncio.Event()
+    model = ScriptedModel([[TextDelta("half"), go, TextDelta(" whole"), Completed(Reply(text="half whole"))]])
+    async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
+        agent = make_agent(store, session_id, model, terms=LaneTerms(ttl=ttl, poll=0.02, patience=30.0))
+        async with aclosing(run_turn(agent, "from the talker", asyncio.Event())) as events:
+            async for event in events:
+                sys.stdout.write(event_line(event) + "\n")
+                sys.stdout.flush()
+                if event.__class__.__name__ == "TextDelta" and not go.is_set():
+                    await asyncio.to_thread(sys.stdin.readline)
+                    go.set()
+
+
+if __name__ == "__main__":
+    asyncio.run(talk(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))

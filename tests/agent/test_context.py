@@ -1,0 +1,154 @@
+"""What a request holds, whatever the store holds."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.agent.context import INTERRUPTED, build_context
+from hermes.llm.events import Reply
+from hermes.llm.scripted import ScriptedModel
+from hermes.memory.fence import TAG
+from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.store.store import Store
+from hermes.types import Json, LiveView, Message, ToolCall
+from tests.agent.agents import check_conversation, make_agent, take_turn
+
+IDS = st.sampled_from(["", "a", "b", "a_1", "call"])
+TEXT = st.one_of(st.none(), st.just(""), st.text(max_size=12))
+CALLS = st.lists(
+    st.builds(ToolCall, IDS, st.sampled_from(["memory", "x"]), st.sampled_from(["", "{}", '{"a": 1}', "{a", "[1]"])),
+    max_size=3,
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[Message, ...]:
+    """Any sequence that a store could hold: crash leftovers, orphans, foreign roles, ids used twice."""
+    kinds = draw(st.lists(st.sampled_from(["user", "assistant", "tool", "system", "session_meta"]), max_size=12))
+    return tuple(
+        Message(
+            id=number,
+            session_id="s",
+            role=role,
+            content=draw(TEXT),
+            timestamp=0.0,
+            tool_calls=tuple(draw(CALLS)) if role in ("assistant", "user") else (),
+            tool_call_id=draw(st.one_of(st.none(), IDS)) if role == "tool" else None,
+        )
+        for number, role in enumerate(kinds, start=1)
+    )
+
+
+def view(head: tuple[Message, ...], summary: str | None, tail: tuple[Message, ...]) -> LiveView:
+    return LiveView("s", 1 if summary is not None else 0, head, summary, tail)
+
+
+@pytest.mark.contract("2.6")
+@given(
+    head=messages(), summary=st.one_of(st.none(), st.text(max_size=9)), tail=messages(), recalled=st.text(max_size=9)
+)
+def test_any_stored_sequence_gives_a_conversation_that_endpoints_accept(
+    head: tuple[Message, ...], summary: str | None, tail: tuple[Message, ...], recalled: str
+) -> None:
+    built = build_context("prompt", view(head, summary, tail), recalled)
+    assert built[0] == {"role": "system", "content": "prompt"}
+    check_conversation(built)
+    for message in built:
+        for call in message.get("tool_calls", []):
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+
+
+@given(tail=messages())
+def test_everything_that_was_said_and_every_result_of_a_call_is_in_the_request(tail: tuple[Message, ...]) -> None:
+    built = build_context("", view((), None, tail))
+    for role in ("system", "user"):
+        said = [m.content for m in tail if m.role == role and m.content]
+        assert [m["content"] for m in built if m["role"] == role] == said
+    calls = [call["function"]["name"] for m in built for call in m.get("tool_calls", [])]
+    assert calls == [call.name for m in tail if m.role == "assistant" for call in m.tool_calls]
+
+
+@given(tail=messages(), recalled=st.text(min_size=1).filter(str.strip))
+def test_recalled_text_changes_nothing_but_the_last_user_message(tail: tuple[Message, ...], recalled: str) -> None:
+    without, with_it = (build_context("p", view((), None, tail), text) for text in ("", recalled))
+    users = [place for place, message in enumerate(without) if message["role"] == "user"]
+    differing = [place for place, (one, other) in enumerate(zip(without, with_it, strict=True)) if one != other]
+    assert differing == users[-1:]
+    for place in differing:
+        assert with_it[place]["content"].startswith(without[place]["content"])
+        assert with_it[place]["content"].count(f"<{TAG}>") == 1
+
+
+@pytest.mark.contract("2.6")
+def test_results_of_calls_with_one_id_go_to_the_calls_in_order() -> None:
+    calls = (ToolCall("a", "x", "{}"), ToolCall("a", "y", "{}"), ToolCall("", "z", ""))
+    said = [
+        Message(1, "s", "user", "go", 0.0),
+        Message(2, "s", "assistant", None, 0.0, tool_calls=calls),
+        Message(3, "s", "tool", "first", 0.0, tool_call_id="a"),
+        Message(4, "s", "tool", "second", 0.0, tool_call_id="a"),
+    ]
+    built = build_context("", view((), None, tuple(said)))
+    check_conversation(built)
+    assert [m["content"] for m in built if m["role"] == "tool"] == ["first", "second", INTERRUPTED]
+
+
+class Recalling(MemoryProvider):
+    """Recalls something else in every turn."""
+
+    name = "recalling"
+    turns = 0
+
+    async def is_available(self) -> bool:
+        return True
+
+    async def initialize(self, context: ProviderContext) -> None:
+        """There is nothing to open."""
+
+    async def prefetch(self, query: str) -> str:
+        self.turns += 1
+        return f"background number {self.turns}"
+
+
+@pytest.mark.contract("2.6")
+async def test_requests_repeat_the_one_before_to_the_byte_up_to_its_last_user_message(store: Store) -> None:
+    session = (await store.create_session("cli")).id
+    note = ToolCall("n", "memory", '{"action": "add", "target": "user", "content": "Likes tea."}')
+    asked: list[list[dict[str, Json]]] = []
+    for _restart in range(2):
+        model = ScriptedModel([Reply(text="noting", tool_calls=(note,)), *(Reply(text=f"reply {n}") for n in range(4))])
+        agent = make_agent(store, session, model, provider=Recalling)
+        for turn in range(3):
+            await take_turn(agent, f"message {turn}")
+        await agent.close()
+        asked += [list(request.messages) for request in model.requests]
+    assert len(asked) == 8
+    for before, after in pairwise(asked):
+        last_user = max(place for place, message in enumerate(before) if message["role"] == "user")
+        assert json.dumps(before[:last_user]) == json.dumps(after[:last_user])
+    for messages_sent in asked:
+        fenced = [m for m in messages_sent if TAG in m["content"]]
+        assert fenced == [[m for m in messages_sent if m["role"] == "user"][-1]]
+    assert len({json.dumps(messages_sent[0]) for messages_sent in asked}) == 1, "the system prompt changed"
+    assert all(TAG not in (m.content or "") for m in (await store.view(session)).messages)
+
+
+async def test_a_prompt_stays_the_same_when_notes_and_soul_change_later(store: Store) -> None:
+    session = (await store.create_session("cli")).id
+    model = ScriptedModel([Reply(text="one"), Reply(text="two"), Reply(text="three")])
+    agent = make_agent(store, session, model)
+    await take_turn(agent, "hello")
+    agent.soul_file.write_text("You are someone else.")
+    agent.notes.add("user", "Lives in Oslo.")
+    await take_turn(agent, "and now?")
+    other = (await store.create_session("cli")).id
+    await take_turn(make_agent(store, other, model), "a new session")
+    prompts = [request.messages[0]["content"] for request in model.requests]
+    assert prompts[0] == prompts[1]
+    assert "someone else" in prompts[2]
+    assert "Lives in Oslo." in prompts[2]

@@ -1,0 +1,115 @@
+"""Temporary agents: they do one task, and the provider sees nothing of them but the task and its result."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.agent import Policy, TemporaryAgent
+from hermes.agent.loop import Speaker
+from hermes.agent.tools import Toolbox
+from hermes.events import ToolFinished
+from hermes.llm.events import Failed, Reply
+from hermes.memory.caller import Memory
+from hermes.memory.fence import fence
+from hermes.store.store import Store
+from tests.agent.seam import calls, offered, open_seam, requests, say
+from tests.memory.providers import Recorder
+
+
+@pytest.mark.contract("4.6")
+async def test_a_sub_agent_leaves_one_trace_with_the_provider_its_task_and_result(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [calls("delegate", task=f"count {fence('x')}the figs"), Reply("seven"), Reply("there are seven")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "how many?")
+        worker = requests(agent)[1]
+        assert [message["role"] for message in worker.messages] == ["system", "user"]
+        assert worker.messages[1]["content"] == "count the figs"
+        assert "how many?" not in str(worker.messages)
+        assert provider.called("on_delegation") == [("count the figs", "seven")]
+        count = await agent.store.read(lambda tx: tx.execute("SELECT count(*) FROM sessions").fetchone()[0])
+        assert count == 1
+    counted = {hook: provider.hooks().count(hook) for hook in provider.hooks()}
+    assert counted == dict.fromkeys(
+        [
+            *("is_available", "initialize", "system_prompt_block", "tool_schemas", "on_turn_start", "prefetch"),
+            *("sync_turn", "queue_prefetch", "on_delegation", "on_session_end", "shutdown"),
+        ],
+        1,
+    )
+
+
+@pytest.mark.contract("4.6")
+async def test_a_sub_agent_cannot_delegate_note_or_use_the_provider(tmp_path: Path) -> None:
+    script = [
+        calls("delegate", task="try everything"),
+        calls("delegate", "c2", task="deeper"),
+        calls("memory", "c3", action="add", target="user", content="x"),
+        calls("lookup", "c4"),
+        Reply("gave up"),
+        Reply("done"),
+    ]
+    provider = Recorder()
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "go")
+        assert offered(requests(agent)[1]) == {"session_search"}
+        results = [m["content"] for m in requests(agent)[4].messages if m["role"] == "tool"]
+        assert [text.split(".")[0] for text in results] == [
+            f"There is no tool '{name}'" for name in ("delegate", "memory", "lookup")
+        ]
+        assert provider.called("on_delegation") == [("try everything", "gave up")]
+        assert provider.called("handle_tool_call") == []
+        assert agent.notes.read("user") == ""
+
+
+async def test_a_sub_agent_has_no_search_when_the_policy_switches_it_off(tmp_path: Path) -> None:
+    policy = Policy(review_every=0, tools_off=frozenset({"session_search"}))
+    async with open_seam(tmp_path, [calls("delegate", task="t"), Reply("r"), Reply("d")], None, policy) as agent:
+        await say(agent, "go")
+        assert offered(requests(agent)[1]) == set()
+
+
+@pytest.mark.contract("4.6")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Failed("server", "the endpoint is on fire", retryable=False), "the endpoint is on fire"),
+        (Reply(""), "the model answered with nothing"),
+    ],
+)
+async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
+    tmp_path: Path, answer: Failed | Reply, said: str
+) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [calls("delegate", task="t"), answer, Reply("sorry")], provider) as agent:
+        [finished] = [event for event in await say(agent, "go") if isinstance(event, ToolFinished)]
+        assert finished.result.startswith(f"The sub-agent did not finish: {said}")
+        assert not finished.ok
+        assert provider.called("on_delegation") == []
+
+
+def held_types(kind: type) -> set[type]:
+    """Every type that a field of `kind`, or of what it holds, is declared as."""
+    found: set[type] = set()
+    waiting = [kind]
+    while waiting:
+        here = waiting.pop()
+        hints = typing.get_type_hints(here) if dataclasses.is_dataclass(here) else {}
+        for hint in hints.values():
+            parts = [hint, *typing.get_args(hint)]
+            new = {part for part in parts if isinstance(part, type)} - found
+            found |= new
+            waiting += new
+    return found
+
+
+@pytest.mark.contract("4.6")
+def test_a_temporary_agent_has_no_place_for_a_memory_or_a_store() -> None:
+    held = held_types(TemporaryAgent)
+    assert held >= {Speaker, Toolbox, str}
+    assert not any(issubclass(kind, Memory | Store) for kind in held)
+    assert not hasattr(TemporaryAgent, "__dict__") or "__slots__" in vars(TemporaryAgent)

@@ -1,0 +1,214 @@
+"""Incognito: what was said between `/memory off` and `/memory on` reaches no memory, ever."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.recall_tool import recollect, session_search_tool
+from hermes.agent.review import PROMPT, review
+from hermes.clock import SystemClock
+from hermes.events import ToolFinished
+from hermes.llm.events import Reply
+from hermes.llm.floor import OfflineFloor
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer
+from hermes.store.store import Store
+from hermes.types import Draft
+from tests.agent.seam import calls, offered, open_seam, requests, say
+from tests.memory.providers import Recorder
+
+
+async def switch(agent: Agent, word: str) -> None:
+    change = agent.store.incognito.begin if word == "off" else agent.store.incognito.end
+    await agent.store.write(lambda tx: change(tx, agent.session_id))
+
+
+@pytest.mark.contract("4.11")
+async def test_an_incognito_turn_asks_and_tells_no_memory(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [
+        Reply("one"),
+        calls("memory", action="add", target="user", content="secret"),
+        calls("lookup", "c2", what="secret"),
+        calls("session_search", "c3", query="open talk"),
+        calls("delegate", "c4", task="secret task"),
+        calls("session_search", "c5", query="open talk"),
+        Reply("secret result"),
+        Reply("two"),
+        Reply("three"),
+    ]
+    async with open_seam(tmp_path, script, provider) as agent:
+        agent.notes.add("user", "likes figs")
+        await say(agent, "open talk")
+        before = list(provider.calls)
+        await switch(agent, "off")
+        events = await say(agent, "secret talk")
+        assert provider.calls == before
+        asked = requests(agent)[1]
+        assert offered(asked) == {"delegate"}
+        assert "likes figs" not in str(asked.messages)
+        assert "The block of the provider." not in str(asked.messages)
+        assert "memory-context" not in str(asked.messages)
+        finished = {event.name: event for event in events if isinstance(event, ToolFinished)}
+        assert not any(finished[name].ok for name in ("memory", "lookup", "session_search"))
+        assert "There is no tool 'session_search'" in str(requests(agent)[6].messages)
+        assert finished["delegate"].ok
+        assert agent.notes.read("user") == "- likes figs"
+        await switch(agent, "on")
+        await say(agent, "open again")
+        assert "likes figs" in str(requests(agent)[-1].messages[0])
+        assert requests(agent)[-1].messages[0] == requests(agent)[0].messages[0]
+    assert "secret" not in str([call for call in provider.calls if call[0] != "sync_turn"])
+    assert [turn.text for (turn,) in provider.called("sync_turn")] == ["open talk", "open again"]
+
+
+@pytest.mark.contract("4.11")
+async def test_a_session_that_starts_incognito_gets_its_notes_when_memory_is_on(tmp_path: Path) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
+        agent.notes.add("user", "likes figs")
+        await switch(agent, "off")
+        await say(agent, "secret talk")
+        assert provider.calls == []
+        assert "likes figs" not in str(requests(agent)[0].messages)
+        await switch(agent, "on")
+        await say(agent, "open talk")
+        assert "likes figs" in str(requests(agent)[1].messages[0])
+        assert "The block of the provider." in str(requests(agent)[1].messages[0])
+
+
+@pytest.mark.contract("4.11")
+async def test_incognito_survives_a_restart(tmp_path: Path) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [Reply("one")], provider) as agent:
+        session = agent.session_id
+        await switch(agent, "off")
+        await say(agent, "secret talk")
+    async with open_seam(tmp_path, [Reply("two")], provider) as agent:
+        agent.session_id = session
+        await say(agent, "still secret")
+        assert offered(requests(agent)[0]) == {"delegate"}
+    assert provider.calls == []
+
+
+@pytest.mark.contract("4.11")
+async def test_without_a_model_an_incognito_turn_answers_from_nothing(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, []) as agent:
+
+        async def remember(question: str) -> list[str]:
+            return await recollect(agent.store, agent.notes, question)
+
+        agent.model, agent.answers_from_memory = OfflineFloor(remember), True
+        await say(agent, "My cat is called Miso.")
+        assert "Miso" in str((await say(agent, "What is my cat called?"))[-1])
+        await switch(agent, "off")
+        await say(agent, "My other cat is called Nori.")
+        assert "I remember nothing" in str((await say(agent, "What is my cat called?"))[-1])
+        await switch(agent, "on")
+        answer = str((await say(agent, "What is my cat called?"))[-1])
+        assert "Miso" in answer
+        assert "Nori" not in answer
+
+
+async def let_go(agent: Agent) -> None:
+    """What a compression does: the provider gets a last look at what it may know."""
+    view = await agent.store.view(agent.session_id)
+    known = await agent.store.read(lambda tx: agent.store.incognito.remembered(tx, agent.session_id, view.messages))
+    await agent.memory.before_compress(known)
+
+
+class Listener:
+    """Everything that any consumer of memory was given."""
+
+    def __init__(self) -> None:
+        self.provider = Recorder()
+        self.reviewed: list[str] = []
+
+    def answer(self, request: ModelRequest) -> Answer:
+        if request.messages[0]["content"] == PROMPT:
+            self.reviewed.append(str(request.messages))
+            return Reply("done")
+        said = [str(m["content"]) for m in request.messages if m["role"] == "user"][-1]
+        return Reply(f"reply to {said.split()[0]}")
+
+    async def heard(self, agent: Agent) -> str:
+        await agent.store.index()
+        tool = session_search_tool(agent.store)
+        found = await tool.run({"query": "word reply", "limit": 20})
+        recalled = await recollect(agent.store, agent.notes, "word", limit=50)
+        told = [call for call in self.provider.calls if call[0] != "initialize"]
+        return f"{told} {self.reviewed} {found.text} {recalled}"
+
+
+steps = st.lists(
+    st.sampled_from(["say", "say", "say", "off", "on", "review", "restart", "other", "compress"]), max_size=14
+)
+
+
+@pytest.mark.contract("4.11")
+@settings(max_examples=40, deadline=None)
+@given(steps)
+def test_no_memory_ever_hears_what_was_said_incognito(plan: list[str]) -> None:
+    async def live(home: Path) -> None:
+        listener, session, incognito, number = Listener(), "", False, 0
+        secret: list[str] = []
+        known: list[str] = []
+        waiting = [*plan, "on", "say", "review"]
+        while waiting:
+            policy = Policy(review_every=2)
+            async with open_seam(home, listener.answer, listener.provider, policy) as agent:
+                agent.session_id = session = session or agent.session_id
+                while waiting and (step := waiting.pop(0)) != "restart":
+                    if step in ("on", "off"):
+                        await switch(agent, step)
+                        incognito = step == "off"
+                    elif step == "say":
+                        number += 1
+                        (secret if incognito else known).append(f"m{number}x")
+                        await say(agent, f"m{number}x word")
+                    elif step == "other":
+                        elsewhere = await agent.store.create_session("cli")
+                        await agent.store.append(elsewhere.id, Draft("user", "elsewhere word"))
+                    elif step == "compress":
+                        await let_go(agent)
+                    else:
+                        await review(agent)
+                    while agent.background:
+                        await asyncio.wait(agent.background)
+                if not waiting:
+                    heard = await listener.heard(agent)
+        assert [text for text in secret if text in heard] == []
+        assert [text for text in known if text not in heard] == []
+        assert all(f"{text} word" in str(listener.reviewed) for text in known)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(live(Path(folder)))
+
+
+@pytest.mark.contract("4.11")
+async def test_a_file_that_keeps_no_count_of_deleted_rows_hides_incognito_messages_too(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT NOT NULL, started_at REAL NOT NULL)")
+        file.execute(
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, role TEXT NOT NULL, "
+            "content TEXT, timestamp REAL NOT NULL)"
+        )
+    async with await Store.open(path, clock=SystemClock(), lock_timeout=10.0) as store:
+        session = (await store.create_session("cli")).id
+        seen = await store.append(session, Draft("user", "open"))
+        await store.write(lambda tx: store.incognito.begin(tx, session))
+        seen += await store.append(session, Draft("user", "secret"))
+        await store.write(lambda tx: store.incognito.end(tx, session))
+        seen += await store.append(session, Draft("user", "open too"))
+        kept = await store.read(lambda tx: store.incognito.remembered(tx, session, seen))
+        assert [message.content for message in kept] == ["open", "open too"]

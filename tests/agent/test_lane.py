@@ -1,0 +1,151 @@
+"""Lanes of sessions: one turn after another, over all processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.clock import SystemClock
+from hermes.errors import SessionBusyError
+from hermes.events import Failed, Replied
+from hermes.llm.events import Reply
+from hermes.llm.scripted import ScriptedModel
+from hermes.store.store import Store
+from hermes.types import Json
+from tests.agent.agents import make_agent, spoken, take_turn
+from tests.db.processes import await_end, hear, say, start
+from tests.scale import scale
+
+PATIENT = LaneTerms(ttl=30.0, poll=0.1, patience=20.0)
+
+
+class RememberingClock(SystemClock):
+    """Remembers every sleep, and tells of the first short one."""
+
+    def __init__(self, looked: asyncio.Event) -> None:
+        self.sleeps: list[float] = []
+        self._looked = looked
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if seconds == PATIENT.poll:
+            self._looked.set()
+        await super().sleep(seconds)
+
+
+@pytest.fixture
+async def session(store: Store) -> str:
+    return (await store.create_session("cli")).id
+
+
+def hear_half(process: subprocess.Popen[str]) -> None:
+    """Wait until the talker has said half of its reply."""
+    while json.loads(hear(process))["type"] != "TextDelta":
+        pass
+
+
+def events_of(output: str) -> list[Json]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.mark.contract("2.3")
+async def test_many_turns_at_once_in_one_session_do_not_interleave(store: Store, session: str) -> None:
+    def echo(number: int) -> ScriptedModel:
+        return ScriptedModel(lambda request: Reply(text=f"re: {request.messages[-1]['content']}"), name=str(number))
+
+    many = scale(6, 30)
+    agents = [make_agent(store, session, echo(number)) for number in range(many)]
+    endings = await asyncio.gather(*(take_turn(agent, f"message {n}") for n, agent in enumerate(agents)))
+    assert all(isinstance(events[-1], Replied) for events in endings)
+    said = await spoken(store, session)
+    assert len(said) == 2 * many
+    for (asker, asked), (speaker, reply) in zip(said[::2], said[1::2], strict=True):
+        assert (asker, speaker, reply) == ("user", "assistant", f"re: {asked}")
+
+
+@pytest.mark.contract("2.3")
+async def test_session_that_stays_busy_is_said_after_our_patience_and_nothing_is_stored(
+    store: Store, session: str
+) -> None:
+    impatient = LaneTerms(ttl=30.0, poll=0.01, patience=0.05)
+    async with hold_lane(store, session, "someone:else", PATIENT):
+        [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "hello")
+        assert isinstance(last, Failed)
+        assert last.kind == "busy"
+        assert "another process" in last.message
+        with pytest.raises(SessionBusyError):
+            async with hold_lane(store, session, "a:third", impatient):
+                pass
+    assert await spoken(store, session) == []
+
+
+@pytest.mark.contract("2.3")
+async def test_lane_that_is_freed_is_taken_with_the_next_look(store: Store, session: str) -> None:
+    looked = asyncio.Event()
+    store.clock = clock = RememberingClock(looked)
+
+    async def take() -> list[float]:
+        async with hold_lane(store, session, "the:next", PATIENT):
+            return list(clock.sleeps)
+
+    async with hold_lane(store, session, "the:first", PATIENT):
+        taking = asyncio.create_task(take())
+        await looked.wait()
+        clock.sleeps.clear()
+    assert [seconds for seconds in await taking if seconds == PATIENT.poll] == [], "it looked more than once"
+
+
+@pytest.mark.contract("2.3", "2.6")
+async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session: str) -> None:
+    process = start("tests.agent.talker", store.db.path, session, 600.0)
+    hear_half(process)
+    process.send_signal(signal.SIGKILL)
+    await_end(process)
+    began = time.monotonic()
+    events = await take_turn(make_agent(store, session, ScriptedModel([Reply(text="here")])), "still there?")
+    assert isinstance(events[-1], Replied)
+    assert time.monotonic() - began < 60, "it waited for the lease of the dead"
+    assert await spoken(store, session) == [
+        ("user", "from the talker"),
+        ("user", "still there?"),
+        ("assistant", "here"),
+    ]
+
+
+@pytest.mark.contract("2.3", "3.3")
+async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more(store: Store, session: str) -> None:
+    process = start("tests.agent.talker", store.db.path, session, 1.0)
+    hear_half(process)
+    process.send_signal(signal.SIGSTOP)
+    taken_over = await take_turn(make_agent(store, session, ScriptedModel([Reply(text="mine now")])), "my turn")
+    assert isinstance(taken_over[-1], Replied)
+    before = await spoken(store, session)
+    process.send_signal(signal.SIGCONT)
+    say(process, "go")
+    output, errors = await asyncio.to_thread(await_end, process)
+    assert errors == ""
+    last = events_of(output)[-1]
+    assert (last["type"], last["kind"]) == ("Failed", "busy")
+    assert await spoken(store, session) == before
+    assert before == [("user", "from the talker"), ("user", "my turn"), ("assistant", "mine now")]
+
+
+@pytest.mark.contract("2.3")
+async def test_turn_longer_than_the_lease_keeps_its_lane(store: Store, session: str) -> None:
+    process = start("tests.agent.talker", store.db.path, session, 0.6)
+    hear_half(process)
+    impatient = LaneTerms(ttl=30.0, poll=0.05, patience=2.0)
+    [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "let me in")
+    assert isinstance(last, Failed)
+    assert last.kind == "busy"
+    say(process, "go")
+    output, errors = await asyncio.to_thread(await_end, process)
+    assert (process.returncode, errors) == (0, "")
+    assert events_of(output)[-1]["type"] == "Replied"
+    assert await spoken(store, session) == [("user", "from the talker"), ("assistant", "half whole")]

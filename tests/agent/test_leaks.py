@@ -1,0 +1,73 @@
+"""A model that repeats a fenced block: none of it is shown, stored, noted or told."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.turn import run_turn
+from hermes.events import Failed, Replied, Stopped, TextDelta
+from hermes.llm import events as model_events
+from hermes.llm.events import Completed, Reply
+from hermes.llm.scripted import Step
+from hermes.memory.fence import fence
+from tests.agent.seam import calls, open_seam, say
+from tests.memory.providers import Recorder
+
+LEAK = fence("she likes figs")
+
+
+def shown(events: list[object]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_a_leaked_block_is_neither_shown_stored_nor_told(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [Reply(f"Well, {LEAK} hello", reasoning=f"hm {LEAK}ok"), Reply(f"{LEAK}2 < 3 <mem")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        events = await say(agent, f"{LEAK} hi")
+        assert shown([*events]) == "Well, hello"
+        assert isinstance(events[-1], Replied)
+        assert events[-1].text == "Well, hello"
+        assert shown([*await say(agent, "again")]) == "2 < 3 <mem"
+        history = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
+        assert [message.content for message in history] == ["hi", "Well, hello", "again", "2 < 3 <mem"]
+        assert history[1].reasoning == "hm ok"
+        assert provider.called("prefetch") == [("hi",), ("again",)]
+    assert "she likes figs" not in str(provider.calls)
+
+
+@pytest.mark.parametrize("kind", ["failed", "stopped"])
+async def test_a_block_cut_off_in_the_middle_is_dropped(tmp_path: Path, kind: str) -> None:
+    stop, begun = asyncio.Event(), [model_events.TextDelta(f"Well, {LEAK[:-10]}")]
+    rest: list[Step] = [
+        asyncio.Event() if kind == "stopped" else model_events.Failed("server", "on fire", retryable=False),
+        Completed(Reply("")),
+    ]
+    async with open_seam(tmp_path, [[*begun, *rest] if kind == "stopped" else [*begun, rest[0]]]) as agent:
+        events = []
+        async with aclosing(run_turn(agent, "hi", stop)) as turn:
+            async for event in turn:
+                events.append(event)
+                if kind == "stopped" and isinstance(event, TextDelta):
+                    stop.set()
+        assert shown([*events]) == "Well, "
+        assert isinstance(events[-1], Failed | Stopped)
+        assert events[-1].text == "Well, "
+
+
+async def test_a_leaked_block_gets_into_no_note_and_no_task(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [
+        calls("memory", action="add", target="user", content=f"likes {LEAK}dates"),
+        calls("delegate", task=f"count {LEAK}dates"),
+        Reply(f"{LEAK}seven"),
+        Reply("done"),
+    ]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "hi")
+        assert agent.notes.read("user") == "- likes dates"
+        assert provider.called("on_delegation") == [("count dates", "seven")]

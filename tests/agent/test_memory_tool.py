@@ -1,0 +1,163 @@
+"""Changes of the built-in notes are mirrored once and told once; provider tools obey the policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from hermes.agent.agent import Policy
+from hermes.agent.memory_tool import memory_tool
+from hermes.events import MemoryUpdated, Notice, ToolFinished
+from hermes.llm.events import Reply
+from hermes.memory.fence import NOTE, fence
+from hermes.memory.notes import Notes
+from hermes.types import ToolSpec
+from tests.agent.seam import calls, offered, open_seam, requests, say
+from tests.memory.providers import Recorder
+
+DONE = Reply("done")
+
+
+@pytest.mark.contract("4.10")
+async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [
+        calls("memory", action="add", target="user", content="likes figs"),
+        calls("memory", action="replace", target="user", old_text="figs", content="likes dates"),
+        calls("memory", action="remove", target="user", old_text="dates"),
+        calls("memory", action="add", target="memory", content=f"port 5433 {fence('recalled')}"),
+        DONE,
+    ]
+    async with open_seam(tmp_path, script, provider) as agent:
+        events = await say(agent, "hello")
+        wanted = [
+            ("user", "add", "likes figs"),
+            ("user", "replace", "likes dates"),
+            ("user", "remove", "likes dates"),
+            ("memory", "add", "port 5433"),
+        ]
+        assert provider.called("on_memory_write") == wanted
+        assert [event for event in events if isinstance(event, MemoryUpdated)] == [MemoryUpdated(*w) for w in wanted]
+        assert agent.notes.read("memory") == "- port 5433"
+
+
+@pytest.mark.contract("4.10")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"action": "add", "target": "user", "content": ""}, "cannot be empty"),
+        ({"action": "add", "target": "moon", "content": "x"}, "no target 'moon'"),
+        ({"action": "sing", "target": "user"}, "no action 'sing'"),
+        ({"action": "remove", "target": "user", "old_text": "nothing"}, "no entry contains 'nothing'"),
+        ({"action": "add", "target": "user", "content": "x" * 5000}, "is the limit"),
+        ({"action": "add"}, "needs target"),
+    ],
+)
+async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
+    tmp_path: Path, arguments: dict[str, str], said: str
+) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [calls("memory", **arguments), DONE], provider) as agent:
+        events = await say(agent, "hello")
+        [finished] = [event for event in events if isinstance(event, ToolFinished)]
+        assert said in finished.result
+        assert not finished.ok
+        assert not any(isinstance(event, MemoryUpdated) for event in events)
+        assert provider.called("on_memory_write") == []
+
+
+async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_path: Path) -> None:
+    mirrored = asyncio.Event()
+    tool = memory_tool(Notes(tmp_path, {"memory": 100, "user": 100}), lambda *_: mirrored.set())
+    (tmp_path / "memories").mkdir()
+    with FileLock(tmp_path / "memories" / ".lock"):
+        running = asyncio.ensure_future(tool.run({"action": "add", "target": "user", "content": "kept"}))
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert not mirrored.is_set()
+    await asyncio.wait_for(mirrored.wait(), 20)
+    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "- kept"
+
+
+@pytest.mark.contract("4.9")
+async def test_a_provider_tool_is_offered_run_and_its_failure_is_said_to_the_model(tmp_path: Path) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [calls("lookup", what="figs"), DONE, calls("lookup"), DONE], provider) as agent:
+        events = await say(agent, "hello")
+        assert "lookup" in offered(requests(agent)[0])
+        assert provider.called("handle_tool_call") == [("lookup", {"what": "figs"})]
+        assert ToolFinished("c1", "lookup", "lookup found figs", True) in events
+        provider.handle_tool_call = provider.on_session_end  # type: ignore[method-assign, assignment]
+        [finished] = [e for e in await say(agent, "again") if isinstance(e, ToolFinished)]
+        assert finished.result.startswith("handle_tool_call failed: TypeError")
+        assert not finished.ok
+
+
+@pytest.mark.contract("4.9")
+async def test_tools_that_the_policy_switches_off_are_neither_offered_nor_callable(tmp_path: Path) -> None:
+    provider = Recorder()
+    policy = Policy(review_every=0, tools_off=frozenset({"lookup", "memory"}))
+    script = [calls("lookup"), calls("memory", action="add", target="user", content="x"), DONE]
+    async with open_seam(tmp_path, script, provider, policy) as agent:
+        events = await say(agent, "hello")
+        assert offered(requests(agent)[0]) == {"session_search", "delegate"}
+        finished = [event for event in events if isinstance(event, ToolFinished)]
+        assert [event.result.split(".")[0] for event in finished] == [
+            "There is no tool 'lookup'",
+            "There is no tool 'memory'",
+        ]
+        assert provider.called("handle_tool_call") == []
+        assert agent.notes.read("user") == ""
+
+
+@pytest.mark.contract("4.9")
+async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_once(tmp_path: Path) -> None:
+    class Greedy(Recorder):
+        async def tool_schemas(self) -> Sequence[ToolSpec]:
+            return [ToolSpec("memory", "mine", {"type": "object"}), *await super().tool_schemas()]
+
+    provider = Greedy()
+    script = [calls("memory", action="add", target="user", content="likes figs"), DONE, DONE]
+    async with open_seam(tmp_path, script, provider) as agent:
+        events = [*await say(agent, "hello"), *await say(agent, "again")]
+        assert [event.text for event in events if isinstance(event, Notice)] == [
+            "memory provider recorder: tool_schemas returned a tool 'memory', which is a built-in one; "
+            "going on without it"
+        ]
+        assert agent.notes.read("user") == "- likes figs"
+        assert provider.called("handle_tool_call") == []
+        [spec] = [spec for spec in requests(agent)[0].tools if spec.name == "memory"]
+        assert spec.description != "mine"
+        assert "lookup" in offered(requests(agent)[0])
+
+
+@pytest.mark.contract("4.1")
+async def test_recalled_text_is_fenced_in_the_last_user_message_of_the_request_and_stored_nowhere(
+    tmp_path: Path,
+) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
+        await say(agent, "first")
+        await say(agent, "second")
+        first, second = (request.messages for request in requests(agent))
+        assert first[-1]["content"] == f"first\n\n{fence('recalled for first')}"
+        assert second[-1]["content"] == f"second\n\n{fence('recalled for second')}"
+        assert second[-3]["content"] == "first"
+        assert NOTE not in str(second[:-1])
+        assert "The block of the provider." in first[0]["content"]
+        assert first[0] == second[0]
+        history = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
+        assert [message.content for message in history] == ["first", "one", "second", "two"]
+        synced = [turn for (turn,) in provider.called("sync_turn")]
+        assert [(t.text, t.reply.content) for t in synced] == [("first", "one"), ("second", "two")]
+    assert provider.hooks() == [
+        *("is_available", "initialize", "system_prompt_block"),
+        *("tool_schemas", "on_turn_start", "prefetch", "sync_turn", "queue_prefetch") * 2,
+        *("on_session_end", "shutdown"),
+    ]

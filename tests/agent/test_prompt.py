@@ -1,0 +1,55 @@
+"""The system prompt: made once per session, the same byte for byte ever after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.agent.prompt import IDENTITY, NOTES_GUIDE, PromptParts, build_system_prompt
+from hermes.llm.events import Reply
+from tests.agent.seam import open_seam, requests, say
+from tests.memory.providers import Recorder
+
+parts = st.builds(
+    PromptParts,
+    soul=st.text(max_size=20),
+    user_notes=st.text(max_size=20),
+    memory_notes=st.text(max_size=20),
+    provider_block=st.text(max_size=20),
+    has_memory_tool=st.booleans(),
+    started_at=st.floats(0, 4_000_000_000),
+)
+
+
+@given(parts)
+def test_a_prompt_holds_what_there_is_and_no_trace_of_what_is_not(given: PromptParts) -> None:
+    prompt = build_system_prompt(given)
+    assert prompt == build_system_prompt(given)
+    assert (IDENTITY in prompt) == (not given.soul.strip())
+    assert (NOTES_GUIDE in prompt) == given.has_memory_tool
+    assert ("## What you noted about the person" in prompt) == bool(given.user_notes.strip())
+    assert ("## What you noted about the work" in prompt) == bool(given.memory_notes.strip())
+    for text in (given.soul, given.user_notes, given.memory_notes, given.provider_block):
+        assert text.strip() in prompt
+
+
+async def test_a_prompt_stays_the_same_when_notes_soul_or_provider_change(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, [Reply("one"), Reply("two")], Recorder()) as agent:
+        agent.soul_file.write_text("You are a gardener.", encoding="utf-8")
+        agent.notes.add("user", "likes figs")
+        await say(agent, "hello")
+        agent.soul_file.write_text("You are a baker.", encoding="utf-8")
+        agent.notes.add("user", "likes dates")
+        await say(agent, "again")
+        session = agent.session_id
+        first, second = (request.messages[0]["content"] for request in requests(agent))
+    async with open_seam(tmp_path, [Reply("three")]) as agent:
+        agent.session_id = session
+        await say(agent, "after a restart, without a provider")
+        third = requests(agent)[0].messages[0]["content"]
+    assert first == second == third
+    assert "You are a gardener." in first
+    assert "- likes figs" in first
+    assert "The block of the provider." in first

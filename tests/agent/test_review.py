@@ -1,0 +1,224 @@
+"""The background review: off the turn, bounded, once per few turns, and never the same message twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.review import LONGEST, PROMPT, review
+from hermes.events import MemoryUpdated, Replied
+from hermes.llm.events import Completed, Failed, Reply
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer, Step
+from hermes.store.reviews import reviewed_upto
+from hermes.types import Draft
+from tests.agent.seam import calls, open_seam, requests, say
+from tests.memory.providers import Recorder
+
+EVERY_TURN = Policy(review_every=1)
+ON_FIRE = Failed("server", "on fire", retryable=False)
+
+
+def is_review(request: ModelRequest) -> bool:
+    return bool(request.messages[0]["content"] == PROMPT)
+
+
+def answering(*reviews: Answer) -> Callable[[ModelRequest], Answer]:
+    """A model that answers people at once, and reviews as scripted."""
+    script = iter(reviews)
+    return lambda request: next(script) if is_review(request) else Reply("reply")
+
+
+def reviews(agent: Agent) -> list[str]:
+    """What each review was asked to read; its later steps are left out."""
+    asked = [r.messages[1]["content"] for r in requests(agent) if is_review(r) and len(r.messages) == 2]
+    return [str(text).split("New conversation:\n")[1] for text in asked]
+
+
+async def finish(agent: Agent) -> None:
+    """Wait for the reviews that run."""
+    while agent.background:
+        await asyncio.wait(agent.background)
+    await agent.memory.settle()
+
+
+async def mark(agent: Agent) -> int:
+    return await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
+
+
+@pytest.mark.contract("4.12")
+async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    slow: list[Step] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
+    provider = Recorder()
+    async with open_seam(tmp_path, answering(slow, Reply("done")), provider, EVERY_TURN) as agent:
+        events = await say(agent, "I like figs")
+        assert isinstance(events[-1], Replied)
+        assert agent.notes.read("user") == ""
+        gate.set()
+        await finish(agent)
+        assert agent.notes.read("user") == "- likes figs"
+        assert provider.called("on_memory_write") == [("user", "add", "likes figs")]
+        assert reviews(agent) == ["user: I like figs\nassistant: reply"]
+
+
+@pytest.mark.contract("4.10", "4.12")
+async def test_what_a_review_notes_is_told_with_the_next_turn_or_at_the_end(tmp_path: Path) -> None:
+    note = calls("memory", action="add", target="user", content="likes figs")
+    other = calls("memory", action="add", target="user", content="likes dates")
+    script = answering(note, Reply("done"), other, Reply("done"))
+    async with open_seam(tmp_path, script, None, EVERY_TURN) as agent:
+        await say(agent, "I like figs")
+        await finish(agent)
+        events = await say(agent, "and dates")
+        assert [event for event in events if isinstance(event, MemoryUpdated)] == [
+            MemoryUpdated("user", "add", "likes figs")
+        ]
+        assert await agent.close() == [MemoryUpdated("user", "add", "likes dates")]
+
+
+@pytest.mark.contract("4.6", "4.12")
+async def test_a_review_is_no_turn_and_no_session_to_the_provider(tmp_path: Path) -> None:
+    provider = Recorder()
+    async with open_seam(tmp_path, answering(*[Reply("done")] * 9), provider, EVERY_TURN) as agent:
+        for number in range(3):
+            await say(agent, f"message {number}")
+            await finish(agent)
+        assert len(reviews(agent)) == 3
+    for hook, times in {"initialize": 1, "on_turn_start": 3, "prefetch": 3, "sync_turn": 3, "on_delegation": 0}.items():
+        assert provider.hooks().count(hook) == times, hook
+
+
+@pytest.mark.contract("4.12")
+async def test_a_review_runs_every_few_turns_and_reads_what_is_new(tmp_path: Path) -> None:
+    script = answering(*[Reply("done")] * 9)
+    async with open_seam(tmp_path, script, None, Policy(review_every=2)) as agent:
+        for number in range(5):
+            await say(agent, f"message {number}")
+            await finish(agent)
+        assert reviews(agent) == [
+            "user: message 0\nassistant: reply\nuser: message 1\nassistant: reply",
+            "user: message 2\nassistant: reply\nuser: message 3\nassistant: reply",
+        ]
+
+
+@pytest.mark.contract("4.12")
+async def test_a_failed_review_is_repeated_and_a_done_one_is_not_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_seam(tmp_path, answering(ON_FIRE, Reply("done")), None, EVERY_TURN) as agent:
+        await say(agent, "first")
+        await finish(agent)
+        assert await mark(agent) == 0
+        await say(agent, "second")
+        await finish(agent)
+        both = "user: first\nassistant: reply\nuser: second\nassistant: reply"
+        assert reviews(agent) == ["user: first\nassistant: reply", both]
+        assert await mark(agent) == 4
+        session = agent.session_id
+    assert [record.getMessage() for record in caplog.records if record.name == "hermes.review"] == [
+        f"the review of session {session} failed: on fire"
+    ]
+    async with open_seam(tmp_path, answering(Reply("done")), None, EVERY_TURN) as agent:
+        agent.session_id = session
+        await say(agent, "third")
+        await finish(agent)
+        assert reviews(agent) == ["user: third\nassistant: reply"]
+
+
+@pytest.mark.contract("4.12")
+@pytest.mark.parametrize("policy", [Policy(review_every=0), Policy(review_every=1, tools_off=frozenset({"memory"}))])
+async def test_reviews_can_be_switched_off(tmp_path: Path, policy: Policy) -> None:
+    async with open_seam(tmp_path, answering(), None, policy) as agent:
+        await say(agent, "hello")
+        assert not agent.background
+        await review(agent)
+        assert reviews(agent) == []
+
+
+@pytest.mark.contract("4.12")
+async def test_without_a_model_there_is_no_review(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, answering(), None, EVERY_TURN) as agent:
+        agent.answers_from_memory = True
+        await say(agent, "hello")
+        assert not agent.background
+
+
+@pytest.mark.contract("4.12")
+async def test_a_review_that_hangs_is_given_up_at_its_deadline(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    never: list[Step] = [asyncio.Event(), Completed(Reply("done"))]
+    policy = Policy(review_every=1, review_deadline=0.05)
+    async with open_seam(tmp_path, answering(never), None, policy) as agent:
+        await say(agent, "hello")
+        await finish(agent)
+        assert await mark(agent) == 0
+    assert "took too long" in caplog.text
+
+
+async def test_one_review_runs_at_a_time_and_the_next_reads_the_rest(tmp_path: Path) -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+    script = answering([gate, Completed(Reply("done"))], Reply("done"))
+
+    def answer(request: ModelRequest) -> Answer:
+        if is_review(request):
+            asked.set()
+        return script(request)
+
+    async with open_seam(tmp_path, answer, None, EVERY_TURN) as agent:
+        await say(agent, "first")
+        await asked.wait()
+        await say(agent, "second")
+        assert len(agent.background) == 1
+        gate.set()
+        await finish(agent)
+        await say(agent, "third")
+        await finish(agent)
+        assert reviews(agent)[1].startswith("user: second")
+
+
+async def test_closing_waits_for_a_review_within_a_deadline_and_then_ends_it(tmp_path: Path) -> None:
+    never: list[Step] = [asyncio.Event(), Completed(Reply("done"))]
+    provider = Recorder()
+    async with open_seam(tmp_path, answering(never), provider, EVERY_TURN) as agent:
+        await say(agent, "hello")
+        [running] = agent.background
+        await agent.close(deadline=0.05)
+        assert running.cancelled()
+        assert await mark(agent) == 0
+        assert provider.hooks()[-1] == "shutdown"
+
+
+async def test_a_long_conversation_is_reviewed_piece_by_piece_from_its_beginning(tmp_path: Path) -> None:
+    script = answering(*[Reply("done")] * 9)
+    async with open_seam(tmp_path, script, None, EVERY_TURN) as agent:
+        texts = [f"{number} " + "x" * (LONGEST // 2) for number in range(3)]
+        texts.append("whole " + "y" * LONGEST * 2)
+        for text in texts:
+            await agent.store.append(agent.session_id, Draft("user", text), Draft("tool", "z" * LONGEST))
+        for _ in range(6):
+            await review(agent)
+        seen = reviews(agent)
+        assert [text[:8] for text in seen] == ["user: 0 ", "user: 1 ", "user: 2 ", "user: wh"]
+        assert all(len(text) <= LONGEST for text in seen)
+
+
+async def test_notes_that_cannot_be_read_end_a_review_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with open_seam(tmp_path, answering(Reply("done")), None, EVERY_TURN) as agent:
+        await say(agent, "hello")
+        await finish(agent)
+        (tmp_path / "memories").mkdir(exist_ok=True)
+        (tmp_path / "memories" / "USER.md").write_bytes(b"\xff")
+        await say(agent, "again")
+        await finish(agent)
+    [line] = [record.getMessage() for record in caplog.records if record.name == "hermes.review"]
+    assert "cannot read" in line

@@ -1,0 +1,54 @@
+"""Whole agents for tests of compression: real store and notes, a scripted model, a provider or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.tools import Tool
+from hermes.agent.turn import run_turn
+from hermes.db.owners import new_owner
+from hermes.events import TurnEvent
+from hermes.llm.model import Model
+from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.notes import Notes
+from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.store.store import Store
+
+
+def no_tools(_: Agent) -> list[Tool]:
+    return []
+
+
+def make_agent(
+    store: Store,
+    session_id: str,
+    model: Model,
+    *,
+    policy: Policy | None = None,
+    provider: Callable[[], MemoryProvider] | None = None,
+    deadlines: Deadlines | None = None,
+    tools: Callable[[Agent], list[Tool]] = no_tools,
+) -> Agent:
+    """An agent whose home is the store's folder; it reviews nothing unless the policy says so."""
+    home = store.db.path.parent
+    context = ProviderContext(home=home, profile=None, session_id=session_id, platform="cli")
+    return Agent(
+        session_id=session_id,
+        store=store,
+        model=model,
+        memory=Memory("test" if provider else "none", provider, context, deadlines or Deadlines()),
+        notes=Notes(home, {"memory": 2200, "user": 1400}),
+        soul_file=home / "SOUL.md",
+        owner=new_owner(),
+        policy=policy or Policy(review_every=0),
+        tools=tools,
+    )
+
+
+async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) -> list[TurnEvent]:
+    """Every event of one turn."""
+    async with aclosing(run_turn(agent, text, stop or asyncio.Event())) as events:
+        return [event async for event in events]

@@ -1,0 +1,32 @@
+"""A clock that only the test moves; whoever sleeps waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class HandClock:
+    """Time stands still until `advance`."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._sleepers: list[tuple[float, asyncio.Event]] = []
+        self.slept = asyncio.Event()
+        """Set as soon as someone sleeps."""
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        self._sleepers.append((self._now + seconds, woken))
+        self.slept.set()
+        await woken.wait()
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass and wake whoever slept that long."""
+        self._now += seconds
+        due = [woken for when, woken in self._sleepers if when <= self._now]
+        self._sleepers = [entry for entry in self._sleepers if entry[0] > self._now]
+        for woken in due:
+            woken.set()

@@ -1,0 +1,26 @@
+"""A process that holds a lane under a name of its own, says the name, and stays until its stdin ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from hermes.db import queue
+from hermes.db.engine import Database
+from hermes.db.owners import new_owner
+
+
+async def hold(path: Path) -> None:
+    """Holds lane `a` of `work` for an hour."""
+    db, owner = Database(path, lock_timeout=5.0), new_owner()
+    lease = await db.write(lambda tx: queue.hold_lane(tx, "work", "a", owner, ttl=3600.0, now=time.time()))
+    assert lease is not None
+    print(owner, flush=True)  # noqa: T201 - what the parent waits for
+    await asyncio.to_thread(sys.stdin.read)
+    await db.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(Path(sys.argv[1])))

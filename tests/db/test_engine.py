@@ -1,0 +1,247 @@
+"""The engine: shared commits, cancellation, snapshots, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes.db.engine import Database, Tx
+from hermes.errors import StoreBusyError, StoreError, StoreReadOnlyError
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "e.db", lock_timeout=10.0)
+    await database.write(lambda tx: tx.execute("CREATE TABLE t (v TEXT UNIQUE)"))
+    yield database
+    await database.close()
+
+
+def put(value: str) -> Callable[[Tx], str]:
+    def run(tx: Tx) -> str:
+        tx.execute("INSERT INTO t VALUES (?)", (value,))
+        return value
+
+    return run
+
+
+def values(tx: Tx) -> list[str]:
+    return [row["v"] for row in tx.execute("SELECT v FROM t ORDER BY rowid")]
+
+
+def values_on_disk(path: Path) -> list[str]:
+    """What any other process sees."""
+    with closing(sqlite3.connect(path)) as other:
+        return [row[0] for row in other.execute("SELECT v FROM t ORDER BY rowid")]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Gate:
+    """A write that keeps the writer busy, so that those behind it share the next commit."""
+
+    def __init__(self, db: Database) -> None:
+        self._entered, self._opened = threading.Event(), threading.Event()
+        self.task = asyncio.create_task(db.write(self._run))
+
+    def _run(self, _tx: Tx) -> None:
+        self._entered.set()
+        assert self._opened.wait(30)
+
+    async def entered(self) -> None:
+        assert await asyncio.to_thread(self._entered.wait, 30)
+
+    async def open(self) -> None:
+        self._opened.set()
+        await self.task
+
+
+async def queued(*writes: Callable[[Tx], object], db: Database) -> list[asyncio.Task[object]]:
+    """Hand over writes in order; each is accepted when this returns."""
+    tasks = [asyncio.create_task(db.write(write)) for write in writes]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_writes_that_wait_together_share_one_commit(db: Database) -> None:
+    seen: list[tuple[list[str], list[str]]] = []
+    gate = Gate(db)
+    await gate.entered()
+    tasks = await queued(put("a"), put("b"), lambda tx: seen.append((values(tx), values_on_disk(db.path))), db=db)
+    await gate.open()
+    await asyncio.gather(*tasks)
+    assert seen == [(["a", "b"], [])]
+    assert values_on_disk(db.path) == ["a", "b"]
+
+
+@pytest.mark.contract("P1")
+async def test_write_that_fails_takes_nothing_else_of_its_commit_with_it(db: Database) -> None:
+    def fail_late(tx: Tx) -> None:
+        put("half")(tx)
+        raise ValueError("changed my mind")
+
+    gate = Gate(db)
+    await gate.entered()
+    tasks = await queued(put("a"), fail_late, put("a"), lambda tx: tx.execute("NONSENSE"), put("b"), db=db)
+    await gate.open()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [str, ValueError, StoreError, StoreError, str]
+    assert values_on_disk(db.path) == ["a", "b"]
+
+
+@pytest.mark.contract("P1")
+async def test_write_is_on_the_disk_when_it_is_acknowledged(db: Database) -> None:
+    for number in range(20):
+        await db.write(put(str(number)))
+        assert values_on_disk(db.path)[-1] == str(number)
+
+
+async def test_write_cancelled_before_its_turn_never_runs(db: Database) -> None:
+    gate = Gate(db)
+    await gate.entered()
+    (task,) = await queued(put("never"), db=db)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await gate.open()
+    await db.write(put("after"))
+    assert await db.read(values) == ["after"]
+
+
+async def test_write_cancelled_while_it_runs_is_committed(db: Database) -> None:
+    gate = Gate(db)
+    await gate.entered()
+    entered, opened = threading.Event(), threading.Event()
+
+    def slow(tx: Tx) -> None:
+        put("kept")(tx)
+        entered.set()
+        assert opened.wait(30)
+
+    (task,) = await queued(slow, db=db)
+    await gate.open()
+    assert await asyncio.to_thread(entered.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    opened.set()
+    await db.write(put("after"))
+    assert await db.read(values) == ["kept", "after"]
+
+
+class OddError(BaseException):
+    """Not an Exception."""
+
+
+def raises(error: BaseException) -> Callable[[Tx], None]:
+    def run(_tx: Tx) -> None:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [(StopIteration(), RuntimeError), (OddError(), OddError), (sqlite3.InterfaceError("odd"), StoreError)],
+)
+async def test_any_error_reaches_its_caller_and_the_engine_goes_on(
+    db: Database, error: BaseException, seen: type[BaseException]
+) -> None:
+    with pytest.raises(seen):
+        await asyncio.wait_for(db.write(raises(error)), 10)
+    with pytest.raises(seen):
+        await asyncio.wait_for(db.read(raises(error)), 10)
+    await db.write(put("a"))
+    assert await db.read(values) == ["a"]
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+async def test_engine_survives_a_function_that_ends_its_transaction(db: Database, statement: str) -> None:
+    with pytest.raises(StoreError):
+        await db.write(lambda tx: tx.execute(statement))
+    await db.write(put("a"))
+    assert await db.read(values) == ["a"]
+
+
+async def test_read_sees_one_snapshot(db: Database) -> None:
+    await db.write(put("a"))
+
+    def look_twice(tx: Tx) -> tuple[list[str], list[str]]:
+        before = values(tx)
+        with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+            other.execute("INSERT INTO t VALUES ('b')")
+        return before, values(tx)
+
+    assert await db.read(look_twice) == (["a"], ["a"])
+    assert await db.read(values) == ["a", "b"]
+
+
+async def test_read_cannot_write(db: Database) -> None:
+    for _ in range(8):
+        with pytest.raises(StoreReadOnlyError):
+            await db.read(put("a"))
+    assert await db.read(values) == []
+
+
+@pytest.mark.contract("P1")
+async def test_close_finishes_every_accepted_write(tmp_path: Path) -> None:
+    db = Database(tmp_path / "e.db", lock_timeout=10.0)
+    await db.write(lambda tx: tx.execute("CREATE TABLE t (v TEXT)"))
+    tasks = await queued(*(put(str(number)) for number in range(300)), db=db)
+    await asyncio.gather(db.close(), db.close())
+    assert await asyncio.gather(*tasks) == values_on_disk(db.path) == [str(number) for number in range(300)]
+    await db.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await db.write(put("late"))
+    with pytest.raises(RuntimeError, match="closed"):
+        await db.read(values)
+    assert names_in(tmp_path) == ["e.db"]
+
+
+@pytest.mark.contract("1.6")
+async def test_file_locked_for_too_long_is_said_and_nothing_is_damaged(tmp_path: Path) -> None:
+    db = Database(tmp_path / "e.db", lock_timeout=0.2)
+    await db.write(lambda tx: tx.execute("CREATE TABLE t (v TEXT)"))
+    with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(StoreBusyError, match="locked by another process"):
+            await db.write(put("a"))
+        assert asyncio.get_running_loop().time() - began >= 0.2
+        assert await db.read(values) == []
+        other.execute("ROLLBACK")
+    await db.write(put("b"))
+    assert await db.read(values) == ["b"]
+    assert await db.read(lambda tx: tx.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
+    await db.close()
+
+
+@pytest.mark.contract("1.6")
+async def test_file_locked_for_a_while_is_waited_for(db: Database) -> None:
+    with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        (task,) = await queued(put("a"), db=db)
+        other.execute("ROLLBACK")
+    await task
+    assert await db.read(values) == ["a"]
+
+
+@pytest.mark.contract("1.6")
+def test_opening_a_file_that_is_locked_is_waited_for_and_then_said(tmp_path: Path) -> None:
+    path = tmp_path / "e.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE t (v TEXT)")
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        with pytest.raises(StoreBusyError):
+            Database(path, lock_timeout=0.1)
+        assert time.monotonic() - began >= 0.1

@@ -1,0 +1,53 @@
+"""Owners: the lane of a process that is certainly gone can be taken at once, and of no other."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from hermes.db import queue
+from hermes.db.owners import is_gone, new_owner
+from tests.db.files import make_file, transaction
+from tests.db.processes import await_end, hear, start
+
+
+def test_names_of_one_process_differ() -> None:
+    assert len({new_owner() for _ in range(50)}) == 50
+
+
+@pytest.mark.contract("2.3", "3.3")
+def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+    db = make_file(tmp_path / "o.db")
+    process = start("tests.db.claimant", tmp_path / "o.db")
+    owner = hear(process)
+    with transaction(db) as tx:
+        assert queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time()) is None
+    assert not is_gone(owner)
+    process.kill()
+    await_end(process)
+    assert is_gone(owner)
+    with transaction(db) as tx:
+        lease = queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time())
+    assert lease is not None
+    assert lease.epoch == 2
+    db.close()
+
+
+def test_owner_we_cannot_be_sure_of_is_not_gone(tmp_path: Path) -> None:
+    process = start("tests.db.claimant", tmp_path / "none" / "o.db")
+    await_end(process)
+    place = new_owner().partition(":")[0]
+    assert is_gone(f"{place}:{process.pid}:00000000")
+    for elsewhere in (f"other-{place}", f"{place}0"):
+        assert not is_gone(f"{elsewhere}:{process.pid}:00000000")
+    for odd in ("", "me", f"{place}:", f"{place}:x:y", f"{place}:1:0"):
+        assert not is_gone(odd)
+
+
+def test_an_owner_with_our_process_id_that_we_never_were_is_gone() -> None:
+    place = new_owner().partition(":")[0]
+    assert is_gone(f"{place}:{os.getpid()}:00000000")
+    assert not is_gone(new_owner())

@@ -1,0 +1,56 @@
+"""A model on loopback that answers `echo: <what was said last>`, and takes its time for summaries. Its own process:
+
+    python -m tests.gateway.echo_model --summary 3.0 --delay 0.0     # its first line is {"port": N}
+
+GET /_requests gives what it was asked so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import suppress
+
+from hermes.compression.summarise import PROMPT
+from tests.llm.loopback import Answer, LoopbackServer, Received, says
+
+
+class EchoModel(LoopbackServer):
+    """Answers any number of requests."""
+
+    def __init__(self, *, summary: float, delay: float, pause: float) -> None:
+        super().__init__(pages={"/v1/models": Answer(body=json.dumps({"data": [{"id": "echo"}]}))})
+        self._summary, self._delay, self._pause = summary, delay, pause
+
+    def _choose(self, received: Received) -> Answer:
+        if received.method == "GET":
+            return super()._choose(received)
+        messages = received.body["messages"]
+        if messages[0]["role"] == "system" and messages[0]["content"].startswith(PROMPT[:40]):
+            return says("They talked about stamps.", delay=self._summary)
+        said = [message["content"] for message in messages if message["role"] == "user"][-1]
+        usage = {"prompt_tokens": 7, "completion_tokens": 5}
+        return says(f"echo: {said}", piece=max(8, len(said) // 50), delay=self._delay, pause=self._pause, usage=usage)
+
+
+async def _serve(summary: float, delay: float, pause: float) -> None:
+    async with EchoModel(summary=summary, delay=delay, pause=pause) as server:
+        sys.stdout.write(json.dumps({"port": server.port}) + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--summary", type=float, default=0.0)
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--pause", type=float, default=0.0)
+    arguments = parser.parse_args()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(arguments.summary, arguments.delay, arguments.pause))
+
+
+if __name__ == "__main__":
+    main()

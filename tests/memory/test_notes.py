@@ -1,0 +1,236 @@
+"""The built-in notes: what people wrote by hand stays as it is, and no change is ever lost or halved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from hermes.errors import HomeError, NoteError
+from hermes.memory.entries import add_entry, find_entries, remove_entry, replace_entry
+from hermes.memory.fence import fence
+from hermes.memory.notes import Notes
+from tests.db.processes import finish, hear, start
+from tests.scale import scale
+
+LIMITS = 400
+HAND_WRITTEN = """# The project
+
+It began as a letter
+and became a house.
+
+- uses Postgres
+  since version 3
+  - nested: port 5433
+* likes figs
+1. first rule
+
+## Habits
+Walks at seven.
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path, {"memory": LIMITS, "user": LIMITS})
+
+
+def put(home: Path, text: str) -> Path:
+    """A MEMORY.md that a person wrote, to the letter."""
+    path = home / "memories" / "MEMORY.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_entries_are_added_replaced_and_removed(notes: Notes, tmp_path: Path) -> None:
+    assert notes.read("user") == ""
+    notes.add("user", "likes figs")
+    change = notes.add("user", "lives in Ghent")
+    assert notes.read("user") == "- likes figs\n- lives in Ghent"
+    assert (change.action, change.text, change.used, change.limit) == ("add", "lives in Ghent", 29, LIMITS)
+    assert notes.replace("user", "Ghent", "lives in Porto").text == "lives in Porto"
+    assert notes.remove("user", "figs").text == "likes figs"
+    assert notes.read("user") == "- lives in Porto"
+    assert notes.read("memory") == ""
+    assert (tmp_path / "memories" / "USER.md").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["likes figs", "- likes figs", " likes \n figs ", f"likes {fence('x')}figs"])
+def test_an_entry_that_is_there_already_is_refused_however_it_is_written(notes: Notes, text: str) -> None:
+    notes.add("user", "likes figs")
+    with pytest.raises(NoteError, match="has this entry already"):
+        notes.add("user", text)
+    assert notes.read("user") == "- likes figs"
+
+
+@pytest.mark.parametrize("text", ["", "  \n ", "-", "- ", fence("secret recall"), "<memory-context>"])
+def test_an_entry_of_nothing_is_refused(notes: Notes, text: str) -> None:
+    with pytest.raises(NoteError, match="cannot be empty"):
+        notes.add("memory", text)
+    notes.add("memory", "kept")
+    with pytest.raises(NoteError, match="cannot be empty"):
+        notes.replace("memory", "kept", text)
+    assert notes.read("memory") == "- kept"
+
+
+def test_an_entry_becomes_one_line_and_recalled_text_stays_out_of_it(notes: Notes) -> None:
+    notes.add("memory", f"# not a heading\n\n- not\tan item \u2028 {fence('recalled')} end")
+    assert notes.read("memory") == "- # not a heading - not an item end"
+
+
+def test_text_that_is_in_no_entry_or_in_several_changes_nothing(notes: Notes) -> None:
+    notes.add("memory", "port 5432 for tests")
+    notes.add("memory", "port 5433 for work")
+    for old, said in [("port", "2 entries contain 'port'"), ("5434", "no entry contains '5434'"), ("", "no entry")]:
+        with pytest.raises(NoteError, match=said):
+            notes.replace("memory", old, "x")
+        with pytest.raises(NoteError, match=said):
+            notes.remove("memory", old)
+    assert notes.read("memory") == "- port 5432 for tests\n- port 5433 for work"
+
+
+def test_an_entry_quoted_whole_is_found_though_another_contains_it(notes: Notes) -> None:
+    notes.add("memory", "figs")
+    notes.add("memory", "figs and dates")
+    notes.remove("memory", "figs")
+    assert notes.read("memory") == "- figs and dates"
+
+
+def test_the_limit_refuses_growth_and_never_shrinking(notes: Notes, tmp_path: Path) -> None:
+    put(tmp_path, "x" * LIMITS + "\n- small entry\n")
+    with pytest.raises(NoteError, match="400 is the limit"):
+        notes.add("memory", "one more")
+    with pytest.raises(NoteError, match="400 is the limit"):
+        notes.replace("memory", "small entry", "an entry that is longer")
+    notes.replace("memory", "small entry", "less")
+    notes.remove("memory", "less")
+    assert notes.read("memory") == "x" * LIMITS
+    notes.add("user", "y" * (LIMITS - 2))
+    with pytest.raises(NoteError, match="400 is the limit"):
+        notes.add("user", "z")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HAND_WRITTEN,
+        HAND_WRITTEN.rstrip("\n"),
+        HAND_WRITTEN.replace("\n", "\r\n"),
+        f"\n\n{HAND_WRITTEN}\n\n",
+        f"\ufeff{HAND_WRITTEN}",
+        HAND_WRITTEN.replace("Walks at", "Walks\x0bat\u2028or"),
+    ],
+)
+def test_what_a_person_wrote_is_kept_to_the_letter(notes: Notes, tmp_path: Path, text: str) -> None:
+    path = put(tmp_path, text)
+    end = "\r\n" if "\r\n" in text else "\n"
+    notes.add("memory", "a new fact")
+    whole = text if text.endswith("\n") else text + end
+    assert path.read_bytes().decode() == f"{whole}- a new fact{end}"
+    notes.remove("memory", "a new fact")
+    assert path.read_bytes().decode() == whole
+    notes.replace("memory", "likes figs", "- likes dates")
+    assert path.read_bytes().decode() == whole.replace("figs", "dates")
+    notes.replace("memory", "5433", "port 6000")
+    assert "  - port 6000" in path.read_text(encoding="utf-8")
+    notes.replace("memory", "The project", "Another name")
+    assert "# Another name" in path.read_text(encoding="utf-8")
+
+
+def test_a_paragraph_is_one_entry_and_goes_as_a_whole(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, HAND_WRITTEN)
+    assert notes.remove("memory", "became a house").text == "It began as a letter and became a house."
+    assert notes.replace("memory", "since version 3", "uses SQLite").text == "uses SQLite"
+    assert path.read_text(encoding="utf-8") == (
+        "# The project\n\n\n- uses SQLite\n  - nested: port 5433\n* likes figs\n1. first rule\n\n"
+        "## Habits\nWalks at seven.\n"
+    )
+
+
+LINES = st.sampled_from(
+    ["", "  ", "# head", "## head two", "- item", "  - nested", "* star", "1. one", "> quote", "plain", "  indented"]
+)
+FILE = st.tuples(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans()).map(
+    lambda made: made[1].join(made[0]) + (made[1] if made[2] else "")
+)
+
+
+@given(FILE, st.data(), st.sampled_from(["new text", "# loud", "- dashed", "7. seventh"]))
+def test_a_change_of_one_entry_leaves_every_other_one_as_it_was(text: str, data: st.DataObject, new: str) -> None:
+    entries = find_entries(text)
+    before = [(entry.marker, entry.text) for entry in entries]
+    assert [e.text for e in find_entries(add_entry(text, new))] == [*(e.text for e in entries), new]
+    assume(entries)
+    place = data.draw(st.integers(0, len(entries) - 1))
+    removed = [(e.marker, e.text) for e in find_entries(remove_entry(text, entries[place]))]
+    assert removed == before[:place] + before[place + 1 :]
+    replaced = [(e.marker, e.text) for e in find_entries(replace_entry(text, entries[place], new))]
+    kind = before[place][0] or ("" if new == "new text" else "- ")
+    assert replaced == [*before[:place], (kind, new), *before[place + 1 :]]
+
+
+def test_notes_of_an_older_version_stay_where_they_are(notes: Notes, tmp_path: Path) -> None:
+    older = tmp_path / "USER.md"
+    older.write_text("- from before\n", encoding="utf-8")
+    notes.add("user", "from now")
+    assert older.read_text(encoding="utf-8") == "- from before\n- from now\n"
+    assert not (tmp_path / "memories" / "USER.md").exists()
+
+
+def test_notes_that_cannot_be_read_are_said_and_not_overwritten(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, "")
+    path.write_bytes(b"\xff\xfe not text")
+    for change in (lambda: notes.read("memory"), lambda: notes.add("memory", "x"), lambda: notes.remove("memory", "x")):
+        with pytest.raises(HomeError, match=r"cannot read .*MEMORY\.md"):
+            change()
+    assert path.read_bytes() == b"\xff\xfe not text"
+    (tmp_path / "memories" / "USER.md").mkdir()
+    with pytest.raises(HomeError, match=r"cannot read .*USER\.md"):
+        notes.add("user", "x")
+
+
+@pytest.mark.stress
+def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path: Path) -> None:
+    each = scale(25, 200)
+    writers = [start("tests.memory.writer", tmp_path, f"w{n}", each, 1_000_000) for n in range(8)]
+    for writer in writers:
+        finish(writer)
+    wanted = {f"- w{n} fact {k}" for n in range(8) for k in range(each)}
+    lines = notes.read("memory").split("\n")
+    assert set(lines) == wanted
+    assert len(lines) == len(wanted)
+
+
+def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes, tmp_path: Path) -> None:
+    writers = [start("tests.memory.writer", tmp_path, f"w{n}", 100, LIMITS) for n in range(4)]
+    said: list[str] = []
+    for writer in writers:
+        assert writer.stdin is not None
+        with writer:
+            out, errors = writer.communicate()
+        assert "NoteError" in errors
+        said += out.splitlines()
+    assert sorted(said) == sorted(line.removeprefix("- ") for line in notes.read("memory").split("\n"))
+    assert LIMITS - 12 < len(notes.read("memory")) <= LIMITS
+
+
+@pytest.mark.stress
+def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were_saved(tmp_path: Path) -> None:
+    for round_ in range(scale(8, 60)):
+        home = tmp_path / str(round_)
+        writer = start("tests.memory.writer", home, "w", 100_000, 10_000_000)
+        said = [hear(writer) for _ in range(1 + round_ % 7)]
+        writer.kill()
+        assert writer.stdout is not None
+        said += writer.stdout.read().splitlines()
+        for stream in (writer.stdin, writer.stdout, writer.stderr):
+            assert stream is not None
+            stream.close()
+        writer.wait()
+        lines = Notes(home, {"memory": 10_000_000, "user": 1}).read("memory").split("\n")
+        assert lines == [f"- w fact {n}" for n in range(len(lines))]
+        assert len(said) <= len(lines) <= len(said) + 1
+        Notes(home, {"memory": 10_000_000, "user": 1}).add("memory", "the lock is free")

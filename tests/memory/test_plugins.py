@@ -1,0 +1,216 @@
+"""Providers from outside: found, run end to end by the real command, and named by nothing in the host."""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.errors import ProviderError
+from hermes.memory.fence import fence
+from hermes.memory.provider import NullProvider
+from hermes.memory.registry import find_provider, provider_names
+from tests.llm.loopback import LoopbackServer, says
+from tests.memory.chatting import chat
+from tests.memory.page import example, install
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "hermes"
+RECORDER = """
+import json
+from tests.memory.providers import Recorder
+
+class OnFile(Recorder):
+    name = "tape"
+
+    async def initialize(self, context):
+        await super().initialize(context)
+        self.home = context.home
+
+    async def shutdown(self):
+        await super().shutdown()
+        with (self.home / "tape.jsonl").open("a") as tape:
+            for call in self.calls:
+                tape.write(json.dumps(call, default=str) + "\\n")
+
+create_provider = OnFile
+"""
+
+
+def tape(home: Path) -> list[list[Any]]:
+    """What the recording plugin was called with."""
+    path = home / "tape.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def last_user_message(server: LoopbackServer, place: int = -1) -> str:
+    return str([m["content"] for m in server.requests[place].body["messages"] if m["role"] == "user"][-1])
+
+
+@pytest.mark.contract("4.1", "4.2", "4.10")
+async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) -> None:
+    install(tmp_path)
+    answers = [says("Noted."), says(calls=[("diary_size", "{}")]), says("You like figs.")]
+    async with LoopbackServer(answers) as server:
+        first = await chat(tmp_path, server, "chat", "-q", "I like figs")
+        assert (first.code, first.out, first.err) == (0, "Noted.\n", "")
+        assert last_user_message(server) == "I like figs"
+        second = await chat(tmp_path, server, "chat", "-q", "what do I like?")
+        assert (second.code, second.out, second.err) == (0, "You like figs.\n", "")
+        assert last_user_message(server, 1) == f"what do I like?\n\n{fence('I like figs')}"
+        assert "diary_size" in str(server.requests[1].body["tools"])
+        [result] = [m["content"] for m in server.requests[2].body["messages"] if m["role"] == "tool"]
+        assert result == "1 lines"
+    assert (tmp_path / "diary.txt").read_text(encoding="utf-8") == "I like figs\nwhat do I like?\n"
+
+
+@pytest.mark.contract("4.2")
+async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    site, home = tmp_path / "site", tmp_path / "home"
+    info = site / "far_diary-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: far-diary\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[hermes.memory_providers]\nfar = far_diary:Diary\n", encoding="utf-8")
+    (site / "far_diary.py").write_text(example(), encoding="utf-8")
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  provider: far\n", encoding="utf-8")
+    async with LoopbackServer([says("one"), says("two")]) as server:
+        for question in ("I like figs", "like what"):
+            done = await chat(home, server, "chat", "-q", question, path=site)
+            assert (done.code, done.err) == (0, "")
+        assert fence("I like figs") in last_user_message(server)
+
+
+@pytest.mark.contract("4.3", "4.8")
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (None, "there is no memory provider 'odd'"),
+        ("import no_such_module", "cannot be loaded: ModuleNotFoundError"),
+        ("raise SystemExit(9)", "cannot be loaded: SystemExit: 9"),
+        ("x = 1", "has no attribute 'create_provider'"),
+        ("create_provider = lambda: 7", "what was made is a int, not a MemoryProvider"),
+        ("def broken(:", "cannot be loaded: SyntaxError"),
+        ("import time; time.sleep(30)", "is_available has not come back"),
+    ],
+)
+async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person_is_answered(
+    tmp_path: Path, source: str | None, said: str
+) -> None:
+    if source is not None:
+        install(tmp_path, "odd", source)
+    config = "memory:\n  provider: odd\n  first_deadline: 0.5\n  deadline: 0.5\n"
+    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
+    async with LoopbackServer([says("one"), says("two")]) as server:
+        begun = time.monotonic()
+        done = await chat(tmp_path, server, "chat", lines="hello\nagain\n")
+        assert time.monotonic() - begun < 20
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("memory provider odd: ")
+    assert said in done.err
+
+
+@pytest.mark.contract("4.8")
+async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp_path: Path) -> None:
+    source = example().replace('with self.file.open("a"', 'raise OSError("disk full")\n        with self.file.open("a"')
+    install(tmp_path, "diary", source)
+    async with LoopbackServer([says("one")]) as server:
+        done = await chat(tmp_path, server, "chat", "-q", "hello")
+    assert (done.code, done.out) == (0, "one\n")
+    assert done.err == "memory provider diary: sync_turn failed: OSError: disk full; going on without it\n"
+
+
+@pytest.mark.contract("4.10")
+@pytest.mark.parametrize("shown", [True, False])
+async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_path: Path, shown: bool) -> None:
+    install(tmp_path, "tape", RECORDER)
+    with (tmp_path / "config.yaml").open("a", encoding="utf-8") as config:
+        config.write(f"display:\n  memory_notices: {str(shown).lower()}\n")
+    note = json.dumps({"action": "add", "target": "user", "content": "likes figs"})
+    async with LoopbackServer([says(calls=[("memory", note)]), says("Noted.")]) as server:
+        done = await chat(tmp_path, server, "chat", "-q", "I like figs")
+    assert (done.code, done.out) == (0, "Noted.\n")
+    assert done.err == ("💾 Memory updated\n" if shown else "")
+    assert [call for call in tape(tmp_path) if call[0] == "on_memory_write"] == [
+        ["on_memory_write", "user", "add", "likes figs"]
+    ]
+
+
+@pytest.mark.contract("4.11")
+async def test_a_piped_conversation_goes_incognito_and_back_also_over_a_restart(tmp_path: Path) -> None:
+    install(tmp_path, "tape", RECORDER)
+    async with LoopbackServer(then=says("fine")) as server:
+        lines = "open figs\n/memory off\nsecret dates\n"
+        first = await chat(tmp_path, server, "chat", lines=lines)
+        second = await chat(tmp_path, server, "chat", "-c", lines="secret olives\n/memory on\nopen plums\n")
+        assert (first.code, second.code) == (0, 0)
+        assert first.out + second.out == "fine\n" * 4
+        assert "Incognito" in first.err
+        assert "Memory is on again" in second.err
+        assert "secret" not in str(tape(tmp_path))
+        heard = [call[1] for call in tape(tmp_path) if call[0] == "prefetch"]
+        assert heard == ["open figs", "open plums"]
+        tools = [{tool["function"]["name"] for tool in r.body["tools"]} for r in server.requests]
+        assert tools == [{"memory", "session_search", "delegate", "lookup"}, {"delegate"}, {"delegate"}, tools[0]]
+    for word in ("dates", "olives", "plums"):
+        found = await chat(tmp_path, None, "sessions", "search", word)
+        assert (found.code, word in found.out) == (0, True), "the person still finds it"
+    floor = await chat(tmp_path, None, "chat", "-q", "what about dates olives figs?")
+    assert "open figs" in floor.out
+    assert "secret" not in floor.out
+
+
+def test_a_name_with_a_dash_is_found_and_one_with_a_path_is_not(tmp_path: Path) -> None:
+    install(tmp_path, "my-diary")
+    assert find_provider("my-diary", tmp_path / "plugins")().name == "diary"
+    assert {"my-diary", "none"} <= set(provider_names(tmp_path / "plugins"))
+    assert find_provider("none", tmp_path / "plugins") is NullProvider
+    for name in ("../plugins/my-diary", "", ".", "my-diary/../my-diary"):
+        with pytest.raises(ProviderError, match=r"there is no memory provider .*Known|there is no memory provider"):
+            find_provider(name, tmp_path / "plugins")
+
+
+def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
+    install(
+        tmp_path,
+        "split",
+        "from .words import GREETING\nfrom hermes.memory.provider import NullProvider\n"
+        "class Split(NullProvider):\n    name = GREETING\ncreate_provider = Split\n",
+    )
+    (tmp_path / "plugins" / "split" / "words.py").write_text("GREETING = 'split'\n", encoding="utf-8")
+    assert find_provider("split", tmp_path / "plugins")().name == "split"
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+@pytest.mark.contract("4.2")
+def test_only_the_registry_and_the_assembly_find_providers_and_nothing_imports_one() -> None:
+    users = {
+        str(path.relative_to(SOURCE)): imported(path) for path in SOURCE.rglob("*.py") if "honcho" not in path.parts
+    }
+    finders = {name for name, used in users.items() if "hermes.memory.registry" in used}
+    assert finders == {"assembly.py"}
+    for name, used in users.items():
+        assert not any("honcho" in module for module in used), f"{name} names a provider"
+    loaders = {name for name, used in users.items() if "importlib.util" in used or "importlib.metadata" in used}
+    assert "memory/registry.py" in loaders
+    classes = {
+        f"{name}:{node.name}"
+        for name in users
+        for node in ast.walk(ast.parse((SOURCE / name).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "MemoryProvider" for base in node.bases)
+    }
+    assert classes == {"memory/provider.py:NullProvider"}

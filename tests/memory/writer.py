@@ -1,0 +1,24 @@
+"""A process that adds entries to the notes, each said on standard output once it is saved.
+
+python -m tests.memory.writer HOME NAME COUNT LIMIT
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hermes.memory.notes import Notes
+
+
+def main() -> None:
+    home, name, count, limit = sys.argv[1:]
+    notes = Notes(Path(home), {"memory": int(limit), "user": int(limit)})
+    for number in range(int(count)):
+        notes.add("memory", f"{name} fact {number}")
+        sys.stdout.write(f"{name} fact {number}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
