@@ -6,14 +6,14 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import OwnPeer, Workspace
 from hermes.memory_server.api.recall import named_sessions, perspective, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
-from hermes.memory_server.api.server import Here
+from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, get_peer
@@ -23,7 +23,7 @@ from hermes.memory_server.engine.search import Place
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace
 
-router = APIRouter(tags=["chat"])
+router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
 PIECE = 48
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}

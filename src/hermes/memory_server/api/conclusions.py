@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
-from hermes.memory_server.api.server import Here, Paging
+from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.engine import conclusions as engine
@@ -20,7 +20,7 @@ from hermes.memory_server.engine.recall import View, query_conclusions
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
-router = APIRouter(tags=["conclusions"])
+router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
 ENOUGH = 1000
 """How many of the nearest are looked at when a filter has more to say than whose conclusions about whom."""

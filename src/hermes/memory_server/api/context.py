@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Member
 from hermes.memory_server.api.clean import Text
 from hermes.memory_server.api.recall import make_choice, perspective, session_rows
-from hermes.memory_server.api.server import Here
+from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import fill_window, measure
@@ -26,7 +26,7 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
-router = APIRouter(tags=["sessions"])
+router = new_router("sessions")
 Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
 Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]

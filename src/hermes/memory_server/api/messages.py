@@ -7,20 +7,20 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, File, Form, Response, UploadFile
+from fastapi import File, Form, Response, UploadFile
 from pydantic import ValidationError
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
-from hermes.memory_server.api.server import Here, Paging, Server
+from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.files import read_file
 from hermes.memory_server.engine.messages import Draft, prepare_draft
 from hermes.memory_server.faults import Invalid, TooLarge
 
-router = APIRouter(tags=["messages"])
+router = new_router("messages")
 ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
 LONG = 20_000
 """From so many characters on, preparing is done in a thread."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
@@ -21,7 +21,7 @@ from hermes.memory_server.api.schemas import (
     PeerUpdate,
     RepresentationGet,
 )
-from hermes.memory_server.api.server import Here, Paging
+from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
@@ -32,7 +32,7 @@ from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
 
-router = APIRouter(tags=["peers"])
+router = new_router("peers")
 ROOT = "/v3/workspaces/{workspace_id}/peers"
 PEER = f"{ROOT}/{{peer_id}}"
 Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]

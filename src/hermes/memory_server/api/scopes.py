@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import ScopeCreate, ScopeSessionsAdd
-from hermes.memory_server.api.server import Here, Paging
+from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.engine import scopes as engine
 
-router = APIRouter(tags=["scopes"])
+router = new_router("scopes")
 ROOT = "/v3/workspaces/{workspace_id}/scopes"
 SCOPE = f"{ROOT}/{{scope_id}}"
 

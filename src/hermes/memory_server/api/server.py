@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from hermes.clock import Clock
 from hermes.memory_server import limits, times
+from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.engine import Database, Tx
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
 
 T = TypeVar("T")
+REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in (400, 401, 404, 409, 422)}
+
+
+def new_router(tag: str) -> APIRouter:
+    """Routes of one kind; all of them can be refused in the same ways."""
+    return APIRouter(tags=[tag], responses=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import Body, Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Member, OwnSession, Workspace
 from hermes.memory_server.api.clean import Name, Text
 from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
-from hermes.memory_server.api.server import Here, Paging
+from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
@@ -25,7 +25,7 @@ from hermes.memory_server.engine.search import Place, search_messages
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import get_workspace
 
-router = APIRouter(tags=["sessions"])
+router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
 SESSION = f"{ROOT}/{{session_id}}"
 Observations = dict[Name, SessionPeerConfig]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import WebhookCreate
-from hermes.memory_server.api.server import Here
+from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine import webhooks as engine
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.workspaces import get_workspace
 
-router = APIRouter(tags=["webhooks"])
+router = new_router("webhooks")
 ROOT = "/v3/workspaces/{workspace_id}/webhooks"
 
 

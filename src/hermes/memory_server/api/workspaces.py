@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
 from hermes.memory_server.api.clean import Name
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
-from hermes.memory_server.api.server import Here, Paging
+from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
@@ -21,7 +21,7 @@ from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import Place, search_messages
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
-router = APIRouter(tags=["workspaces"])
+router = new_router("workspaces")
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
