@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, startup, store, turn
+from bench import compression, gateway, memory_server, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
@@ -12,6 +12,7 @@ BENCHES = {
     "turn": turn.run,
     "compression": compression.run,
     "gateway": gateway.run,
+    "memory_server": memory_server.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

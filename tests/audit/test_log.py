@@ -17,7 +17,7 @@ from tests.audit.wounds import EVIDENCE, X, Y
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
-AUDIT = pytest.mark.contract("3.12")
+AUDIT = pytest.mark.contract("3.9", "3.12")
 
 
 def line(event: str, session: str, at: int, *, bracket: str | None = None, op: str | None = "aa", n: str = "9") -> str:
