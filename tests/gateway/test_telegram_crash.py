@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.bot_api import BotApi, Call
-from tests.gateway.hosts import GatewayProcess, ModelProcess
+from tests.gateway.hosts import GatewayProcess, ModelProcess, wait_until
 from tests.scale import scale
 
 MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
@@ -105,6 +105,29 @@ def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Pa
             gateway.stop()
         assert api.texts(ann.dm.id) == ["hello", "Title: x"]
         assert len(model.asked()) == 1
+
+
+@pytest.mark.contract("2.5")
+def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path) -> None:
+    words = [f"word-{number}-{'x' * 90}" for number in range(400)]
+    with BotApi() as api, ModelProcess(tmp_path, [{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
+        ann = api.person("Ann")
+        gateway = GatewayProcess(tmp_path / "home", api, model)
+
+        def kill(call: Call) -> None:
+            if call.method == "sendmessage" and len(api.sent) == 5:
+                gateway.kill()
+                raise ConnectionError  # it never had an effect
+
+        api.on_call = kill
+        with gateway:
+            api.say(ann.dm, "much", ann)
+            wait_until(lambda: not gateway.running)
+        api.on_call = lambda _: None
+        with gateway:
+            api.until(lambda: api.texts(ann.dm.id) and api.texts(ann.dm.id)[-1].endswith(words[-1]))
+            gateway.stop()
+        assert " ".join(api.texts(ann.dm.id)) == " ".join(words)
 
 
 @pytest.mark.contract("2.1")
