@@ -23,16 +23,29 @@ class Killer:
         self._chance = chance
         self._method = chance.choice(MOMENTS)
         self._skip = chance.randrange(4)
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
         self.done = threading.Event()
 
     def look(self, call: Call) -> None:
         """Told of every call before it has an effect; the call waits, so the kill may come before, in or after it."""
-        if self.done.is_set() or self._method not in ("any", call.method):
-            return
-        self._skip -= 1
-        if self._skip < 0:
+        with self._lock:
+            if self.done.is_set() or self._method not in ("any", call.method):
+                return
+            self._skip -= 1
+            if self._skip < 0:
+                self._timer = threading.Timer(self._chance.choice((0.0, 0.002, 0.01, 0.05, 0.3)), self._gateway.kill)
+                self._timer.start()
+                self.done.set()
+
+    def end(self, patience: float) -> None:
+        """Wait for the moment, for so long; then kill it anyway."""
+        self.done.wait(patience)
+        with self._lock:
             self.done.set()
-            threading.Timer(self._chance.choice((0.0, 0.002, 0.01, 0.05, 0.3)), self._gateway.kill).start()
+        if self._timer is not None:
+            self._timer.join()
+        self._gateway.kill()
 
 
 @pytest.mark.stress
@@ -55,8 +68,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: 
                     text = f"{person.name} says in life {life} as number {number} something that takes a while to say"
                     said[person.id].append(text)
                     api.say(person.dm, text, person)
-                killer.done.wait(chance.choice((1.0, 6.0)))
-                gateway.kill()
+                killer.end(chance.choice((1.0, 6.0)))
         api.on_call = lambda _: None
         with gateway:
             for person in people:
@@ -138,7 +150,8 @@ def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tm
         gateway = GatewayProcess(tmp_path / "home", api, model)
         with gateway:
             number = api.push({"message": api.message(ann.dm, ann, text="hello")})
-            api.until(lambda: number in api.confirmed and len(gateway.said()) == 1)
+            api.until(lambda: number in api.confirmed)
+            wait_until(model.asked)
             gateway.kill()
         with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["hello"])
