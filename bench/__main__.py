@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, startup, store
+from bench import compression, gateway, startup, store, turn
 
-BENCHES = {"compression": compression.run, "startup": startup.run, "store": store.run}
+BENCHES = {
+    "startup": startup.run,
+    "store": store.run,
+    "turn": turn.run,
+    "compression": compression.run,
+    "gateway": gateway.run,
+}
 
 for name in sys.argv[1:] or BENCHES:
     BENCHES[name]()

@@ -94,7 +94,7 @@ def serve() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.execv(_python(), [str(_python()), __file__, "run", "--port", str(port)])
+    subprocess.run([_python(), __file__, "run", "--port", str(port)], check=True)
 
 
 def run(port: int) -> None:

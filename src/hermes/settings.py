@@ -168,6 +168,8 @@ API_SERVER_KEY = Setting(
     env="API_SERVER_KEY",
     secret=True,
 )
+API_TIMEOUT = Setting("api.timeout", 30.0, "Seconds that a client has to send a request.", minimum=0.1)
+API_CONNECTIONS = Setting("api.connections", 1000, "Connections to the HTTP API at the same time.", minimum=1)
 TELEGRAM_TOKEN = Setting(
     "telegram.token", "", "The bot's token; setting it switches Telegram on.", env="TELEGRAM_BOT_TOKEN", secret=True
 )
@@ -245,6 +247,8 @@ TABLE: Table = (
     API_HOST,
     API_PORT,
     API_SERVER_KEY,
+    API_TIMEOUT,
+    API_CONNECTIONS,
     TELEGRAM_TOKEN,
     TELEGRAM_BASE_URL,
     TELEGRAM_WEBHOOK_URL,

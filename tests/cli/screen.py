@@ -70,9 +70,9 @@ class Screen:
         """The row that the cursor is in."""
         return self.rows[self._emulated.cursor.y]
 
-    def type(self, keys: str) -> None:
+    def type(self, data: str) -> None:
         """Press keys."""
-        os.write(self._ours, keys.encode())
+        os.write(self._ours, data.encode())
 
     def resize(self, columns: int) -> None:
         """Change the window's width."""
@@ -91,6 +91,10 @@ class Screen:
     def wait_for(self, text: str) -> Self:
         """Return when `text` is somewhere on the screen."""
         return self.wait(lambda screen: text in "\n".join(screen.rows))
+
+    def wait_for_rows(self, *wanted: str) -> Self:
+        """Return when these rows follow one another somewhere on the screen."""
+        return self.wait(lambda screen: "\n".join(["", *wanted, ""]) in "\n".join(["", *screen.rows, ""]))
 
     def wait_for_prompt(self) -> Self:
         """Return when the prompt is there and empty."""

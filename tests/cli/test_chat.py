@@ -12,7 +12,7 @@ import pytest
 
 from hermes.assembly import FLOOR_NOTICE
 from tests.agent.agents import check_conversation
-from tests.cli.chatting import chat, environment, events, serving, start_chat, turns
+from tests.cli.chatting import chat, configure, environment, events, serving, start_chat, turns
 from tests.db.processes import ROOT, await_end, hear
 
 REPLIES = {"then": {"echo": True}}
@@ -140,6 +140,7 @@ def test_a_line_of_a_megabyte_is_a_message_like_any_other(home: Path, tmp_path: 
     offline = chat(environment(home), said=words + "\nstamps\n")
     assert offline.code == 0, offline.err
     assert len(offline.out.splitlines()) == 2
+    configure(home, "model:\n  context_length: 2000000\n")
     with serving(tmp_path, [], then={"says": {"text": "long"}}) as endpoint:
         assert chat(environment(home, endpoint.base_url), said=words + "\n").out == "long\n"
         assert endpoint.requests()[0]["messages"][-1]["content"] == words
@@ -224,3 +225,26 @@ def test_ctrl_c_between_two_lines_ends_the_chat_at_once(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130, "it waited for the next line"
     await_end(process)
+
+
+@pytest.mark.contract("2.3")
+def test_two_processes_in_one_session_take_turns(home: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, [], then={"echo": True, "delay": 0.02, "pause": 0.002}) as endpoint:
+        env = environment(home, endpoint.base_url)
+        session = turns(chat(env, "--json", "-q", "first").out)[0][0]["session_id"]
+        both = [start_chat(env, "-s", session) for _ in range(2)]
+        for number, process in enumerate(both):
+            assert process.stdin is not None
+            process.stdin.write("".join(f"process {number} line {line}\n" for line in range(5)))
+            process.stdin.close()
+        for number, process in enumerate(both):
+            output, errors = await_end(process)
+            assert (process.returncode, errors) == (0, "")
+            assert output.splitlines() == [f"process {number} line {line}" for line in range(5)]
+        assert chat(env, "-s", session, "-q", "last").out == "last\n"
+        said = [message["content"] for message in endpoint.requests()[-1]["messages"][1:-1]]
+        assert said[::2] == said[1::2], "a message is not followed by its reply"
+        for number in range(2):
+            assert [text for text in said[::2] if text.startswith(f"process {number}")] == [
+                f"process {number} line {line}" for line in range(5)
+            ]

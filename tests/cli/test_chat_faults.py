@@ -34,11 +34,6 @@ FAULTS: dict[str, tuple[list[Json], str, str]] = {
         "broke off",
         HALF,
     ),
-    "too long": (
-        [{"fails": {"status": 400, "message": "This model's maximum context length is 8 tokens"}}],
-        "maximum context length",
-        "",
-    ),
 }
 """Answers, what the line says, and what had been streamed by then."""
 
@@ -147,3 +142,19 @@ def test_endless_tool_calls_end_at_the_limit(home: Path, tmp_path: Path) -> None
         assert ["tools" in request for request in endpoint.requests()] == [True, True, True, False]
         assert chat(env, "-c", "-q", "go on").out == "go on\n"
         check_conversation(endpoint.requests()[-1]["messages"])
+
+
+@pytest.mark.contract("10.6")
+def test_conversation_that_stays_too_long_is_one_line_and_the_next_turn_works(home: Path, tmp_path: Path) -> None:
+    configure(home, "memory:\n  review_every: 0\n")
+    too_long = {"fails": {"status": 400, "message": "This model's maximum context length is 8 tokens"}}
+    # The request, the summary that is tried then, and the request once more.
+    with serving(tmp_path, [too_long] * 3, then={"echo": True}) as endpoint:
+        env = environment(home, endpoint.base_url)
+        [events] = turns(chat(env, "--json", "-q", "hello").out)
+        assert (events[-1]["type"], events[-1]["kind"]) == ("Failed", "context_too_long")
+        assert "maximum context length" in events[-1]["message"]
+        assert chat(env, "-c", "-q", "and now?").out == "and now?\n"
+        sent = endpoint.requests()[-1]["messages"]
+        check_conversation(sent)
+        assert "hello" in "".join(message["content"] for message in sent[1:-1])

@@ -22,7 +22,7 @@ from tests.scale import scale
 
 SEED = 61_504
 TURNS = 20
-LINES = 12 * TURNS
+LINES = 9 * TURNS
 LEASE = 30.0
 """Seconds for which a lane of the dead would be held if nobody looked."""
 

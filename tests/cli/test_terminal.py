@@ -73,9 +73,8 @@ def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Cha
         screen.wait_for("The beginning of it")
         assert "session 2" in screen.status
         screen.type(CTRL_C)
-        screen.wait_for("(stopped)").wait_for_prompt()
+        screen.wait_for_rows("› hello", "The beginning of it", "(stopped)", "", "›")
         assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]
-        assert screen.rows[2:7] == ["› hello", "The beginning of it", "(stopped)", "", "›"]
 
 
 def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said_next(chat: Chat, home: Path) -> None:
@@ -96,8 +95,7 @@ def test_a_sign_of_waiting_comes_and_leaves_nothing_behind(chat: Chat) -> None:
     with chat({"says": {"text": "At last.", "delay": 1.5}}) as screen:
         screen.wait_for_prompt().type("well?" + ENTER)
         screen.wait_for("Ctrl-C stops it")
-        screen.wait_for("At last.").wait_for_prompt()
-        assert screen.rows[2:6] == ["› well?", "At last.", "", "›"]
+        screen.wait_for_rows("› well?", "At last.", "", "›")
 
 
 def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
@@ -105,23 +103,21 @@ def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
     calls = {"says": {"calls": [["memory", note]]}}
     with chat(calls, {"says": {"text": "Noted."}}, {"fails": {"status": 401, "message": "bad key"}}) as screen:
         screen.wait_for_prompt().type("I like tea" + ENTER)
-        screen.wait_for("Noted.").wait_for_prompt()
+        screen.wait_for_rows("Noted.", "", "›")
         assert screen.rows[3].startswith('· memory {"action"')
         assert screen.rows[4].endswith("Memory updated: Likes tea")
-        assert screen.rows[5:8] == ["Noted.", "", "›"]
         screen.type("again" + ENTER)
         screen.wait_for("hermes: 127.0.0.1").wait_for_prompt()
 
 
 def test_long_replies_break_between_words_and_code_stays_whole(chat: Chat) -> None:
-    text = "\n\nThese are words that do not fit.\n\n```\nx = 'this is one line of code'\n```\n漢字とかな交じり文が続く長い行\n\n"
+    code = "```\nx = 'this is one line of code'\n```"
+    text = f"\n\nThese are words that do not fit.\n\n{code}\n漢字とかな交じり文が続く長い行\n\n"
     with chat({"says": {"text": text}}, columns=24) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
-        screen.wait(lambda screen: "長い行" in "\n".join(screen.rows)).wait_for_prompt()
-        shown = screen.rows[screen.rows.index("› go") :]
-        assert shown[1:4] == ["These are words that do", "not fit.", ""]
-        assert shown[4:8] == ["```", "x = 'this is one line of", " code'", "```"]
-        assert shown[8:12] == ["漢字とかな交じり文が続く", "長い行", "", "›"]
+        words = ["These are words that do", "not fit.", ""]
+        wrapped = ["```", "x = 'this is one line of", " code'", "```"]
+        screen.wait_for_rows("› go", *words, *wrapped, "漢字とかな交じり文が続く", "長い行", "", "›")
 
 
 def test_pasted_and_alt_enter_lines_are_one_message(chat: Chat, home: Path) -> None:
@@ -249,7 +245,7 @@ def test_narrow_and_resized_windows_keep_prompt_and_status_in_one_row(chat: Chat
 def test_a_terminal_that_cannot_redraw_gets_plain_rows(chat: Chat) -> None:
     with chat(env={"TERM": "dumb"}) as screen:
         screen.wait_for("›").type("hello there\n")
-        screen.wait(lambda screen: screen.rows[2:6] == ["› hello there", "hello there", "", "›"])
+        screen.wait_for_rows("› hello there", "hello there", "", "›")
         screen.type("/quit\n")
         assert screen.ended() == 0
     assert b"\x1b" not in screen.raw

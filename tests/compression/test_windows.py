@@ -127,6 +127,19 @@ async def test_five_hundred_tool_calls_in_one_turn_keep_the_question_and_end_wit
     assert check_lines(read_log()) == []
 
 
+@pytest.mark.contract("3.13")
+async def test_long_question_does_not_make_every_step_of_its_turn_compress(store: Store) -> None:
+    session_id = (await store.create_session("test")).id
+    steps = 30
+    calls = [Reply(tool_calls=(ToolCall(f"c{number}", "look", "{}"),)) for number in range(steps)]
+    model = strict_model(8_000, replies=calls)
+    agent = make_agent(store, session_id, model, tools=counting_tool, policy=Policy(review_every=0, max_steps=60))
+    events = await take_turn(agent, f"look at all this: {text_of(4_200, LATIN)}")
+    await agent.close()
+    assert isinstance(events[-1], Replied)
+    assert (await store.view(session_id)).epoch <= steps // 3
+
+
 @pytest.mark.contract("3.13", "P5")
 @pytest.mark.parametrize("prompt", [4_500, 5_500])
 async def test_prompt_larger_than_the_threshold_does_not_make_every_turn_compress(

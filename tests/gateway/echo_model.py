@@ -32,7 +32,7 @@ class EchoModel(LoopbackServer):
             return says("They talked about stamps.", delay=self._summary)
         said = [message["content"] for message in messages if message["role"] == "user"][-1]
         usage = {"prompt_tokens": 7, "completion_tokens": 5}
-        return says(f"echo: {said}", piece=8, delay=self._delay, pause=self._pause, usage=usage)
+        return says(f"echo: {said}", piece=max(8, len(said) // 50), delay=self._delay, pause=self._pause, usage=usage)
 
 
 async def _serve(summary: float, delay: float, pause: float) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import pytest
 from scripts.real_model import NAME, WINDOW
 from tests.cli.screen import CTRL_D, ENTER, Screen
 
-ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 300.0
 
 pytestmark = [
@@ -22,20 +20,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.environ.get("HERMES_SLOW") != "1", reason="needs a model of 1.2 GB: `make slow` fetches it"),
 ]
-
-
-@pytest.fixture(scope="module")
-def base_url() -> Iterator[str]:
-    """Where the real model answers."""
-    command = [sys.executable, "-m", "scripts.real_model", "serve"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        # The engine may write lines of its own before ours.
-        ready = next(line for line in server.stdout if line.startswith('{"port"'))
-        yield f"http://127.0.0.1:{json.loads(ready)['port']}/v1"
-        server.stdin.close()
-        server.wait(30)
 
 
 @pytest.fixture
@@ -51,8 +35,7 @@ def test_a_fact_told_in_one_session_is_noted_and_known_in_the_next(env: dict[str
     with Screen("chat", env=env, patience=PATIENCE) as screen:
         screen.wait_for_prompt()
         screen.type("Note this with the memory tool (action add, target user): my sister Ada lives in Oslo." + ENTER)
-        screen.wait_for("Memory updated")
-        assert f"model {NAME}" in screen.status
+        screen.wait_for("Memory updated").wait(lambda screen: f"model {NAME}" in screen.status)
         screen.type("/new" + ENTER)  # waits for the end of the turn
         screen.wait(lambda screen: "session new" in screen.status)
         screen.type(CTRL_D)

@@ -54,6 +54,17 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
     ]
 
 
+def is_still_there(tx: Tx, case: Case, crossings: Iterable[Crossing], damage: Damage) -> bool:
+    """Whether exactly this damage would be found now; only its own kind is looked for."""
+    match damage.code:
+        case "cross-session":
+            return damage in find_crossed(tx, case, crossings)
+        case "double-summary":
+            return damage in find_double_summaries(tx, case)
+        case _:
+            return damage in find_bindings(case)
+
+
 def read_log(places: Places) -> LogAudit:
     """The log's part of the audit."""
     return audit_log(places.log_file)

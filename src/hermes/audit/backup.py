@@ -6,42 +6,43 @@ import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 from hermes.db.faults import translate
-from hermes.errors import StoreDamagedError, StoreError, StoreFullError
+from hermes.errors import StoreDamagedError, StoreFullError
 from hermes.store.reading import open_unchanged
 
 
 def back_up(path: Path, *, now: float, lock_timeout: float) -> Path:
-    """Copy `path` to `<name>.backup-<UTC time>` beside it, for its owner alone. On any failure no copy is left."""
-    target = _claim(path, now)
+    """Copy `path` to `<name>.backup-<UTC time>` beside it, for its owner alone.
+
+    The name is given when the copy is whole and checked: half a backup never looks like one. On failure none is left.
+    """
+    target = _free_name(path, now)
+    unfinished = target.with_name(f"{target.name}.unfinished")
     try:
+        unfinished.unlink(missing_ok=True)
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with open_unchanged(path, lock_timeout=lock_timeout) as source:
             source.execute("ROLLBACK")  # the backup takes a snapshot of its own
-            _copy(source, target)
-        _check(target)
-        _sync(target)
+            _copy(source, unfinished)
+        _check(unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(target)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise StoreFullError(f"cannot make the backup {target} ({error.strerror}); nothing was changed") from error
     except BaseException:
-        target.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
     return target
 
 
-def _claim(path: Path, now: float) -> Path:
-    """A new, empty file that only its owner may read."""
+def _free_name(path: Path, now: float) -> Path:
     stamp = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
-    for number in count(1):
-        target = path.with_name(f"{path.name}.backup-{stamp}" + (f"-{number}" if number > 1 else ""))
-        try:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise _no_backup(target, str(error.strerror)) from error
-        return target
-    raise AssertionError("count() does not end")
+    names = (path.with_name(f"{path.name}.backup-{stamp}{end}") for end in ("", *(f"-{n}" for n in range(2, 1000))))
+    return next(name for name in names if not name.exists())
 
 
 def _copy(source: sqlite3.Connection, target: Path) -> None:
@@ -63,15 +64,3 @@ def _check(target: Path) -> None:
         raise StoreDamagedError(f"the backup {target} cannot be read ({error}); nothing was changed") from error
     if found != ["ok"]:
         raise StoreDamagedError(f"the backup {target} is not sound ({found[0]}); nothing was changed")
-
-
-def _sync(target: Path) -> None:
-    try:
-        with target.open("rb+") as file:
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise _no_backup(target, str(error.strerror)) from error
-
-
-def _no_backup(target: Path, why: str) -> StoreError:
-    return StoreFullError(f"cannot make the backup {target} ({why}); nothing was changed")

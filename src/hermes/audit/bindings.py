@@ -120,6 +120,8 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
 
 def _find_twins(case: Case) -> Iterator[Damage]:
     by_key: dict[str, list[Session]] = {}
+    if not case.has_older_traces:
+        return
     for session in sorted(case.sessions.values(), key=lambda found: (found.started_at, found.id)):
         alone = session.parent_session_id is None or case.parent(session) is not None
         if session.session_key and is_open(session) and alone and session.source not in UNKEYED:

@@ -40,12 +40,14 @@ class Activity:
 
 @dataclass(frozen=True)
 class Case:
-    """Sessions by id, the bindings in force, which of these are ours, and what was said where it matters."""
+    """Sessions by id, the bindings in force, the keys of ours among them, and what was said where it matters."""
 
     sessions: dict[str, Session]
     routes: dict[str, str]
     our_keys: frozenset[str]
     activity: dict[str, Activity]
+    has_older_traces: bool
+    """Whether an older version has ever used this file: what only we wrote was not damaged by it."""
 
     def said(self, session: Session) -> Activity:
         return self.activity.get(session.id, Activity())
@@ -122,10 +124,17 @@ def read_case(tx: Tx, old_routes_file: Path) -> Case:
     """The case of an open file that has all of our tables, or was lent them."""
     session_shape, message_shape = read_shape(tx)
     sessions = {session.id: session for session in _read_sessions(tx, session_shape)}
-    has_old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone() is not None
+    tables = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    has_old_routes = "gateway_routing" in tables
     routes = Routes(Sessions(session_shape, message_shape), old_routes_file, has_old_routes).all(tx)
     ours = frozenset(str(row["session_key"]) for row in tx.execute("SELECT session_key FROM hermes_routes"))
-    return Case(sessions, routes, ours, _read_activity(tx, message_shape, sessions, _of_interest(sessions)))
+    return Case(
+        sessions,
+        routes,
+        ours,
+        _read_activity(tx, message_shape, sessions, _of_interest(sessions)),
+        has_older_traces=has_old_routes or "schema_version" in tables or old_routes_file.exists(),
+    )
 
 
 def is_open(session: Session) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.audit.audit import Places, find_damage, read_log
+from hermes.audit.audit import Places, find_damage, is_still_there, read_log
 from hermes.audit.backup import back_up
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
@@ -51,7 +51,7 @@ async def _mend(store: Store, places: Places, crossings: Sequence[Crossing], dam
     """Mend it, if it is still there as it was found; whether it was."""
 
     def mend(tx: Tx) -> bool:
-        if damage not in _look(tx, places, crossings):
+        if not is_still_there(tx, read_case(tx, places.old_routes_file), crossings, damage):
             return False
         _take_steps(tx, store, damage)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hermes.audit.case import BIRTH, Case
@@ -30,48 +30,65 @@ class Row:
     """Written by a compression for all one can tell: no platform's message, no tool call, no result."""
 
 
+class Copies:
+    """Finds all but the first copy of each summary in one session, given its live messages in order.
+
+    Copies have the same role and text, with nothing a person said between them, or within a second. A text that does
+    not begin like a summary counts only where a compression has just been, and within the same second.
+    """
+
+    def __init__(self, born_until: float | None, last_compacted: int | None) -> None:
+        self.found: list[int] = []
+        self._born_until = born_until
+        self._last_compacted = last_compacted
+        self._first: dict[tuple[str, str], tuple[Row, int]] = {}
+        self._said = 0
+        self._said_since_compacted = 0
+
+    def see(self, row: Row) -> None:
+        """The next message."""
+        marked = SUMMARY.match(row.text) is not None
+        if row.is_plain and self._is_copy(row, marked):
+            self.found.append(row.id)
+            return
+        by_person = row.role == "user" and not marked
+        fresh = self._is_fresh(row)
+        self._said += by_person
+        if self._last_compacted is not None and row.id > self._last_compacted:
+            self._said_since_compacted += by_person
+        if row.is_plain and (marked or (fresh and len(row.text) >= LONG)):
+            self._first[row.role, row.text] = (row, self._said)
+
+    def _is_copy(self, row: Row, marked: bool) -> bool:
+        first, said = self._first.get((row.role, row.text), (None, 0))
+        if first is None:
+            return False
+        at_once, nothing_between = abs(row.timestamp - first.timestamp) < SAME_MOMENT, said == self._said
+        return at_once or nothing_between if marked else at_once and nothing_between
+
+    def _is_fresh(self, row: Row) -> bool:
+        """Whether a compression may have written it: in a child's first moments, or first after what was compacted."""
+        if self._born_until is not None and row.timestamp <= self._born_until:
+            return True
+        after = self._last_compacted is not None and row.id > self._last_compacted
+        return after and self._said_since_compacted == 0
+
+
 def find_double_summaries(tx: Tx, case: Case) -> Iterator[Damage]:
     """Every session that shows one summary more than once. The first copy stays."""
     _, shape = read_shape(tx)
     births = {child.id: child.started_at + BIRTH for child in case.sessions.values() if case.parent(child) is not None}
     compacted = _last_compacted(tx, shape)
-    for session_id in sorted(_with_summaries(tx, shape) | births.keys() | compacted.keys()):
-        copies = find_copies(_live_rows(tx, shape, session_id), births.get(session_id), compacted.get(session_id))
-        if copies:
-            again = "once more" if len(copies) == 1 else f"{len(copies)} more times"
+    wanted = _with_summaries(tx, shape) | births.keys() | compacted.keys()
+    copies = {session_id: Copies(births.get(session_id), compacted.get(session_id)) for session_id in sorted(wanted)}
+    for session_id, row in _live_rows(tx, shape) if copies else ():
+        if session_id in copies:
+            copies[session_id].see(row)
+    for session_id, found in copies.items():
+        if found.found:
+            again = "once more" if len(found.found) == 1 else f"{len(found.found)} more times"
             detail = f"session {session_id} holds one summary {again}: the model reads the same past again and again"
-            yield Damage("double-summary", (session_id,), detail, (Hide(tuple(copies)),))
-
-
-def find_copies(rows: Iterable[Row], born_until: float | None, last_compacted: int | None) -> list[int]:
-    """The ids of all but the first copy of each summary.
-
-    Copies have the same role and text, with nothing a person said between them, or within a second. A text that does
-    not begin like a summary counts only where a compression has just been, and within the same second.
-    """
-    copies: list[int] = []
-    first: dict[tuple[str, str], Row] = {}
-    spoken: dict[tuple[str, str], int] = {}
-    said = since_compacted = 0
-    for row in rows:
-        marked = SUMMARY.match(row.text) is not None
-        fresh = (born_until is not None and row.timestamp <= born_until) or (
-            last_compacted is not None and row.id > last_compacted and since_compacted == 0
-        )
-        name = (row.role, row.text)
-        before = first.get(name)
-        if before is not None and row.is_plain:
-            near = abs(row.timestamp - before.timestamp) < SAME_MOMENT
-            if (marked and (near or said == spoken[name])) or (not marked and near and said == spoken[name]):
-                copies.append(row.id)
-                continue
-        by_person = row.role == "user" and not marked
-        if row.is_plain and (marked or (fresh and len(row.text) >= LONG)):
-            first[name] = row
-            spoken[name] = said + (1 if by_person else 0)
-        said += by_person
-        since_compacted += by_person and last_compacted is not None and row.id > last_compacted
-    return copies
+            yield Damage("double-summary", (session_id,), detail, (Hide(tuple(found.found)),))
 
 
 def _with_summaries(tx: Tx, shape: TableShape) -> set[str]:
@@ -92,15 +109,16 @@ def _last_compacted(tx: Tx, shape: TableShape) -> dict[str, int]:
     return {row["session_id"]: row["newest"] for row in rows}
 
 
-def _live_rows(tx: Tx, shape: TableShape, session_id: str) -> Iterator[Row]:
+def _live_rows(tx: Tx, shape: TableShape) -> Iterator[tuple[str, Row]]:
+    """All live messages with their sessions, in one pass: files of others need not have an index by session."""
     own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
     signs = " || ".join(f"coalesce({field}, '')" for field in own)
     rows = tx.execute(
-        f"SELECT t.id, t.role, t.content, CAST(t.timestamp AS REAL) AS timestamp, {signs} AS signs FROM messages t "
-        f"LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
-        f"WHERE t.session_id = ? AND {live_rows(shape)} ORDER BY t.id",
-        (session_id,),
+        f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS timestamp, {signs} AS signs "
+        "FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+        f"WHERE {live_rows(shape)} ORDER BY t.id"
     )
     for row in rows:
         text = as_text(row["content"]) or ""
-        yield Row(row["id"], row["role"], text, row["timestamp"], bool(text) and not row["signs"])
+        plain = bool(text) and not row["signs"]
+        yield row["session_id"], Row(row["id"], row["role"], text, row["timestamp"], plain)

@@ -15,11 +15,6 @@ from uvicorn.protocols.http.h11_impl import RequestResponseCycle as Cycle
 
 from hermes.gateway.platforms.api_wire import ApiError
 
-HEAD_PATIENCE = 10.0
-"""Seconds that a client has for the head of a request."""
-READ_PATIENCE = 30.0
-"""Seconds without a byte read after which a client that should be reading is given up."""
-CONNECTIONS = 1000
 TOO_MANY = ApiError(503, "too many connections; try again", kind="server_error", code="overloaded")
 
 
@@ -35,12 +30,16 @@ class Server(uvicorn.Server):
 class PatientProtocol(H11Protocol):
     """One connection. Heads that do not come and replies that nobody reads end it; so does one too many."""
 
+    patience: float
+    """Seconds that a client has for the head of a request, and for reading on when its reply has piled up."""
+    most: int
+    """Connections at the same time."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > self.most:
             transport.write(_too_many())
             transport.close()
             return
@@ -56,7 +55,7 @@ class PatientProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._read_timer = self.loop.call_later(READ_PATIENCE, self.transport.abort)
+        self._read_timer = self.loop.call_later(self.patience, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -68,7 +67,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_PATIENCE, self._give_up)
+        self._head_timer = self.loop.call_later(self.patience, self._give_up)
 
     def _give_up(self) -> None:
         if not self._is_answering():
@@ -81,6 +80,11 @@ class PatientProtocol(H11Protocol):
     def _stop(self, timer: asyncio.TimerHandle | None) -> None:
         if timer is not None:
             timer.cancel()
+
+
+def patient_protocol(patience: float, most: int) -> type[PatientProtocol]:
+    """The protocol with these limits; the server makes one for each connection."""
+    return type("LimitedProtocol", (PatientProtocol,), {"patience": patience, "most": most})
 
 
 def _too_many() -> bytes:

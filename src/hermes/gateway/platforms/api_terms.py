@@ -17,5 +17,7 @@ class ApiTerms:
     key: str
     model_name: str
     drain: float
+    patience: float
+    connections: int
     speaker: Speaker
     prompt: Callable[[], str]

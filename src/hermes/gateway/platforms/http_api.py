@@ -32,7 +32,7 @@ from hermes.gateway.inbox import Received
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
-from hermes.gateway.platforms.api_server import PatientProtocol, Server, bind
+from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
 from hermes.store.sessions import check_foreign_id
@@ -41,8 +41,6 @@ log = logging.getLogger("hermes.gateway")
 
 NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
-BODY_PATIENCE = 30.0
-"""Seconds that a client has to send a body."""
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -68,7 +66,7 @@ class HttpApi:
         listening = bind(self._terms.host, self._terms.port)
         config = uvicorn.Config(
             self.app(),
-            http=PatientProtocol,
+            http=patient_protocol(self._terms.patience, self._terms.connections),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -138,7 +136,7 @@ class HttpApi:
 
     async def _complete(self, request: Request) -> Response:
         self._check(request)
-        ask = parse_ask(await read_body(request))
+        ask = parse_ask(await read_body(request, self._terms.patience))
         session_id, session_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         if session_id is None and session_key is None:
             return await self._respond(request, ask, self._converse(ask), {})
@@ -190,13 +188,13 @@ class HttpApi:
             raise ApiError(403, "without a key, only programs on this machine are answered; set `api.key`")
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, patience: float) -> bytes:
     """The whole body, within its size and time."""
     if int(request.headers.get("content-length") or 0) > LARGEST_BODY:
         raise _too_large()
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_PATIENCE):
+        async with asyncio.timeout(patience):
             async for piece in request.stream():
                 body += piece
                 if len(body) > LARGEST_BODY:

@@ -1,0 +1,53 @@
+"""Asking the API, plainly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import httpx
+
+from hermes.types import Json
+
+
+def body(text: str, **more: Json) -> dict[str, Json]:
+    """A request with one user message."""
+    return {"model": "hermes", "messages": [{"role": "user", "content": text}], **more}
+
+
+def ask(url: str, text: str, *, headers: Mapping[str, str] | None = None, **more: Json) -> httpx.Response:
+    """One request, whole."""
+    return httpx.post(f"{url}/chat/completions", json=body(text, **more), headers=headers, timeout=120.0)
+
+
+async def ask_async(
+    client: httpx.AsyncClient, url: str, text: str, *, headers: Mapping[str, str] | None = None
+) -> httpx.Response:
+    """The same, beside others."""
+    return await client.post(f"{url}/chat/completions", json=body(text), headers=headers, timeout=120.0)
+
+
+def reply(response: httpx.Response) -> str:
+    """The text of a good answer."""
+    assert response.status_code == 200, response.text
+    text = response.json()["choices"][0]["message"]["content"]
+    assert isinstance(text, str)
+    return text
+
+
+def in_session(session_id: str, key: str | None = None) -> dict[str, str]:
+    """The headers of a request in a session."""
+    return {"X-Hermes-Session-Id": session_id, **({"Idempotency-Key": key} if key else {})}
+
+
+def chunks(text: str) -> list[Json]:
+    """The events of a stream; the last one is "[DONE]" when it ended well."""
+    events = [line.removeprefix("data: ") for line in text.split("\n\n") if line.startswith("data: ")]
+    return [event if event == "[DONE]" else json.loads(event) for event in events]
+
+
+def streamed_text(events: list[Json]) -> str:
+    """What the chunks of a stream say together."""
+    return "".join(
+        event["choices"][0]["delta"].get("content") or "" for event in events if event != "[DONE]" and event["choices"]
+    )

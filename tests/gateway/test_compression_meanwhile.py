@@ -1,0 +1,67 @@
+"""Messages that arrive while a conversation is being compressed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hermes.compression.summarise import PROMPT
+from tests.gateway.asking import ask, ask_async, in_session, reply
+from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, said, write_config
+
+LATE = 40
+SUMMARY = 3.0
+PADDING = "stamps from Malta " * 150
+
+
+@pytest.mark.contract("2.4", "3.5", "P1", "P3")
+async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_order_once(empty_home: Path) -> None:
+    with echo_model(summary=SUMMARY) as model:
+        write_config(empty_home, api_settings(model, model__context_length=8000))
+        with GatewayProcess(empty_home) as gateway:
+            for number in range(3):
+                ask(gateway.url, f"long {number} {PADDING}", headers=in_session("s"))
+            assert not _summaries(model)
+            async with httpx.AsyncClient() as client:
+                trigger = asyncio.create_task(
+                    ask_async(client, gateway.url, f"trigger {PADDING}", headers=in_session("s"))
+                )
+                while not _summaries(model):
+                    assert not trigger.done(), "no compression was triggered"
+                    await asyncio.sleep(0.02)
+                asked = []
+                for number in range(LATE):
+                    headers = in_session("s", f"late-{number}")
+                    asked.append(asyncio.create_task(ask_async(client, gateway.url, f"late {number}", headers=headers)))
+                    await _accepted(empty_home, f"late-{number}")
+                assert not trigger.done(), "the messages came too late to prove anything"
+                assert reply(await trigger) == f"echo: trigger {PADDING}"
+                answers = [await answer for answer in asked]
+        requests = [_late(request) for request in model.requests() if request not in _summaries(model)]
+    # Each request to the model holds every late message so far, in order and once.
+    assert [seen for seen in requests if seen] == [
+        [f"late {number}" for number in range(upto + 1)] for upto in range(LATE)
+    ]
+    assert [reply(answer) for answer in answers] == [f"echo: late {number}" for number in range(LATE)]
+    assert {answer.headers["x-hermes-session-id"] for answer in answers} == {"s"}
+    assert said(empty_home, "s")[-LATE:] == [f"late {number}" for number in range(LATE)]
+    assert rows(empty_home, "SELECT count(*) FROM hermes_compressions WHERE session_id = 's'") == [(1,)]
+
+
+async def _accepted(home: Path, key: str) -> None:
+    until = time.monotonic() + 30
+    while not rows(home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{key}"):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.002)
+
+
+def _summaries(model: ModelProcess) -> list[list[dict[str, str]]]:
+    return [asked for asked in model.requests() if asked[0]["content"].startswith(PROMPT[:40])]
+
+
+def _late(request: list[dict[str, str]]) -> list[str]:
+    return [m["content"] for m in request if m["role"] == "user" and m["content"].startswith("late ")]

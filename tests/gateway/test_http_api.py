@@ -1,0 +1,356 @@
+"""The OpenAI-compatible API, over real sockets: a gateway process, a model process, and clients of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from hermes.types import Json
+from tests.gateway.asking import ask, ask_async, body, chunks, in_session, reply, streamed_text
+from tests.gateway.processes import (
+    GatewayProcess,
+    ModelProcess,
+    api_settings,
+    echo_model,
+    rows,
+    said,
+    write_config,
+)
+
+pytestmark = pytest.mark.contract("10.2")
+
+
+def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> None:
+    with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
+        answer = client.chat.completions.create(model="hermes", messages=[{"role": "user", "content": "hello"}])
+        assert answer.choices[0].message.content == "echo: hello"
+        assert answer.choices[0].finish_reason == "stop"
+        assert answer.usage is not None
+        assert answer.usage.total_tokens == 12
+        assert [model.id for model in client.models.list()] == ["hermes"]
+        assert client.models.retrieve("hermes").id == "hermes"
+
+
+def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess) -> None:
+    with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
+        stream = client.chat.completions.create(
+            model="hermes",
+            messages=[{"role": "user", "content": "a story, please"}],
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_headers={"X-Hermes-Session-Id": "official-stream"},
+        )
+        parts = list(stream)
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert "".join(p.choices[0].delta.content or "" for p in parts if p.choices) == "echo: a story, please"
+    assert len([p for p in parts if p.choices and p.choices[0].delta.content]) > 1
+    assert [p.choices[0].finish_reason for p in parts if p.choices][-1] == "stop"
+    assert parts[-1].usage is not None
+    assert parts[-1].usage.completion_tokens == 5
+
+
+async def test_the_official_async_client_streams_many_sessions_at_once(gateway: GatewayProcess) -> None:
+    async with openai.AsyncOpenAI(base_url=gateway.url, api_key="none") as client:
+
+        async def talk(number: int) -> str:
+            stream = await client.chat.completions.create(
+                model="hermes",
+                messages=[{"role": "user", "content": f"number {number}"}],
+                stream=True,
+                extra_headers={"X-Hermes-Session-Id": f"async-{number}"},
+            )
+            return "".join([part.choices[0].delta.content or "" async for part in stream])
+
+        answers = await asyncio.gather(*(talk(number) for number in range(12)))
+    assert answers == [f"echo: number {number}" for number in range(12)]
+
+
+def test_curl_gets_a_stream(gateway: GatewayProcess) -> None:
+    done = subprocess.run(
+        [
+            *("curl", "-sN", f"{gateway.url}/chat/completions"),
+            *("-H", "Content-Type: application/json", "-H", "X-Hermes-Session-Id: from-curl"),
+            *("-d", json.dumps(body("hello curl", stream=True))),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    events = chunks(done.stdout)
+    assert events[-1] == "[DONE]"
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert events[-2]["choices"][0]["finish_reason"] == "stop"
+    assert all("usage" not in event for event in events[:-1])
+    assert streamed_text(events) == "echo: hello curl"
+
+
+def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
+    gateway: GatewayProcess, model: ModelProcess
+) -> None:
+    before = _counts(gateway.home)
+    messages = [
+        {"role": "system", "content": "Speak like a pirate."},
+        {"role": "user", "content": "first"},
+        {"role": "assistant", "content": "aye"},
+        {"role": "user", "content": [{"type": "text", "text": "second"}, {"type": "text", "text": "part"}]},
+    ]
+    answer = httpx.post(f"{gateway.url}/chat/completions", json={"messages": messages})
+    assert reply(answer) == "echo: second\npart"
+    assert "x-hermes-session-id" not in answer.headers
+    assert _counts(gateway.home) == before
+    asked = model.requests()[-1]
+    assert [(m["role"], m["content"]) for m in asked[1:]] == [
+        ("system", "Speak like a pirate."),
+        ("user", "first"),
+        ("assistant", "aye"),
+        ("user", "second\npart"),
+    ]
+
+
+def _counts(home: Path) -> list[tuple[object, ...]]:
+    tables = ("sessions", "messages", "hermes_queue", "hermes_routes")
+    return [rows(home, f"SELECT count(*) FROM {table}")[0] for table in tables]
+
+
+@pytest.mark.contract("P3")
+def test_a_session_keeps_its_id_and_we_keep_its_history(gateway: GatewayProcess, model: ModelProcess) -> None:
+    for text in ("one", "two", "three"):
+        answer = ask(gateway.url, text, headers=in_session("my own id"))
+        assert reply(answer) == f"echo: {text}"
+        assert answer.headers["x-hermes-session-id"] == "my own id"
+    asked = [(m["role"], m["content"]) for m in model.requests()[-1] if m["role"] != "system"]
+    assert asked == [
+        ("user", "one"),
+        ("assistant", "echo: one"),
+        ("user", "two"),
+        ("assistant", "echo: two"),
+        ("user", "three"),
+    ]
+
+
+@pytest.mark.contract("1.2")
+def test_a_session_key_means_one_session_until_a_new_one_is_begun(gateway: GatewayProcess) -> None:
+    key = {"X-Hermes-Session-Key": "agent:main:shop:dm:77"}
+    first = ask(gateway.url, "hello", headers=key)
+    again = ask(gateway.url, "hello again", headers=key)
+    session = first.headers["x-hermes-session-id"]
+    assert again.headers["x-hermes-session-id"] == session
+    assert again.headers["x-hermes-session-key"] == key["X-Hermes-Session-Key"]
+    assert "A new session begins" in reply(ask(gateway.url, "/new", headers=key))
+    after = ask(gateway.url, "hello anew", headers=key)
+    assert after.headers["x-hermes-session-id"] != session
+    assert said(gateway.home, session) == ["hello", "hello again"]
+    # Whoever names the old session is still in it.
+    assert ask(gateway.url, "back", headers=in_session(session)).headers["x-hermes-session-id"] == session
+
+
+@pytest.mark.contract("2.2", "P2")
+def test_the_same_idempotency_key_gives_the_stored_reply_without_a_second_turn(gateway: GatewayProcess) -> None:
+    headers = in_session("repeated", "key-1")
+    first = ask(gateway.url, "only once", headers=headers)
+    second = ask(gateway.url, "only once", headers=headers)
+    streamed = ask(gateway.url, "only once", headers=headers, stream=True)
+    assert reply(first) == reply(second) == streamed_text(chunks(streamed.text)) == "echo: only once"
+    assert said(gateway.home, "repeated") == ["only once"]
+    assert said(gateway.home, "repeated", "assistant") == ["echo: only once"]
+
+
+@pytest.mark.contract("2.2")
+async def test_two_requests_with_one_key_at_the_same_time_share_one_turn(gateway: GatewayProcess) -> None:
+    async with httpx.AsyncClient() as client:
+        answers = await asyncio.gather(
+            *(ask_async(client, gateway.url, "at once", headers=in_session("shared", "key-2")) for _ in range(6))
+        )
+    assert {reply(answer) for answer in answers} == {"echo: at once"}
+    assert said(gateway.home, "shared") == ["at once"]
+
+
+@pytest.mark.contract("2.2")
+def test_a_command_repeated_with_its_key_has_one_effect(gateway: GatewayProcess) -> None:
+    headers = {"X-Hermes-Session-Key": "agent:main:shop:dm:78", "Idempotency-Key": "new-1"}
+    first = reply(ask(gateway.url, "/new", headers=headers))
+    assert reply(ask(gateway.url, "/new", headers=headers)) == first
+
+
+@pytest.mark.contract("2.4")
+async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProcess) -> None:
+    async with httpx.AsyncClient() as client:
+        asked = []
+        for number in range(8):
+            asked.append(
+                asyncio.create_task(
+                    ask_async(client, gateway.url, f"m{number}", headers=in_session("ordered", f"o{number}"))
+                )
+            )
+            await _arrived(gateway.home, f"o{number}")
+        answers = [reply(await answer) for answer in asked]
+    assert answers == [f"echo: m{number}" for number in range(8)]
+    spoken = rows(gateway.home, "SELECT content FROM messages WHERE session_id = 'ordered' ORDER BY id")
+    assert [row[0] for row in spoken] == [text for n in range(8) for text in (f"m{n}", f"echo: m{n}")]
+
+
+async def _arrived(home: Path, key: str) -> None:
+    until = time.monotonic() + 30
+    while not rows(home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{key}"):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "says"),
+    [
+        (b"{", 400, "not valid JSON"),
+        (b"[1]", 400, "not a JSON object"),
+        (b"\xff\xfe", 400, "not valid JSON"),
+        (b"[" * 100_000, 400, "not valid JSON"),
+        ({}, 400, "'messages'"),
+        ({"messages": []}, 400, "'messages'"),
+        ({"messages": "hi"}, 400, "'messages'"),
+        ({"messages": ["hi"]}, 400, "messages[0] is not an object"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 5}]}, 400, "neither text nor a list"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, 400, "only text"),
+        ({"messages": [{"role": "user", "content": ["x"]}]}, 400, "only text"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "not valid Unicode"),
+        ({**body("hi"), "stream": "yes"}, 400, "'stream'"),
+        ({**body("hi"), "n": 2}, 400, "one choice"),
+        ({**body("hi"), "tools": [{"type": "function"}]}, 400, "'tools'"),
+        ({**body("hi"), "stream_options": []}, 400, "'stream_options'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_an_error_object(
+    gateway: GatewayProcess, content: bytes | Json, status: int, says: str
+) -> None:
+    sent = content if isinstance(content, bytes) else json.dumps(content).encode()
+    for headers in ({}, in_session("malformed")):
+        answer = httpx.post(f"{gateway.url}/chat/completions", content=sent, headers=headers)
+        assert answer.status_code == status
+        assert says in answer.json()["error"]["message"]
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert rows(gateway.home, "SELECT 1 FROM sessions WHERE id = 'malformed'") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nope", 404), ("GET", "/chat/completions", 405), ("POST", "/models", 405), ("GET", "/models/x", 404)],
+)
+def test_unknown_paths_and_methods_are_error_objects(
+    gateway: GatewayProcess, method: str, path: str, status: int
+) -> None:
+    answer = httpx.request(method, f"{gateway.url}{path}")
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("headers", [in_session("a\x7fb"), in_session("x" * 600), in_session("")])
+def test_a_session_id_that_cannot_be_one_is_refused(gateway: GatewayProcess, headers: dict[str, str]) -> None:
+    assert ask(gateway.url, "hi", headers=headers).status_code == 400
+
+
+def test_a_snapshot_cannot_be_talked_to(gateway: GatewayProcess) -> None:
+    answer = ask(gateway.url, "hi", headers=in_session("s.snapshot.20260101T000000Z"))
+    assert answer.status_code == 400
+    assert "snapshot" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("spelled", ["length", "chunked"])
+def test_a_body_that_is_too_large_is_refused(gateway: GatewayProcess, spelled: str) -> None:
+    large = json.dumps(body("x" * 11_000_000)).encode()
+    content = large if spelled == "length" else (large[at : at + 65536] for at in range(0, len(large), 65536))
+    try:
+        answer = httpx.post(f"{gateway.url}/chat/completions", content=content, timeout=30)
+    except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+        return  # the server hung up before we had sent it all
+    assert answer.status_code == 413
+    assert "10,485,760" in answer.json()["error"]["message"]
+
+
+def test_web_pages_cannot_use_an_api_without_a_key(gateway: GatewayProcess) -> None:
+    assert ask(gateway.url, "hi", headers={"Origin": "https://evil.example"}).status_code == 403
+    assert ask(gateway.url, "hi", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_the_key_is_asked_for(model: ModelProcess, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model))
+    with GatewayProcess(empty_home, env={"API_SERVER_KEY": "sesame"}) as gateway:
+        assert httpx.get(gateway.url.replace("/v1", "/health")).json() == {"status": "ok"}
+        for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "sesame"}, {"Authorization": "Bearer"}):
+            for answer in (ask(gateway.url, "hi", headers=given), httpx.get(f"{gateway.url}/models", headers=given)):
+                assert answer.status_code == 401
+                assert answer.json()["error"]["code"] == "invalid_api_key"
+        with openai.OpenAI(base_url=gateway.url, api_key="sesame") as client:
+            answered = client.chat.completions.create(model="h", messages=[{"role": "user", "content": "hi"}])
+            assert answered.choices[0].message.content == "echo: hi"
+        with openai.OpenAI(base_url=gateway.url, api_key="no") as client, pytest.raises(openai.AuthenticationError):
+            client.models.list()
+        assert gateway.end() == 0
+    assert "sesame" not in (empty_home / "logs" / "agent.log").read_text()
+
+
+def test_an_address_that_others_can_reach_needs_a_key(model: ModelProcess, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model, api__host="0.0.0.0"))  # noqa: S104 - that is the point
+    gateway = GatewayProcess(empty_home).begin()
+    errors = gateway.errors()
+    assert gateway.end() == 2
+    assert "api.key" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.contract("P1")
+def test_a_client_that_leaves_does_not_end_the_turn(empty_home: Path) -> None:
+    with echo_model(delay=0.3, pause=0.05) as model:
+        write_config(empty_home, api_settings(model))
+        with GatewayProcess(empty_home) as gateway:
+            for name, stream in (("leaver-1", True), ("leaver-2", False)):
+                with pytest.raises(httpx.ReadTimeout):
+                    httpx.post(
+                        f"{gateway.url}/chat/completions",
+                        json=body("I am off", stream=stream),
+                        headers=in_session(name),
+                        timeout=httpx.Timeout(5.0, read=0.2),
+                    )
+            for name in ("leaver-1", "leaver-2"):
+                reply(ask(gateway.url, "back", headers=in_session(name)))
+                assert said(empty_home, name, "assistant") == ["echo: I am off", "echo: back"]
+
+
+def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_home: Path) -> None:
+    write_config(empty_home, {**api_settings(ModelProcess(1)), "model.base_url": "http://127.0.0.1:1/v1"})
+    with GatewayProcess(empty_home) as gateway:
+        answer = ask(gateway.url, "hello?", headers=in_session("unlucky", "u1"))
+        assert answer.status_code == 502
+        assert answer.headers["x-should-retry"] == "false"
+        assert answer.headers["x-hermes-session-id"] == "unlucky"
+        assert answer.json()["error"]["code"] == "model_failed"
+        again = ask(gateway.url, "hello?", headers=in_session("unlucky", "u1"))
+        assert (again.status_code, again.json()) == (502, answer.json())
+        streamed = chunks(ask(gateway.url, "and now?", headers=in_session("unlucky"), stream=True).text)
+        assert streamed[-1]["error"]["code"] == "model_failed"
+    assert said(empty_home, "unlucky") == ["hello?", "and now?"]
+
+
+def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
+    with echo_model(pause=0.2) as model:
+        write_config(empty_home, api_settings(model))
+        with GatewayProcess(empty_home) as gateway, httpx.Client(timeout=60) as client:
+            headers = in_session("stopped")
+            asked = body("a very long story that nobody wants to hear to its end", stream=True)
+            with client.stream("POST", f"{gateway.url}/chat/completions", json=asked, headers=headers) as stream:
+                lines = stream.iter_lines()
+                while "echo" not in next(lines):
+                    pass
+                assert reply(ask(gateway.url, "/stop", headers=headers)) == "Stopped."
+                rest = list(lines)
+            assert "data: [DONE]" in rest
+            assert reply(ask(gateway.url, "/stop", headers=headers)) == "Nothing is running."
+    [kept] = said(empty_home, "stopped", "assistant")
+    assert isinstance(kept, str)
+    assert kept.startswith("echo: a")
+    assert not kept.endswith("its end")

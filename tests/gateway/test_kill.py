@@ -1,0 +1,103 @@
+"""kill -9 of the gateway at any moment: nothing acknowledged is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.gateway.asking import ask_async, in_session, reply
+from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, rows, write_config
+from tests.scale import scale
+
+KILLS = scale(8, 200)
+SEED = 20260101
+SESSIONS = 3
+PER_ROUND = 6
+AT_ONCE = 8.0
+"""Seconds that a restart may take to empty the inbox: far less than the 30 s that a lease lasts."""
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3000)
+@pytest.mark.contract("2.1", "2.2", "2.3", "P1", "P2")
+async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
+    model: ModelProcess, empty_home: Path
+) -> None:
+    chance = random.Random(SEED)
+    write_config(empty_home, api_settings(model))
+    gateway = GatewayProcess(empty_home)
+    acknowledged: dict[str, str] = {}
+    sent: dict[str, str] = {}
+    kills = 0
+    with gateway:
+        while kills < KILLS:
+            batch = {f"r{kills}-{n}": f"s{chance.randrange(SESSIONS)}" for n in range(PER_ROUND)}
+            sent |= batch
+            acknowledged |= await _send_and_kill(gateway, batch, chance.uniform(0.0, 0.35))
+            kills += 1
+            while chance.random() < 0.25:  # and once more while it starts
+                gateway.begin()
+                await asyncio.sleep(chance.uniform(0.0, 1.5))
+                gateway.kill()
+                kills += 1
+            gateway.start()
+            assert await _emptied(empty_home) < AT_ONCE
+            await _repeat(gateway, batch)
+    _check(empty_home, sent, acknowledged)
+
+
+async def _send_and_kill(gateway: GatewayProcess, batch: dict[str, str], after: float) -> dict[str, str]:
+    """Send a batch and kill the gateway; those that were answered before that."""
+    async with httpx.AsyncClient() as client:
+        asking = [
+            asyncio.create_task(ask_async(client, gateway.url, text, headers=in_session(session, text)))
+            for text, session in batch.items()
+        ]
+        await asyncio.sleep(after)
+        gateway.kill()
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+    answered: dict[str, str] = {}
+    for (text, session), answer in zip(batch.items(), answers, strict=True):
+        if isinstance(answer, httpx.Response):
+            assert reply(answer) == f"echo: {text}"
+            answered[text] = session
+        else:
+            assert isinstance(answer, httpx.TransportError), answer
+    return answered
+
+
+async def _emptied(home: Path) -> float:
+    """How long it takes until nothing waits in the inbox."""
+    begun = time.monotonic()
+    while rows(home, "SELECT 1 FROM hermes_queue WHERE queue = 'inbox' AND state = 'waiting' LIMIT 1"):
+        assert time.monotonic() < begun + 60, "the inbox is stuck"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - begun
+
+
+async def _repeat(gateway: GatewayProcess, batch: dict[str, str]) -> None:
+    """A client that heard nothing asks again with the same key: it gets the one reply there is."""
+    async with httpx.AsyncClient() as client:
+        answers = await asyncio.gather(
+            *(
+                ask_async(client, gateway.url, text, headers=in_session(session, text))
+                for text, session in batch.items()
+            )
+        )
+    assert [reply(answer) for answer in answers] == [f"echo: {text}" for text in batch]
+
+
+def _check(home: Path, sent: dict[str, str], acknowledged: dict[str, str]) -> None:
+    assert acknowledged.keys() <= sent.keys()
+    stored = rows(home, "SELECT session_id, role, content FROM messages ORDER BY id")
+    expected = {(session, "user", text) for text, session in sent.items()}
+    expected |= {(session, "assistant", f"echo: {text}") for text, session in sent.items()}
+    assert len(stored) == len(set(stored)), "something is stored twice"
+    assert set(stored) == expected
+    assert rows(home, "SELECT DISTINCT state FROM hermes_queue WHERE queue = 'inbox'") == [("done",)]
+    assert rows(home, "PRAGMA integrity_check") == [("ok",)]
