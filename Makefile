@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run install test check fmt docs bench stress lock clean
+.PHONY: run install test check fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -40,6 +40,10 @@ bench: install
 
 stress: install
 	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress
+
+slow: install
+	$(BIN)/python -m scripts.real_model fetch
+	HERMES_SLOW=1 $(BIN)/python -m pytest -m slow
 
 lock:
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from bench import gateway, startup, store
+from bench import compression, gateway, memory_server, startup, store, turn
 
-BENCHES = {"startup": startup.run, "store": store.run, "gateway": gateway.run}
+BENCHES = {
+    "startup": startup.run,
+    "store": store.run,
+    "turn": turn.run,
+    "compression": compression.run,
+    "gateway": gateway.run,
+    "memory_server": memory_server.run,
+}
 
 for name in sys.argv[1:] or BENCHES:
     BENCHES[name]()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.conversation import COMMANDS
 from hermes.settings import TABLE
 from scripts.write_reference import TARGET, render
 
@@ -66,3 +67,9 @@ def test_the_repository_speaks_of_the_product_alone(pattern: str) -> None:
     for path in [*ROOT.glob("*.md"), *ROOT.glob("*.lock"), *ROOT.glob("*.toml"), *(ROOT / "docs").rglob("*")]:
         if path.is_file():
             assert not re.search(pattern, path.read_text(encoding="utf-8")), f"{path} holds {pattern}"
+
+
+def test_the_page_about_chat_names_every_command() -> None:
+    text = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"| `/{name}" in text, f"docs/chat.md does not name /{name}"

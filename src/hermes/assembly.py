@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.delegate_tool import delegate_tool
-from hermes.agent.loop import Speaker
 from hermes.agent.memory_tool import memory_tool
-from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.tools import Tool, Toolbox
+from hermes.agent.tools import Tool
 from hermes.app import App
-from hermes.db.owners import new_owner
-from hermes.gateway.agent_cache import NOBODY, AgentCache, Person
-from hermes.gateway.gateway import Gateway, GatewayTerms
-from hermes.gateway.platform import Platform
-from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
@@ -29,26 +22,13 @@ from hermes.memory.caller import Deadlines, Memory
 from hermes.memory.notes import Notes
 from hermes.memory.provider import MemoryProvider, NullProvider, ProviderContext
 from hermes.memory.registry import find_provider
-from hermes.memory.signature import SignatureWatch
 from hermes.settings import (
-    AGENT_IDLE,
-    AGENT_NAME,
-    ALLOW,
-    API_CONNECTIONS,
-    API_ENABLED,
-    API_HOST,
     API_KEY,
-    API_PORT,
-    API_SERVER_KEY,
-    API_TIMEOUT,
-    AT_ONCE,
     BASE_URL,
-    CACHED_AGENTS,
     COMPRESSION_DEADLINE,
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
-    DRAIN,
     FIRST_DEADLINE,
     KEEP_TURNS,
     MAX_STEPS,
@@ -100,55 +80,6 @@ def open_agent(app: App, store: Store, model: Model, session: Session, owner: st
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
     )
-
-
-def open_gateway(app: App, store: Store, model: Model) -> Gateway:
-    """The gateway of a profile. Its agents share one model."""
-    owner = new_owner()
-
-    async def make(session: Session, person: Person) -> Agent:
-        return open_agent(app, store, model, session, owner, person)
-
-    get = app.settings.get
-    watch = SignatureWatch(get(PROVIDER), provider_factory(app), deadline=get(MEMORY_DEADLINE))
-    agents = AgentCache(
-        make=make,
-        signature=watch.current,
-        largest=get(CACHED_AGENTS),
-        idle=get(AGENT_IDLE),
-        now=app.clock.now,
-        at_end=watch.close,
-    )
-    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
-    terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
-    return Gateway(store, agents, terms)
-
-
-def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
-    """The platforms that are configured."""
-    platforms: list[Platform] = []
-    if app.settings.get(API_ENABLED):
-        platforms.append(_open_api(app, store, model, gateway))
-    return platforms
-
-
-def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
-    """The HTTP API, loaded by name: only it needs a web server."""
-    get = app.settings.get
-    toolbox = Toolbox([session_search_tool(store)], off=tools_off(app.settings))
-    terms = ApiTerms(
-        host=get(API_HOST),
-        port=get(API_PORT),
-        key=get(API_SERVER_KEY),
-        model_name=f"hermes-{app.home.profile}" if app.home.profile else "hermes",
-        drain=get(DRAIN),
-        patience=get(API_TIMEOUT),
-        connections=get(API_CONNECTIONS),
-        speaker=Speaker(model, toolbox, get(MAX_STEPS)),
-        prompt=lambda: build_system_prompt(PromptParts(soul=read_soul(app.home.soul_file), started_at=app.clock.now())),
-    )
-    platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
-    return platform
 
 
 def open_notes(app: App) -> Notes:

@@ -14,6 +14,8 @@ from typing import Literal
 
 from hermes import __version__
 from hermes.app import load_env
+from hermes.audit.audit import Places, StoreAudit, audit_store, read_log
+from hermes.audit.log import LogAudit
 from hermes.clock import Clock
 from hermes.config_file import read_entries
 from hermes.errors import HermesError, SettingsError
@@ -29,27 +31,37 @@ LOCK_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was looked at. `code` names what was found for programs; `remedy` is what a repair would do."""
 
     check: str
     level: Level
     detail: str
     fix: str = ""
+    code: str = ""
+    sessions: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 def examine(home: Home, clock: Clock) -> Iterator[Finding]:
     """Every check, one after another; a check that fails does not keep the others from running."""
     yield Finding("version", "ok", f"hermes {__version__}, Python {platform.python_version()}, {_sqlite_version()}")
+    log = read_log(places(home))
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("home", lambda: _check_home(home)),
         ("settings", lambda: _check_settings(home)),
-        ("store", lambda: _check_store(home, clock)),
+        ("log", lambda: _check_log(log)),
+        ("store", lambda: _check_store(home, clock, log)),
     )
     for name, check in checks:
         try:
             yield from check()
         except HermesError as error:
             yield Finding(name, "fail", error.message, error.hint)
+
+
+def places(home: Home) -> Places:
+    """The files of a profile that the audit reads and a repair mends."""
+    return Places(home.state_file, home.old_routes_file, home.log_file)
 
 
 def _check_home(home: Home) -> Iterator[Finding]:
@@ -78,7 +90,20 @@ def _check_settings(home: Home) -> Iterator[Finding]:
         yield Finding("settings", "warn", f"{home.env_file} can be read by other users", f"chmod 600 {home.env_file}")
 
 
-def _check_store(home: Home, clock: Clock) -> Iterator[Finding]:
+def _check_log(log: LogAudit) -> Iterator[Finding]:
+    for line in log.unreadable:
+        yield Finding("log", "warn", f"cannot read {line}", "Check its owner; the audit goes on without it")
+    for anomaly in log.anomalies:
+        level: Level = "fail" if anomaly.ours else "warn"
+        fix = "This is a defect of this version: report it" if anomaly.ours else "An older version did this"
+        yield Finding("log", level, anomaly.detail, fix, anomaly.code, anomaly.sessions)
+    if log.unfinished:
+        yield Finding("log", "ok", f"{len(log.unfinished)} compressions have no end in the log: cut off, or under way")
+    if log.operations and not log.anomalies:
+        yield Finding("log", "ok", f"{len(log.operations)} compressions, each in its own session")
+
+
+def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
     path = home.state_file
     if not path.exists():
         yield Finding("store", "ok", f"{path} is not there yet; it is made with the first session")
@@ -93,6 +118,17 @@ def _check_store(home: Home, clock: Clock) -> Iterator[Finding]:
     if not health.damage:
         yield Finding("store", "ok", f"{path}: sound, {health.sessions} sessions, {health.messages} messages")
     yield from _check_contents(health)
+    if not health.damage and health.version <= health.known_version:
+        yield from _check_conversations(audit_store(places(home), log, lock_timeout=LOCK_TIMEOUT))
+
+
+def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
+    for damage in audit.damage:
+        fix = "`hermes doctor --repair` mends it"
+        yield Finding("sessions", "fail", damage.detail, fix, damage.code, damage.sessions, damage.remedy)
+    for key, first, today in audit.history:
+        detail = f"an older version changed the id of {key} from {first} to {today}; it is whole"
+        yield Finding("sessions", "ok", detail, "", "route-to-child", (first, today))
 
 
 def _check_contents(health: StoreHealth) -> Iterator[Finding]:

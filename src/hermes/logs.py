@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -66,6 +67,8 @@ def start_log(
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+    # What asyncio has to say would otherwise go to standard error, over whatever the person is looking at.
+    logging.getLogger("asyncio").handlers = [handler]
 
 
 class _Bracket(logging.Filter):
@@ -82,12 +85,16 @@ class _Redaction(logging.Filter):
         self._secrets = [secret for secret in secrets if len(secret) >= 4]
 
     def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
+        record.msg = self._redact(record.getMessage()).replace("\n", "\\n")
+        record.args = None
+        if record.exc_info:
+            record.exc_text = self._redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return True
+
+    def _redact(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
-        record.msg = SECRET.sub(HIDDEN, text).replace("\n", "\\n")
-        record.args = None
-        return True
+        return SECRET.sub(HIDDEN, text)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -99,6 +106,7 @@ class _JsonFormatter(logging.Formatter):
                 "session": getattr(record, "session", "-"),
                 "logger": record.name,
                 "message": record.getMessage(),
+                **({"traceback": record.exc_text} if record.exc_text else {}),
             },
             ensure_ascii=False,
         )

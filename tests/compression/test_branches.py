@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.compression.compressor import Compressor, Request
+from hermes.compression.compressor import CompressionResult, Compressor, Request
 from hermes.compression.policy import CompressionPolicy
 from hermes.db import leases
+from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.llm.events import Failed
 from hermes.llm.scripted import ScriptedModel
+from hermes.store.compression_failures import read_failures
 from hermes.store.store import Store
 from tests.compression.checks import check_lines
 from tests.compression.conftest import ReadLog
 from tests.compression.conversations import make_compressor, slow_summariser, summariser, talked
+
+T = TypeVar("T")
+
+
+def lose_lease(session_id: str, tx: Tx) -> None:
+    """As if it had expired and nobody had taken it yet."""
+    held = leases.holder(tx, f"compression:{session_id}", now=0.0)
+    assert held is not None
+    leases.evict(tx, held)
 
 
 @pytest.mark.contract("3.1")
@@ -43,13 +57,7 @@ async def test_stale_result_is_refused_and_is_of_the_session(store: Store, read_
     asked, go_on = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on, "mine")).compress(session_id))
     await asked.wait()
-
-    def lose(tx: sqlite3.Connection) -> None:
-        held = leases.holder(tx, f"compression:{session_id}", now=store.clock.now())
-        assert held is not None
-        leases.evict(tx, held)
-
-    await store.write(lose)
+    await store.write(partial(lose_lease, session_id))
     assert (await make_compressor(store, summariser("theirs")).compress(session_id)).outcome == "done"
     go_on.set()
     result = await running
@@ -57,6 +65,25 @@ async def test_stale_result_is_refused_and_is_of_the_session(store: Store, read_
     assert result.reason.startswith("refused: ")
     assert (await store.view(session_id)).summary == "theirs"
     assert check_lines(read_log()) == []
+
+
+@pytest.mark.contract("3.3")
+async def test_stale_result_is_refused_also_while_its_successor_is_still_at_work(store: Store) -> None:
+    session_id = await talked(store)
+    asked, go_on = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+    running: list[asyncio.Task[CompressionResult]] = []
+    for number, text in enumerate(("mine", "theirs")):
+        if running:
+            await store.write(partial(lose_lease, session_id))
+        compressor = make_compressor(store, slow_summariser(asked[number], go_on[number], text))
+        running.append(asyncio.create_task(compressor.compress(session_id)))
+        await asked[number].wait()
+    go_on[0].set()
+    assert (await running[0]).reason.startswith("refused: ")
+    assert (await store.view(session_id)).epoch == 0
+    go_on[1].set()
+    assert (await running[1]).outcome == "done"
+    assert (await store.view(session_id)).summary == "theirs"
 
 
 @pytest.mark.contract("3.1", "3.3", "3.6")
@@ -142,3 +169,64 @@ async def test_without_a_model_the_digest_is_the_summary(store: Store) -> None:
     summary = (await store.view(session_id)).summary
     assert summary is not None
     assert summary.startswith("Digest (made without a model")
+
+
+@pytest.mark.contract("3.3")
+async def test_failure_of_a_stale_owner_is_not_held_against_the_session(store: Store) -> None:
+    session_id = await talked(store)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on, " ")).compress(session_id))
+    await asked.wait()
+    await store.write(partial(lose_lease, session_id))
+    assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "done"
+    go_on.set()
+    assert (await running).reason.startswith("refused: ")
+    assert (await store.read(lambda tx: read_failures(tx, session_id))).count == 0
+
+
+class HesitantStore:
+    """A store whose `at`-th write is committed, but tells so only when it is let."""
+
+    def __init__(self, store: Store, at: int) -> None:
+        self._store = store
+        self._left = at
+        self.committed = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        result = await self._store.write(run)
+        self._left -= 1
+        if self._left == 0:
+            self.committed.set()
+            await self.go_on.wait()
+        return result
+
+
+@pytest.mark.contract("3.9")
+async def test_cancel_after_the_swap_was_committed_is_logged_as_done(store: Store, read_log: ReadLog) -> None:
+    session_id = await talked(store)
+    hesitant = HesitantStore(store, at=2)
+    running = asyncio.create_task(make_compressor(cast(Store, hesitant), summariser()).compress(session_id))
+    await hesitant.committed.wait()
+    running.cancel()
+    hesitant.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await store.view(session_id)).epoch == 1
+    assert [line.word for line in read_log()] == ["started", "done"]
+
+
+@pytest.mark.contract("3.3")
+async def test_lease_that_is_granted_to_a_cancelled_compression_is_given_back(store: Store) -> None:
+    session_id = await talked(store)
+    hesitant = HesitantStore(store, at=1)
+    running = asyncio.create_task(make_compressor(cast(Store, hesitant), summariser()).compress(session_id))
+    await hesitant.committed.wait()
+    running.cancel()
+    hesitant.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "done"

@@ -127,6 +127,21 @@ async def test_at_the_hard_limit_a_digest_is_used_and_the_session_answers(store:
 
 
 @pytest.mark.contract("3.6", "P5")
+async def test_second_failure_in_a_row_is_logged_but_not_said_again(tmp_path: Path, read_log: ReadLog) -> None:
+    clock = HandClock()
+    async with await Store.open(tmp_path / "state.db", clock=clock, lock_timeout=10.0) as store:
+        session_id = await talked(store, FITTING)
+        agent = make_agent(store, session_id, answering(FAILURES["error"]))
+        first = await take_turn(agent, "are you there?")
+        clock.advance(61.0)
+        second = await take_turn(agent, "and now?")
+        await agent.close()
+    assert sum(isinstance(event, Notice) for event in first) == 1
+    assert not any(isinstance(event, Notice) for event in second)
+    assert [line.word for line in read_log()] == ["started", "failed"] * 2
+
+
+@pytest.mark.contract("3.6", "P5")
 async def test_failing_summaries_do_not_fill_the_log(store: Store, read_log: ReadLog) -> None:
     session_id = await talked(store, FITTING)
     agent = make_agent(store, session_id, answering(FAILURES["error"]))

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,51 @@ from tests.llm.loopback import LoopbackServer, says
 Worker = subprocess.Popen[str]
 
 
-def start_worker(home: Path, session_id: str, url: str, lease: float = 30.0) -> Worker:
-    process = start("tests.compression.worker", home, session_id, url, lease)
-    assert hear(process) == "ready"
-    return process
+class Crew:
+    """Workers on one home; those that a test leaves behind are ended."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._workers: list[Worker] = []
+
+    async def start(self, session_id: str, url: str, lease: float = 30.0) -> Worker:
+        """A worker that is ready and waits for its line."""
+        process = start("tests.compression.worker", self._home, session_id, url, lease)
+        self._workers.append(process)
+        assert await asyncio.to_thread(hear, process) == "ready"
+        return process
+
+    def dismiss(self) -> None:
+        for process in self._workers:
+            if process.poll() is None:
+                process.kill()
+                with process:
+                    process.wait()
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    crew = Crew(tmp_path)
+    yield crew
+    crew.dismiss()
+
+
+async def stop_between_writes(process: Worker, file: Path) -> None:
+    """Stop a process while it does not hold the file's write lock: with it, nobody could go on."""
+    probe = sqlite3.connect(file, isolation_level=None, timeout=0.2)
+    try:
+        while True:
+            os.kill(process.pid, signal.SIGSTOP)
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(process.pid, signal.SIGCONT)
+                await asyncio.sleep(0.01)
+            else:
+                probe.execute("ROLLBACK")
+                return
+    finally:
+        probe.close()
 
 
 async def told(process: Worker) -> Json:
@@ -48,13 +91,15 @@ async def wait_until_expired(store: Store, session_id: str) -> None:
 
 
 @pytest.mark.contract("3.3", "3.9")
-async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(
+    store: Store, crew: Crew, tmp_path: Path
+) -> None:
     session_id = await talked(store)
     async with LoopbackServer(then=says("the sleeper's summary", delay=1.0)) as server:
-        sleeper = await asyncio.to_thread(start_worker, tmp_path, session_id, server.base_url, 0.6)
+        sleeper = await crew.start(session_id, server.base_url, 0.6)
         say(sleeper, "go")
         await server.asked.wait()
-        os.kill(sleeper.pid, signal.SIGSTOP)
+        await stop_between_writes(sleeper, store.db.path)
         await wait_until_expired(store, session_id)
         second = await make_compressor(store, summariser("the second's summary")).compress(session_id)
         assert second.outcome == "done"
@@ -71,25 +116,25 @@ async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(st
 
 
 @pytest.mark.contract("3.3")
-async def test_lease_of_a_killed_process_is_free_at_once(store: Store, tmp_path: Path) -> None:
+async def test_lease_of_a_killed_process_is_free_at_once(store: Store, crew: Crew, tmp_path: Path) -> None:
     session_id = await talked(store)
     async with LoopbackServer(then=says("never said", delay=60.0)) as server:
-        process = await asyncio.to_thread(start_worker, tmp_path, session_id, server.base_url)
+        process = await crew.start(session_id, server.base_url)
         say(process, "go")
         await server.asked.wait()
         assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "busy"
-        process.kill()
-        with process:
-            process.wait()
+        crew.dismiss()
         assert (await make_compressor(store, summariser()).compress(session_id)).outcome == "done"
     assert await check_store(store, await said(store, session_id)) == []
 
 
 @pytest.mark.contract("3.3", "3.10")
-async def test_thirteen_processes_on_one_session_compress_it_once_at_a_time(store: Store, tmp_path: Path) -> None:
+async def test_thirteen_processes_on_one_session_compress_it_once_at_a_time(
+    store: Store, crew: Crew, tmp_path: Path
+) -> None:
     session_id = await talked(store)
     async with LoopbackServer(then=says("they spoke of stamps", delay=0.2)) as server:
-        workers = [await asyncio.to_thread(start_worker, tmp_path, session_id, server.base_url) for _ in range(13)]
+        workers = [await crew.start(session_id, server.base_url) for _ in range(13)]
         for worker in workers:
             say(worker, "go")
         results = await asyncio.gather(*map(told, workers))
@@ -102,10 +147,12 @@ async def test_thirteen_processes_on_one_session_compress_it_once_at_a_time(stor
 
 
 @pytest.mark.contract("3.4", "3.5")
-async def test_two_agent_loop_where_one_is_compressed_while_the_other_sends(store: Store, tmp_path: Path) -> None:
+async def test_two_agent_loop_where_one_is_compressed_while_the_other_sends(
+    store: Store, crew: Crew, tmp_path: Path
+) -> None:
     session_id = await talked(store)
     async with LoopbackServer(then=says("they spoke of stamps", delay=0.5)) as server:
-        worker = await asyncio.to_thread(start_worker, tmp_path, session_id, server.base_url)
+        worker = await crew.start(session_id, server.base_url)
         say(worker, "go")
         await server.asked.wait()
         late = [f"from the other agent, {number}" for number in range(50)]
@@ -121,11 +168,11 @@ async def test_two_agent_loop_where_one_is_compressed_while_the_other_sends(stor
 
 @pytest.mark.contract("3.10")
 @pytest.mark.parametrize("count", [5, 13])
-async def test_multi_agent_host_stability(store: Store, tmp_path: Path, count: int) -> None:
+async def test_multi_agent_host_stability(store: Store, crew: Crew, tmp_path: Path, count: int) -> None:
     """Each agent compresses its own session while the others write to it; nobody misses anything."""
     ids = [await talked(store, 12) for _ in range(count)]
     async with LoopbackServer(then=says("they spoke of stamps", delay=0.3)) as server:
-        workers = [await asyncio.to_thread(start_worker, tmp_path, key, server.base_url) for key in ids]
+        workers = [await crew.start(key, server.base_url) for key in ids]
         for worker in workers:
             say(worker, "go")
         await server.asked.wait()

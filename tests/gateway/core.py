@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.app import App
-from hermes.assembly import open_gateway
 from hermes.clock import Clock, SystemClock
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
 from hermes.home import Home
+from hermes.hosting import open_gateway
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel

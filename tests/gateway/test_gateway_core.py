@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.assembly import open_gateway
 from hermes.clock import SystemClock
 from hermes.errors import GatewayRunningError
+from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel

@@ -62,6 +62,8 @@ class Agent:
     """No model is configured: the offline floor speaks."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
+    overhead: int = 0
+    """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
     untold: list[TurnEvent] = field(default_factory=list)
     """What happened off the turn; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_messages
-from hermes.compression.compressor import CompressionResult, Compressor, Request, view_tokens
+from hermes.compression.compressor import CompressionResult, Compressor, Request
+from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.errors import HermesError
 from hermes.types import LiveView, Message
@@ -19,30 +21,49 @@ log = logging.getLogger("hermes.compression")
 BUSY_POLL = 0.2
 
 
-def compressor_of(agent: Agent, overhead: int = 0) -> Compressor:
+def compressor_of(agent: Agent) -> Compressor:
     """What compresses this agent's session. It keeps nothing, so it is made when needed."""
     policy = agent.policy
     return Compressor(
         agent.store,
         None if agent.answers_from_memory else agent.model,
-        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, overhead),
+        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead),
         owner=agent.owner,
         deadline=policy.compress_deadline,
         last_look=partial(_last_look, agent),
     )
 
 
-async def compress_to_fit(agent: Agent, view: LiveView, tokens: int) -> CompressionResult | None:
-    """Called when the next request, made from `view`, would have `tokens`. None when nothing was to be done."""
-    conversation = view_tokens(view)
-    compressor = compressor_of(agent, overhead=max(0, tokens - conversation))
-    policy = compressor.policy
-    request = Request(automatic=True, must_fit=tokens > policy.hard_limit)
-    if tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
-        return None
-    if not await compressor.would_try(agent.session_id, request):
-        return None
-    return await _compress_patiently(agent, compressor, request)
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A view to make the next request from, and what a person should know of how it came to be."""
+
+    view: LiveView
+    notice: str | None = None
+
+
+async def compress_to_fit(agent: Agent, count: Callable[[LiveView], int]) -> Fitted:
+    """Before a request: `count` says how many tokens it would have when made from a view.
+
+    One that must be shorter waits for the compression that another process has under way, and then looks again.
+    """
+    until = agent.clock.now() + agent.policy.compress_deadline
+    while True:
+        view = await agent.store.view(agent.session_id)
+        tokens, conversation = count(view), view_tokens(view)
+        agent.overhead = max(0, tokens - conversation)
+        compressor = compressor_of(agent)
+        policy = compressor.policy
+        request = Request(automatic=True, must_fit=tokens > policy.hard_limit)
+        if tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
+            return Fitted(view)
+        if not await compressor.would_try(agent.session_id, request):
+            return Fitted(view)
+        result = await compressor.compress(agent.session_id, request)
+        if result.outcome != "busy":
+            return Fitted(await agent.store.view(agent.session_id), worth_saying(result))
+        if not request.must_fit or not await _wait_for_others(agent, compressor, until):
+            return Fitted(view)
 
 
 async def compress_smaller(agent: Agent) -> bool:
@@ -50,19 +71,23 @@ async def compress_smaller(agent: Agent) -> bool:
     view = await agent.store.view(agent.session_id)
     compressor = compressor_of(agent)
     budget = max(1, min(compressor.policy.staying_budget, view_tokens(view) // 3))
-    result = await _compress_patiently(agent, compressor, Request(must_fit=True, budget=budget))
+    request = Request(must_fit=True, budget=budget)
+    result = await compressor.compress(agent.session_id, request)
+    if result.outcome == "busy":
+        await _wait_for_others(agent, compressor, agent.clock.now() + agent.policy.compress_deadline)
+        if (await agent.store.view(agent.session_id)).epoch != view.epoch:
+            return True
+        result = await compressor.compress(agent.session_id, request)
     return result.outcome == "done"
 
 
-async def _compress_patiently(agent: Agent, compressor: Compressor, request: Request) -> CompressionResult:
-    """A request that must fit waits for the compression that another process has under way."""
-    result = await compressor.compress(agent.session_id, request)
-    until = agent.clock.now() + agent.policy.compress_deadline
-    while request.must_fit and result.outcome == "busy" and agent.clock.now() < until:
+async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -> bool:
+    """Wait while someone compresses the session. False when that takes too long."""
+    while await compressor.is_busy(agent.session_id):
+        if agent.clock.now() >= until:
+            return False
         await agent.clock.sleep(BUSY_POLL)
-        if not await compressor.is_busy(agent.session_id):
-            result = await compressor.compress(agent.session_id, request)
-    return result
+    return True
 
 
 def compress_when_idle(agent: Agent) -> None:
@@ -84,7 +109,7 @@ async def compress_ahead(agent: Agent) -> None:
     """Compress a conversation that is long, so that its next message need not wait for it."""
     compressor, request = compressor_of(agent), Request(automatic=True)
     view = await agent.store.view(agent.session_id)
-    if view_tokens(view) > compressor.policy.limit and await compressor.would_try(agent.session_id, request):
+    if view_tokens(view) > compressor.policy.room and await compressor.would_try(agent.session_id, request):
         await compressor.compress(agent.session_id, request)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.agent.agent import Agent
-from hermes.agent.compress import compress_smaller, compress_to_fit, worth_saying
+from hermes.agent.compress import compress_smaller, compress_to_fit
 from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
 from hermes.agent.transcript import Prepared
@@ -27,12 +27,8 @@ class StoredTranscript:
         self._record = record
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
-        view = await self._store.view(self._lane.session_id)
-        messages = self._build(view)
-        result = await compress_to_fit(self._agent, view, estimate_request(messages, tools))
-        if result is None:
-            return Prepared(messages)
-        return Prepared(self._build(await self._store.view(self._lane.session_id)), worth_saying(result))
+        fitted = await compress_to_fit(self._agent, lambda view: estimate_request(self._build(view), tools))
+        return Prepared(self._build(fitted.view), fitted.notice)
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)

@@ -1,36 +1,98 @@
-"""`hermes doctor`: is everything as it should be?"""
+"""`hermes doctor`: is everything as it should be? With `--repair` it mends what older versions damaged."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
+from hermes.audit.repair import Repair, repair
+from hermes.audit.users import other_users
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
-from hermes.clock import SystemClock
-from hermes.doctor import Finding, examine
+from hermes.clock import Clock, SystemClock
+from hermes.doctor import LOCK_TIMEOUT, Finding, examine, places
+from hermes.errors import StoreDamagedError, UsageError
+from hermes.home import Home
 
 SIGNS = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 
 
-def doctor(ctx: typer.Context, json: AsJson = False) -> int:
-    """Check the store, the settings and the versions. Ends with 1 when something is wrong."""
-    home = find_home(ctx)
-    findings: list[Finding] = []
+def doctor(
+    ctx: typer.Context,
+    mend: Annotated[
+        bool, typer.Option("--repair", help="Mend damaged conversations, after a backup; without it nothing changes.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair: do not ask.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Check store, conversations, log, settings and versions. Ends with 1 when something is wrong and stays so."""
+    home, clock = find_home(ctx), SystemClock()
     if sys.stderr.isatty() and not json:
         note("checking; a large store takes a moment …")
-    for finding in examine(home, SystemClock()):
-        findings.append(finding)
+    findings = _examine(home, clock, quiet=json)
+    done = None
+    if mend and any(finding.remedy for finding in findings):
+        _ask(home, findings, yes)
+        done = asyncio.run(repair(places(home), clock=clock, lock_timeout=LOCK_TIMEOUT))
         if not json:
-            say(_line(finding))
+            _tell(done)
+        findings = list(examine(home, clock))
+    elif mend and not json:
+        say("There is nothing to repair.")
     failed = any(finding.level == "fail" for finding in findings)
     if json:
-        print_json({"ok": not failed, "home": str(home.path), "findings": [asdict(f) for f in findings]})
+        print_json(_report(home, findings, failed, done))
     return 1 if failed else 0
 
 
+def _examine(home: Home, clock: Clock, *, quiet: bool) -> list[Finding]:
+    findings = []
+    for finding in examine(home, clock):
+        findings.append(finding)
+        if not quiet:
+            say(_line(finding))
+    return findings
+
+
+def _ask(home: Home, findings: list[Finding], yes: bool) -> None:
+    """Go on only when the file is sound and someone wants it."""
+    if any(finding.check == "store" and finding.level == "fail" for finding in findings):
+        raise StoreDamagedError(f"{home.state_file} is not sound, so nothing in it is mended")
+    if users := other_users(home.state_file):
+        ids = ", ".join(map(str, users))
+        note(f"hermes: process {ids} has {home.state_file} open and may go on with what it remembers: end it first")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("repairing needs a yes", hint="Add --yes when nobody is there to answer")
+    typer.confirm("Make a backup and mend this?", abort=True, err=True)
+
+
+def _tell(done: Repair) -> None:
+    say(f"\nBackup: {done.backup}")
+    for damage in done.mended:
+        say(f"mended  [{damage.code}] {printable(damage.remedy)}")
+    for damage in done.left:
+        say(f"LEFT    [{damage.code}] {printable(damage.detail)} → someone else is changing it; run it again")
+
+
+def _report(home: Home, findings: list[Finding], failed: bool, done: Repair | None) -> dict[str, object]:
+    report: dict[str, object] = {"ok": not failed, "home": str(home.path), "findings": [asdict(f) for f in findings]}
+    if done is not None:
+        mended = [
+            {"code": damage.code, "sessions": damage.sessions, "detail": damage.detail, "remedy": damage.remedy}
+            for damage in done.mended
+        ]
+        report["repair"] = {"backup": str(done.backup), "mended": mended, "left": len(done.left)}
+    return report
+
+
 def _line(finding: Finding) -> str:
+    code = f"[{finding.code}] " if finding.code else ""
+    remedy = f" ({printable(finding.remedy)})" if finding.remedy else ""
     fix = f" → {finding.fix}" if finding.fix else ""
-    return f"{SIGNS[finding.level]}  {finding.check:<9} {printable(finding.detail)}{fix}"
+    return f"{SIGNS[finding.level]}  {finding.check:<9} {code}{printable(finding.detail)}{fix}{remedy}"

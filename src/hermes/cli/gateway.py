@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, has_model, open_gateway, open_platforms, open_speaker
+from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
 from hermes.cli.output import note, print_json, print_table, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.gateway.gateway import request_stop, running_gateway
+from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
 from hermes.settings import API_KEY, API_SERVER_KEY, LOG_FORMAT, LOG_LEVEL, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET
 from hermes.store.inbox import allow_pairing, pairings, read_status, remove_pairing
@@ -63,6 +64,8 @@ async def _serve(host: App, store: Store) -> None:
         with _signals(stopping):
             await gateway.run(platforms, stopping)
     finally:
+        for platform in platforms:
+            await platform.close()
         await model.close()
     note("gateway: ended")
 

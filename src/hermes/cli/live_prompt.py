@@ -54,7 +54,7 @@ class LivePrompt:
         self._colored = talk.screen.colored
         ticking = asyncio.create_task(self._tick(talk))
         try:
-            await self._prompt.prompt_async()
+            await self._prompt.prompt_async(set_exception_handler=False)
         except EOFError:
             return
         finally:
@@ -62,7 +62,8 @@ class LivePrompt:
 
     def said(self, talk: Talk, text: str) -> None:
         self._heard_at = asyncio.get_running_loop().time()
-        talk.screen.say("\n".join(f"{PROMPT if first else INDENT}{line}" for first, line in _lines(text)))
+        lines = text.strip("\n").replace("\n", f"\n{INDENT}")
+        talk.screen.said(f"{PROMPT}{lines}")
 
     def refresh(self, talk: Talk) -> None:
         self._heard_at = asyncio.get_running_loop().time()
@@ -193,7 +194,3 @@ class LivePrompt:
 
     def _dim(self, text: str) -> str:
         return f"{DIM}{text}{RESET}" if self._colored else text
-
-
-def _lines(text: str) -> list[tuple[bool, str]]:
-    return [(place == 0, line) for place, line in enumerate(text.strip("\n").split("\n"))]

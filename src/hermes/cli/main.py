@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "model": "model",
     "gateway": "app",
     "sessions": "app",
+    "memory": "app",
     "config": "app",
     "doctor": "doctor",
 }

@@ -69,11 +69,15 @@ class Screen:
         """Whole lines beside the conversation."""
         self._add_lines(text, dim=True)
 
+    def said(self, text: str) -> None:
+        """What the person said; blank rows at the beginning of the answer are left out."""
+        self.say(text)
+        self._begun = False
+
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""
         self._end_row()
-        if self._begun:
-            self._finished.append("")
+        self._finished.append("")
         self._blank, self._begun, self._fenced = 0, False, False
 
     def show(self, event: TurnEvent) -> None:

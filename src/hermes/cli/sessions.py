@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from hermes.cli.output import note, one_line, print_json, print_table, printable, say, show_time
+from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
 from hermes.errors import HomeError, UsageError
@@ -82,6 +83,28 @@ def show_session(
         _print_view(view, json)
     else:
         with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, json)))
+
+
+@app.command("snapshots")
+def list_snapshots(ctx: typer.Context, name: SessionName, json: AsJson = False) -> None:
+    """What a session was before each of its compressions. `hermes sessions show ID` reads one."""
+    host = load_app(ctx)
+    taken = with_store(host, lambda store: store.read(lambda tx: read_snapshots(store, tx, name)))
+    if json:
+        print_json([asdict(snapshot) for snapshot in taken])
+    elif not taken:
+        note("this session was never compressed")
+    else:
+        rows = [
+            (
+                snapshot.id,
+                show_time(snapshot.created_at),
+                f"{snapshot.messages_before} → {snapshot.messages_after}",
+                f"~{snapshot.tokens_before:,} → ~{snapshot.tokens_after:,}",
+            )
+            for snapshot in taken
+        ]
+        print_table(("id", "when", "messages", "tokens"), rows, color=host.settings.get(COLOR))
 
 
 @app.command("search")

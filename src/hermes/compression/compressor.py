@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from hermes.compression.cut import Cut, choose_cut, message_tokens
+from hermes.compression.cut import Cut, choose_cut, view_tokens
 from hermes.compression.digest import make_digest
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, Summary, summarise
@@ -20,7 +20,6 @@ from hermes.db.leases import Lease
 from hermes.db.owners import is_gone
 from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
-from hermes.llm.tokens import estimate_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
 from hermes.store.ids import snapshot_id
@@ -209,7 +208,9 @@ class Compressor:
                 work.end("failed", made.reason, failures)
                 return
             log.warning("the summary failed (%s); a digest is used", made.reason)
-            made = replace(self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used")
+            made = replace(
+                await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
+            )
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
         swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
         try:
@@ -257,7 +258,7 @@ class Compressor:
 
     async def _summarise(self, work: _Work, cut: Cut) -> Summary | NoSummary:
         if self._model is None:
-            return self._digest(work, cut)
+            return await self._digest(work, cut)
         return await summarise(
             self._model,
             work.seen.view.summary,
@@ -267,8 +268,10 @@ class Compressor:
             deadline=self._deadline,
         )
 
-    def _digest(self, work: _Work, cut: Cut) -> Summary:
-        return Summary(make_digest(work.seen.view.summary, cut.leaving, self._summary_budget(work.request)))
+    async def _digest(self, work: _Work, cut: Cut) -> Summary:
+        budget = self._summary_budget(work.request)
+        # A long conversation takes a while to read through; other sessions go on meanwhile.
+        return Summary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
 
     def _summary_budget(self, request: Request) -> int:
         """A request that names what may stay wants a summary in proportion."""
@@ -318,11 +321,6 @@ class Compressor:
             return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
 
         return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
-
-
-def view_tokens(view: LiveView) -> int:
-    """About how many tokens a view has in a request."""
-    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
 
 
 def _lease_name(session_id: str) -> str:

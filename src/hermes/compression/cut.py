@@ -79,6 +79,8 @@ def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], bu
     while place > turn + len(asking) and groups[place - 1].tokens <= left:
         place -= 1
         left -= groups[place].tokens
+    if asking and place == turn + len(asking):  # all that follows the question stays, so the question need not jump
+        return _cut(view, groups[: place - len(kept)], [])
     return _cut(view, groups[:place], kept)
 
 
@@ -107,6 +109,11 @@ def message_tokens(message: Message) -> int:
     return PER_MESSAGE + estimate_tokens(message.content or "") + calls
 
 
+def view_tokens(view: LiveView) -> int:
+    """About how many tokens a view has in a request."""
+    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
+
+
 def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
     """The messages in pieces that may be parted from each other."""
     origins = _origins(messages)
@@ -127,6 +134,6 @@ def _origins(messages: Sequence[Message]) -> list[int]:
     origins = list(range(len(messages)))
     for place, message in enumerate(messages):
         called |= {call.id: place for call in message.tool_calls}
-        if message.role == "tool" and place:
-            origins[place] = called.get(message.tool_call_id or "", origins[place - 1])
+        if message.role == "tool":
+            origins[place] = called.get(message.tool_call_id or "", place)
     return origins

@@ -31,10 +31,10 @@ IDENTIFIER = re.compile(
     | \b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b
     | \b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b                     # ENVIRONMENT_NAMES
     | \bv?\d+(?:[.,]\d+)+\b | \b\d{2,}\b
-    | `[^`\n]{2,60}`
     """,
     re.VERBOSE,
 )
+QUOTED = re.compile(r"`[^`\n]{2,60}`")
 NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][a-zà-ÿ]+(?: [A-Z][a-zà-ÿ]+)*")
 WEIGHTS = (
     (re.compile(r"\b(decid|decision|agree|chose|conclu|settled|approved|instead of|will use|go with)", re.I), 4.0),
@@ -47,7 +47,10 @@ WEIGHTS = (
     (re.compile("待办|必须|必須|需要|記得|记得|截止|期限|まだ|しなければ|未完成"), 4.0),
     (re.compile("我叫|我的|我是|我住|喜欢|名前|私は|住んで|好き|過敏|过敏|アレルギー"), 2.5),
 )  # fmt: skip
-ROLE_WEIGHTS = {"user": 3.0, "assistant": 1.0, "tool": 0.0}
+ROLE_WEIGHTS = {"user": 1.5, "assistant": 1.0, "tool": 0.2}
+"""How much what was said weighs, by who said it: a tool's listing has many identifiers and few that matter."""
+PLAIN = 1.0
+"""What a sentence is worth that tells nothing in particular."""
 NEW_IDENTIFIER = 2.0
 NEW_NAME = 0.7
 COUNTED = 4
@@ -61,10 +64,11 @@ ALSO_SHARE = 5
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A line that may stand in the digest; `marks` are the identifiers and names in it."""
+    """A line that may stand in the digest, and what speaks for it."""
 
     place: int
     line: str
+    weight: float
     base: float
     cost: int
     identifiers: tuple[str, ...]
@@ -75,7 +79,7 @@ class _Entry:
         new = sum(mark not in covered for mark in self.identifiers)
         names = sum(mark not in covered for mark in self.names)
         worth = self.base + NEW_IDENTIFIER * min(new, COUNTED) + NEW_NAME * min(names, COUNTED)
-        return worth / (12 + self.cost)
+        return self.weight * worth / (12 + self.cost)
 
 
 def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -> str:
@@ -115,7 +119,7 @@ def _also(entries: Sequence[_Entry], previous: str | None, covered: set[str], ro
     """Identifiers that no chosen sentence holds: those of an earlier list, then the newest."""
     listed = [line.removeprefix(ALSO) for line in (previous or "").splitlines() if line.startswith(ALSO)]
     earlier = [mark for line in listed for mark in line.split(", ")]
-    new = [mark for entry in reversed(entries) if entry.base > 0 for mark in entry.identifiers]
+    new = [mark for entry in reversed(entries) if entry.weight > ROLE_WEIGHTS["tool"] for mark in entry.identifiers]
     missing = [mark for mark in dict.fromkeys([*new, *earlier]) if mark and mark not in covered]
     room -= estimate_tokens(ALSO) + 1
     taken: list[str] = []
@@ -168,10 +172,18 @@ def _sentences(text: str) -> Iterator[str]:
             yield rest
 
 
+def _identifiers(text: str) -> Iterator[str]:
+    """Looked for only among words that are more than letters: most are not, and the pattern is a slow one."""
+    if "`" in text:
+        yield from QUOTED.findall(text)
+    if unusual := [word for word in text.split() if not word.rstrip(",.;:!?").isalpha()]:
+        yield from IDENTIFIER.findall(" ".join(unusual))
+
+
 def _entry(place: int, speaker: str, weight: float, text: str) -> _Entry:
     line = f"- {speaker}: {text}" if speaker else f"- {text}"
-    base = weight + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
-    base -= (1.0 if text.endswith(("?", "？")) else 0.0) + (1.0 if len(text) < 12 else 0.0)
-    identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in IDENTIFIER.findall(text)))
+    base = PLAIN + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
+    base -= (0.5 if text.endswith(("?", "？")) else 0.0) + (0.4 if len(text) < 12 else 0.0)
+    identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in _identifiers(text)))
     names = tuple(dict.fromkeys(NAME.findall(text)))
-    return _Entry(place, line, base, estimate_tokens(line) + 1, identifiers, names)
+    return _Entry(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)

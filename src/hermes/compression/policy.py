@@ -32,8 +32,8 @@ class CompressionPolicy:
 
     @property
     def room(self) -> int:
-        """Tokens that the conversation itself may have. Beside a huge prompt it still gets a quarter of the limit."""
-        return max(self.limit - self.overhead, self.limit // 4)
+        """Tokens that the conversation may have. Beside a huge prompt it gets a quarter of the limit, if that fits."""
+        return max(self.limit - self.overhead, min(self.limit // 4, self.hard_limit - self.overhead), 0)
 
     @property
     def summary_budget(self) -> int:

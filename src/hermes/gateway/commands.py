@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
-from hermes.compression.compressor import Request, view_tokens
+from hermes.compression.compressor import Request
+from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.gateway.inbox import Inbox
 from hermes.gateway.platform import Inbound

@@ -12,7 +12,7 @@ from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry, backoff
 from hermes.errors import StaleError, StoreError
 from hermes.gateway.chunks import split_text
-from hermes.gateway.platform import Chat, Platform, SendLater, SendNever
+from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever
 from hermes.store.store import Store
 
 log = logging.getLogger("hermes.gateway")
@@ -140,10 +140,7 @@ class Delivery:
             return Retry(self._store.clock.now() + 60.0, f"platform {chat.platform} is not running")
         try:
             async with self._locks(chat):
-                if item.payload["edit_id"]:
-                    await platform.edit(chat, item.payload["edit_id"], item.payload["text"])
-                else:
-                    await platform.send(chat, item.payload["text"])
+                await _put(platform, chat, item)
             return Done()
         except SendLater as error:
             wait = error.wait if error.wait is not None else backoff(item.attempts, self._chance, base=1.0, cap=60.0)
@@ -157,3 +154,14 @@ class Delivery:
             if item.attempts >= DEFECTS:
                 return Dead(reason)
             return Retry(self._store.clock.now() + backoff(item.attempts, self._chance, base=1.0, cap=60.0), reason)
+
+
+async def _put(platform: Platform, chat: Chat, item: Item) -> None:
+    """Replace the preview, where there is one and it is still there; else send."""
+    try:
+        if item.payload["edit_id"]:
+            await platform.edit(chat, item.payload["edit_id"], item.payload["text"])
+            return
+    except MessageGone:
+        log.info("the preview in %s is gone; the reply is sent anew", item.lane)
+    await platform.send(chat, item.payload["text"])

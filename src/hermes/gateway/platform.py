@@ -67,6 +67,10 @@ class SendNever(Exception):
     """The platform will never take it: the chat is gone, the bot was blocked, the message is not allowed."""
 
 
+class MessageGone(SendNever):
+    """The message that should be edited is not there any more, or may not be edited; a new one can be sent."""
+
+
 class Intake(Protocol):
     """Where a platform hands in what it received."""
 
@@ -89,7 +93,7 @@ class Platform(Protocol):
 
     @property
     def longest_message(self) -> int:
-        """Characters that one message may have."""
+        """UTF-16 units that one message may have (`chunks.py` counts them)."""
         ...
 
     @property
@@ -106,9 +110,13 @@ class Platform(Protocol):
         ...
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
-        """Replace the text of a message we sent."""
+        """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""
         ...
 
     async def show_typing(self, chat: Chat) -> None:
         """Show that a reply is coming."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds. Comes after the last send."""
         ...

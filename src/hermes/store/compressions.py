@@ -78,9 +78,16 @@ class Compressions:
             (taken.session_id, taken.epoch - 1),
         ).fetchone()
         previous = None if before is None else compression_from_row(before)
-        messages = self._messages.live(tx, taken.session_id, previous)
-        seen = [message for message in messages if message.id <= taken.upto_message_id]
-        return live_view(taken.session_id, previous, seen)
+        return self._view_upto(tx, taken, previous)
+
+    def swapped(self, tx: Tx, compression: Compression) -> LiveView:
+        """The view as it was just after a compression, but for what had arrived meanwhile."""
+        return self._view_upto(tx, compression, compression)
+
+    def _view_upto(self, tx: Tx, seen: Compression, in_force: Compression | None) -> LiveView:
+        messages = self._messages.live(tx, seen.session_id, in_force)
+        known = [message for message in messages if message.id <= seen.upto_message_id]
+        return live_view(seen.session_id, in_force, known)
 
 
 def compression_from_row(row: sqlite3.Row) -> Compression:

@@ -51,10 +51,10 @@ class Deletions:
         for key in planned.session_ids:
             self._search.forget(tx, key)
             queue.drop_session(tx, key)
-            tx.execute(
-                "DELETE FROM hermes_message_extra WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)",
-                (key,),
-            )
+            for table in ("hermes_message_extra", "hermes_mended"):
+                tx.execute(
+                    f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)
+                )
             for table in (
                 "messages",
                 "hermes_compressions",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.faults import translate
 from hermes.db.migrations import current_version
 from hermes.db.queue import QueueStats
+from hermes.store.reading import open_unchanged
 from hermes.store.schema import MIGRATIONS
 
 
@@ -33,13 +31,8 @@ class StoreHealth:
 
 def inspect(path: Path, *, lock_timeout: float, now: float) -> StoreHealth:
     """Read the whole file and check it. Raises a StoreError when it cannot be read at all."""
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=lock_timeout)) as tx:
-            tx.row_factory = sqlite3.Row
-            tx.isolation_level = None
-            return _inspect(tx, now)
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
+    with open_unchanged(path, lock_timeout=lock_timeout) as tx:
+        return _inspect(tx, now)
 
 
 def _inspect(tx: Tx, now: float) -> StoreHealth:

@@ -14,7 +14,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import compression_failures, inbox, incognito, reviews
+from hermes.store import compression_failures, inbox, incognito, mended, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -129,6 +129,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
+    Migration(3, (mended.SCHEMA,)),
 )
 
 
@@ -225,13 +226,14 @@ def as_text(value: object) -> str | None:
 
 def live_rows(messages: TableShape) -> str:
     """The condition on `messages t` for live rows: not those an older version compressed in place or rewound."""
-    return "t.active = 1" if "active" in messages.columns else "1"
+    live = f"(t.active = 1 OR {mended.RESTORED})" if "active" in messages.columns else "1"
+    return f"({live} AND NOT {mended.HIDDEN})"
 
 
 def kept_rows(messages: TableShape) -> str:
     """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
     live = live_rows(messages)
-    return f"({live} OR t.compacted = 1)" if "compacted" in messages.columns else live
+    return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:

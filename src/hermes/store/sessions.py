@@ -140,6 +140,14 @@ class Sessions:
         """Mark a session as ended."""
         self._shape.update(tx, session_id, {"ended_at": now, "end_reason": reason})
 
+    def reopen(self, tx: Tx, session_id: str) -> None:
+        """Take back the end of a session."""
+        self._shape.update(tx, session_id, {"ended_at": None, "end_reason": None})
+
+    def detach(self, tx: Tx, session_id: str) -> None:
+        """Take a session out of the lineage it was put into."""
+        self._shape.update(tx, session_id, {"parent_session_id": None})
+
     def count_messages(self, tx: Tx, session_id: str, added: int) -> None:
         """Keep the running count that existing files have."""
         if "message_count" in self._shape.columns:

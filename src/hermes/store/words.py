@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u318f"
@@ -16,13 +17,15 @@ SPACELESS = (
     "\U00020000-\U0003ffff"
 )
 BETWEEN_WORDS = r"\s\x00-/:-@\[-`{-\u00bf\u2000-\u206f\u3000-\u3004\u3008-\u303f\ud800-\udfff"
-SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
-QUERY_PART = re.compile(rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+')
-WORD = re.compile(rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+")
+SPACELESS_CHARACTER = f"[{SPACELESS}]"
+QUERY_PART = rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+'
+WORD = rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+"
 SNIPPET = 120
 SHORTEST_STEM = 3
 MOST_WORDS = 200
 """Words of a question that are looked for: a whole page asked at once must not stop the search."""
+MOST_MARKED = 20
+"""Words of a query that a snippet is looked for with."""
 STOP_WORDS = frozenset(
     """
     a about all am an and any are as at be been but by can could did do does for from had has have he her him his how i
@@ -32,23 +35,29 @@ STOP_WORDS = frozenset(
 )
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiling these takes 25 ms, which only those who search should wait for."""
+    return re.compile(pattern)
+
+
 def segment(text: str) -> str:
     """`text` as the index sees it: one form of every character, spaceless scripts a character at a time."""
-    return SPACELESS_CHARACTER.sub(lambda found: f" {found[0]} ", unicodedata.normalize("NFKC", text))
+    return _compiled(SPACELESS_CHARACTER).sub(lambda found: f" {found[0]} ", unicodedata.normalize("NFKC", text))
 
 
 def compile_query(text: str) -> str:
     """What a person typed as an FTS5 query: every word must occur, "quoted words" as a phrase. Never invalid."""
-    parts = QUERY_PART.findall(unicodedata.normalize("NFKC", text))
-    phrases = [segment(" ".join(WORD.findall(part))) for part in parts]
+    parts = _compiled(QUERY_PART).findall(unicodedata.normalize("NFKC", text))
+    phrases = [segment(" ".join(_compiled(WORD).findall(part))) for part in parts]
     return " AND ".join(f'"{phrase}"' for phrase in phrases if any(map(str.isalnum, phrase)))
 
 
 def content_words(text: str) -> list[str]:
     """The words of a question that say what it is about; a run of spaceless script gives its pairs of characters."""
     words: list[str] = []
-    for found in WORD.findall(unicodedata.normalize("NFKC", text)):
-        if SPACELESS_CHARACTER.match(found):
+    for found in _compiled(WORD).findall(unicodedata.normalize("NFKC", text)):
+        if _compiled(SPACELESS_CHARACTER).match(found):
             words += [found[place : place + 2] for place in range(max(1, len(found) - 1))]
         elif len(found) > 1 and found.lower() not in STOP_WORDS and any(map(str.isalnum, found)):
             words.append(found.lower())
@@ -71,8 +80,8 @@ def snippet(content: str, query: str, width: int = SNIPPET) -> str:
 def _first_match(flat: str, query: str) -> int:
     """Where the match begins. What only matched by its stem ("running" for "runs") is found by its first letters."""
     folded, positions = _fold(flat)
-    parts = [_fold(part.strip('" '))[0] for part in QUERY_PART.findall(query)]
-    words = [_fold(word)[0] for word in WORD.findall(query)]
+    parts = [_fold(part.strip('" '))[0] for part in _compiled(QUERY_PART).findall(query)[:MOST_MARKED]]
+    words = [_fold(word)[0] for word in _compiled(WORD).findall(query)[:MOST_MARKED]]
     for wanted in (parts, words):
         if places := [place for text in wanted if text and (place := _find_word(folded, text)) is not None]:
             return positions[min(places)]

@@ -1,1 +1,1 @@
-"""One file per platform. Each only translates; nothing is imported until its platform is switched on."""
+"""One adapter per platform. Each only translates: what must not get lost is the gateway's business."""

@@ -1,0 +1,98 @@
+"""What a compression costs beside the model's own time, and a turn after many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from bench.table import Row, report, summarise
+from hermes.agent.context import build_context
+from hermes.clock import SystemClock
+from hermes.compression.compressor import Compressor
+from hermes.compression.cut import view_tokens
+from hermes.compression.policy import CompressionPolicy
+from hermes.llm.events import Completed, Reply
+from hermes.llm.scripted import ScriptedModel
+from hermes.llm.tokens import estimate_request
+from hermes.store.store import Store
+from hermes.types import Draft
+
+WINDOW = 200_000
+LONG = 145_000
+CALLS = 15
+EPOCHS = (1, 10, 100)
+WORDS = ("stamp", "Malta", "price", "letter", "island", "auction", "paper", "colour", "year", "print", "seal", "edge")
+
+
+def run() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        rows = asyncio.run(_measure(Path(folder)))
+    report("Compression: beside the model's own time", rows)
+
+
+async def _measure(folder: Path) -> list[Row]:
+    rows = [
+        summarise(f"compress {LONG:,} tokens, instant model", await _compress_often(folder / "model.db", _model())),
+        summarise(f"compress {LONG:,} tokens, digest", await _compress_often(folder / "digest.db", None)),
+    ]
+    first: Row | None = None
+    for epochs in EPOCHS:
+        taken = await _turns_after(folder / f"{epochs}.db", epochs)
+        rows.append(summarise(f"next request after {epochs} compressions", taken, first))
+        first = first or rows[-1]
+    return rows
+
+
+def _model() -> ScriptedModel:
+    return ScriptedModel(lambda _: [Completed(Reply("they spoke of stamps"))], context_length=WINDOW)
+
+
+def _compressor(store: Store, model: ScriptedModel | None) -> Compressor:
+    return Compressor(store, model, CompressionPolicy(WINDOW), owner="bench:0:0")
+
+
+def _talk(tokens: int, seed: int) -> list[Draft]:
+    """Turns of about 400 tokens a message, no two sentences alike."""
+    chance = random.Random(seed)
+    return [
+        Draft("assistant" if number % 2 else "user", ". ".join(_sentence(chance) for _ in range(30)))
+        for number in range(tokens // 400)
+    ]
+
+
+def _sentence(chance: random.Random) -> str:
+    return " ".join([*chance.choices(WORDS, k=8), str(chance.randrange(10_000))])
+
+
+async def _compress_often(path: Path, model: ScriptedModel | None) -> list[float]:
+    taken: list[float] = []
+    async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
+        for number in range(CALLS):
+            session = (await store.create_session("bench")).id
+            await store.append(session, *_talk(LONG, number))
+            assert view_tokens(await store.view(session)) > LONG * 0.9
+            start = time.perf_counter()
+            result = await _compressor(store, model).compress(session)
+            taken.append(time.perf_counter() - start)
+            assert result.outcome == "done"
+    return taken
+
+
+async def _turns_after(path: Path, epochs: int) -> list[float]:
+    """What every turn pays: reading the view, building the request, counting it."""
+    taken: list[float] = []
+    async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
+        session = (await store.create_session("bench")).id
+        compressor = _compressor(store, _model())
+        for number in range(epochs):
+            await store.append(session, *_talk(8_000, number))
+            assert (await compressor.compress(session)).outcome == "done"
+        for _ in range(200):
+            start = time.perf_counter()
+            estimate_request(build_context("prompt", await store.view(session)))
+            taken.append(time.perf_counter() - start)
+    return taken

@@ -1,0 +1,155 @@
+"""The memory server through the official SDK: `python -m bench.memory_server [BASE_URL]`.
+
+Without an address it serves a folder of its own and also tells the cold start, the memory it takes and the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from honcho import Honcho
+
+from bench.table import Row, report, summarise, time_calls
+
+SIZES = tuple(int(size) for size in os.environ.get("BENCH_SIZES", "1000,4000,22000").split(","))
+CLIENTS = 16
+WORDS = (
+    *("river", "stone", "garden", "letter", "window", "market", "winter", "summer", "doctor", "engine"),
+    *("violin", "harbour", "mountain", "kitchen", "bridge", "teacher", "orange", "silver", "morning", "evening"),
+    *("forest", "island", "candle", "paper", "bottle", "camera", "ticket", "journey", "hammer", "pocket"),
+)
+
+
+def run() -> None:
+    """Measure a server of our own."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        process, url, cold = _serve(folder)
+        try:
+            rows = measure(url)
+            rows.append(Row("cold start to first answer", cold, cold))
+            memory = _resident(process.pid)
+            disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        finally:
+            process.terminate()
+            process.wait()
+    report("Memory_server: SDK over loopback", rows)
+    print(f"  resident {memory:.0f} MB, disk {disk / 1e6:.0f} MB after {sum(SIZES):,} messages and the rest")  # noqa: T201
+
+
+def _serve(folder: str) -> tuple[subprocess.Popen[str], str, float]:
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "hermes", "memory", "serve", "--port", "0", "--data", folder]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    found = re.search(r"http://\S+?:\d+", process.stderr.readline())
+    assert found
+    with urllib.request.urlopen(f"{found.group()}/health") as answer:
+        answer.read()
+    return process, found.group(), time.perf_counter() - start
+
+
+def _resident(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+)", fields)
+    return int(found.group(1)) / 1024 if found else 0.0
+
+
+def measure(url: str) -> list[Row]:
+    """All rows, in growing workspaces."""
+    floor = summarise("no-op (GET /health, httpx)", _time_health(url))
+    rows = [floor]
+    for size in SIZES:
+        rows += _at_size(url, size, floor)
+    return rows
+
+
+def _time_health(url: str) -> list[float]:
+    import httpx
+
+    with httpx.Client(base_url=url) as client:
+        return time_calls(lambda: client.get("/health"), 200)
+
+
+def _text(number: int) -> str:
+    picked = [WORDS[(number * step + step * step) % len(WORDS)] for step in range(1, 18)]
+    return f"I keep item {number} in the " + " ".join(picked) + "."
+
+
+def _at_size(url: str, size: int, floor: Row) -> list[Row]:
+    honcho = Honcho(workspace_id=f"bench-{uuid.uuid4().hex[:8]}", base_url=url, api_key="unused")
+    alice, bob = honcho.peer("alice"), honcho.peer("bob")
+    many = time_calls(lambda: _fill(honcho, alice, size // 100), 1)
+    _wait(honcho)
+    session = honcho.session("s0")
+    view = alice.conclusions_of(bob)
+    bob.get_metadata()
+    view.create([{"content": _text(number)} for number in range(100)])
+    numbers = iter(range(1_000_000, 9_000_000))
+    cases: dict[str, tuple[Callable[[], Any], int]] = {
+        "create session": (lambda: honcho.session(f"n{next(numbers)}", metadata={}), 60),
+        "add 1": (lambda: session.add_messages(alice.message(_text(next(numbers)))), 150),
+        "list 50": (session.messages, 100),
+        "context 2,000 tokens": (lambda: session.context(tokens=2000), 150),
+        "search workspace": (lambda: honcho.search(f"violin {WORDS[next(numbers) % 30]} letter", limit=10), 100),
+        "search session": (lambda: session.search("violin letter", limit=10), 100),
+        "conclusions create 1": (lambda: view.create([{"content": _text(next(numbers))}]), 100),
+        "conclusions query": (lambda: view.query("violin letter"), 100),
+    }
+    rows = [summarise(f"add 100, N = {size:,}", [taken / (size // 100) for taken in many], floor)]
+    for name, (call, count) in cases.items():
+        rows.append(summarise(f"{name}, N = {size:,}", time_calls(call, count), floor))
+    rows.append(_together(url, honcho.workspace_id, size, "add 1", lambda c, n: c.session(f"t{n}").add_messages))
+    rows.append(_together(url, honcho.workspace_id, size, "search", lambda c, _n: c.search))
+    return rows
+
+
+def _fill(honcho: Honcho, peer: Any, batches: int) -> None:
+    for batch in range(batches):
+        session = honcho.session(f"s{batch % 10}")
+        session.add_messages([peer.message(_text(batch * 100 + number)) for number in range(100)])
+
+
+def _wait(honcho: Honcho) -> None:
+    while True:
+        status = honcho.queue_status()
+        if status.pending_work_units + status.in_progress_work_units == 0:
+            return
+        time.sleep(0.05)
+
+
+def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Honcho, int], Any]) -> Row:
+    """Many clients at once; the row's name tells how many calls a second that is."""
+    clients = [Honcho(workspace_id=workspace, base_url=url, api_key="unused") for _ in range(CLIENTS)]
+    calls = [bind(client, number) for number, client in enumerate(clients)]
+    author = clients[0].peer("alice")
+
+    def work(number: int) -> list[float]:
+        def once() -> object:
+            return calls[number](author.message(_text(number)) if name == "add 1" else f"violin {WORDS[number]}")
+
+        once()
+        return time_calls(once, 40)
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        taken = [seconds for part in pool.map(work, range(CLIENTS)) for seconds in part]
+    rate = len(taken) / (time.perf_counter() - start)
+    return summarise(f"{CLIENTS} × {name}, N = {size:,} ({rate:.0f}/s)", taken)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        report("Memory_server: SDK over loopback", measure(sys.argv[1]))
+    else:
+        run()

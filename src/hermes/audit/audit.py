@@ -1,0 +1,70 @@
+"""The whole audit of one profile: log and store, nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.audit.bindings import find_bindings, find_history
+from hermes.audit.case import Case, read_case
+from hermes.audit.crossing import Crossing, find_crossed, find_crossings
+from hermes.audit.damage import Damage
+from hermes.audit.log import LogAudit, audit_log
+from hermes.audit.summaries import find_double_summaries
+from hermes.db.engine import Tx
+from hermes.store.reading import lend_tables, open_unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of a profile that an audit reads."""
+
+    state_file: Path
+    old_routes_file: Path
+    log_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAudit:
+    """What is wrong, and what only was: (key, first id, id today) of conversations whose id changed in the past."""
+
+    damage: tuple[Damage, ...]
+    history: tuple[tuple[str, str, str], ...]
+
+
+def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
+    """Judge a file that exists, of any version. Raises a StoreError when it cannot be read."""
+    with open_unchanged(places.state_file, lock_timeout=lock_timeout) as tx:
+        names = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not {"sessions", "messages"} <= names:
+            return StoreAudit((), ())
+        lend_tables(tx)
+        case = read_case(tx, places.old_routes_file)
+        found = find_damage(tx, case, find_crossings(log.operations))
+        return StoreAudit(tuple(found), tuple(find_history(case)))
+
+
+def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
+    """Every damage, in the order in which it should be mended: first whose words these are, then where they go."""
+    return [
+        *find_crossed(tx, case, crossings),
+        *find_double_summaries(tx, case),
+        *find_bindings(case),
+    ]
+
+
+def is_still_there(tx: Tx, case: Case, crossings: Iterable[Crossing], damage: Damage) -> bool:
+    """Whether exactly this damage would be found now; only its own kind is looked for."""
+    match damage.code:
+        case "cross-session":
+            return damage in find_crossed(tx, case, crossings)
+        case "double-summary":
+            return damage in find_double_summaries(tx, case)
+        case _:
+            return damage in find_bindings(case)
+
+
+def read_log(places: Places) -> LogAudit:
+    """The log's part of the audit."""
+    return audit_log(places.log_file)

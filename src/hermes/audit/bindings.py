@@ -1,0 +1,144 @@
+"""Keys that lead to the wrong session, children that no key leads to, and two open sessions for one key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hermes.audit.case import ROTATION, Case, is_open, may_reopen
+from hermes.audit.damage import ORPHANED, SUPERSEDED, Bind, Damage, End, Reopen, Step
+from hermes.audit.homes import find_home, last_continuation, move_in
+from hermes.types import Session
+
+UNKEYED = frozenset({"api_server", "cron"})
+"""Sources where several sessions may share one key."""
+
+
+def find_bindings(case: Case) -> list[Damage]:
+    """Everything that is wrong with the bindings; a session is named by at most one damage."""
+    found: list[Damage] = []
+    named: set[str] = set()
+    for find in (_find_misrouted, _find_orphans, _find_twins):
+        for damage in find(case):
+            if named.isdisjoint(damage.sessions):
+                found.append(damage)
+                named.update(damage.sessions)
+    return found
+
+
+def find_history(case: Case) -> list[tuple[str, str, str]]:
+    """Keys whose conversation changed its id in the past and is whole all the same: key, first id, id today."""
+    return [
+        (key, case.family(case.sessions[bound])[0].id, bound)
+        for key, bound in sorted(case.routes.items())
+        if case.rotated_from(case.sessions[bound]) is not None
+    ]
+
+
+def _find_misrouted(case: Case) -> Iterator[Damage]:
+    for key, bound_id in sorted(case.routes.items()):
+        bound = case.sessions[bound_id]
+        members = case.family(bound)
+        if len(members) == 1 or any(set(case.keys_of(member)) - {key} for member in members):
+            continue  # two keys in one family: which of them it belongs to cannot be told
+        home = find_home(case, members, bound)
+        if not may_reopen(home) or (home == bound and is_open(home)):
+            continue
+        named = tuple(dict.fromkeys([bound.id, home.id, *(m.id for m in members if is_open(m))]))
+        steps = move_in(case, members, home, key, SUPERSEDED if bound != home and is_open(bound) else ORPHANED)
+        if home == bound and home.end_reason == ORPHANED:
+            detail = f"{key} leads to session {bound.id}, which a clean-up took for left behind and ended"
+            yield Damage("route-to-child", named, detail, steps)
+        elif home == bound:
+            yield Damage("orphan-child", named, _tell_unfollowed(case, key, bound, members), steps)
+        elif _descends(case, home, bound):
+            detail = (
+                f"{key} still leads to session {bound.id}, which a compression ended; the conversation went on as "
+                f"{home.id}, and no key leads there: the next message would not see what was said in it"
+            )
+            yield Damage("orphan-child", named, detail, steps)
+        else:
+            detail = (
+                f"{key} leads to session {bound.id}, which a compression made, but the conversation went on in "
+                f"{home.id}: the next message would not see what was said there"
+            )
+            yield Damage("route-to-child", named, detail, steps)
+
+
+def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
+    children = ", ".join(member.id for member in members if member != bound and case.rotated_from(member) == bound)
+    if case.said(bound).went_on:
+        return (
+            f"a compression ended session {bound.id} in favour of {children}, but {key} stayed there and the "
+            "conversation went on in it: the session is marked as ended although it lives"
+        )
+    return (
+        f"a compression ended session {bound.id} in favour of {children}, which holds nothing; {key} still leads to it"
+    )
+
+
+def _descends(case: Case, session: Session, ancestor: Session) -> bool:
+    seen: set[str] = set()
+    above = case.rotated_from(session)
+    while above is not None and above.id not in seen:
+        if above == ancestor:
+            return True
+        seen.add(above.id)
+        above = case.rotated_from(above)
+    return False
+
+
+def _find_orphans(case: Case) -> Iterator[Damage]:
+    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+        parent = case.rotated_from(child)
+        if parent is None or not is_open(child) or case.keys_of(child) or not case.is_routed_source(child):
+            continue
+        if parent.ended_at is not None and child.started_at - parent.ended_at > ROTATION:
+            continue  # more likely a branch that someone made of the old session
+        yield _adopt_or_end(case, parent, child)
+
+
+def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
+    """What to do with a child that no key leads to: its key's session if that is free, otherwise it ends."""
+    members = case.family(child)
+    routed = [member for member in members if case.keys_of(member)]
+    key = child.session_key or parent.session_key
+    story = f"session {child.id}, which a compression made of {parent.id}, is open but no key leads to it"
+    if routed:
+        detail = f"{story}; the conversation goes on in {routed[-1].id}"
+        return Damage("orphan-child", (child.id, parent.id), detail, (End(child.id, ORPHANED),))
+    home = find_home(case, members, last_continuation(case, members[0]))
+    if key is not None and key not in case.routes and may_reopen(home):
+        detail = f"{story}: the next message of {key} would begin anew"
+        named = tuple(dict.fromkeys([child.id, parent.id, *(m.id for m in members if is_open(m))]))
+        return Damage("orphan-child", named, detail, move_in(case, members, home, key, ORPHANED))
+    steps: tuple[Step, ...] = (End(child.id, SUPERSEDED if home == child else ORPHANED),)
+    if home == parent:
+        steps = (Reopen(parent.id), *steps)
+    moved = f"; {key} means {case.routes[key]} now" if key in case.routes else "; which key it had is not known"
+    return Damage("orphan-child", (child.id, parent.id), story + moved, steps)
+
+
+def _find_twins(case: Case) -> Iterator[Damage]:
+    by_key: dict[str, list[Session]] = {}
+    if not case.has_older_traces:
+        return
+    for session in sorted(case.sessions.values(), key=lambda found: (found.started_at, found.id)):
+        alone = session.parent_session_id is None or case.parent(session) is not None
+        if session.session_key and is_open(session) and alone and session.source not in UNKEYED:
+            by_key.setdefault(session.session_key, []).append(session)
+    for key, twins in sorted(by_key.items()):
+        if len(twins) == 1 or key in case.our_keys:
+            continue  # our own binding says which one is meant
+        bound = case.sessions.get(case.routes.get(key, ""))
+        if bound is not None and bound not in twins and is_open(bound):
+            continue  # it means a third one, under another name: not for us to judge
+        home = find_home(case, twins, bound) if bound in twins and bound is not None else _latest(case, twins)
+        ids = ", ".join(twin.id for twin in twins)
+        detail = f"{key} has {len(twins)} open sessions ({ids}): what is said in one is not seen in the others"
+        steps: list[Step] = [Bind(key, home.id)]
+        steps += [End(twin.id, SUPERSEDED) for twin in twins if twin != home]
+        yield Damage("two-live", tuple(twin.id for twin in twins), detail, tuple(steps))
+
+
+def _latest(case: Case, sessions: list[Session]) -> Session:
+    return max(sessions, key=lambda session: (case.said(session).newest, session.started_at, session.id))

@@ -1,0 +1,151 @@
+"""Compressions that worked on the wrong conversation: their rows are taken out, what they took away comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hermes.audit.case import BIRTH, ROTATION, Case
+from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, Restore, Step
+from hermes.audit.log import DONE, Operation
+from hermes.audit.summaries import SUMMARY
+from hermes.db.engine import Tx
+from hermes.store.schema import TableShape, as_text, live_rows, read_shape
+from hermes.types import Session
+
+SLACK = 5.0
+"""Seconds between a line of the log and the rows it speaks of."""
+TELLING = 20
+"""Characters from which the same text in two conversations is a copy and no coincidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A compression of one session by the task of another, as the log has it."""
+
+    session_id: str
+    by_id: str
+    ended: float
+    own_started: float | None
+    """When the session's own compression before it began, if the log knows one."""
+
+
+def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
+    """The crossed compressions that came to an end and cannot be mistaken for one of the session's own."""
+    done = [found for found in operations if found.end is not None and found.end.event == DONE]
+    crossings = []
+    for operation in (found for found in done if found.crossed and not found.moved):
+        start, end = operation.start, operation.end
+        assert end is not None
+        own = [found for found in done if not found.crossed and found.start.session_id == start.session_id]
+        ends = [found.end.time for found in own if found.end is not None]
+        if any(start.time <= time <= end.time + SLACK for time in ends):
+            continue
+        before = [found.start.time for found in own if found.end is not None and found.end.time <= start.time]
+        crossings.append(Crossing(start.session_id, start.bracket, end.time, max(before, default=None)))
+    return crossings
+
+
+def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[Damage]:
+    """Children made for another conversation than their parent's, and what the log's crossings left in the store."""
+    _, shape = read_shape(tx)
+    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+        parent = case.parent(child)
+        if parent is None or not case.are_strangers(parent, child):
+            continue
+        if parent.ended_at is None or child.started_at - parent.ended_at <= ROTATION:
+            yield _separate(tx, case, shape, parent, child)
+    for crossing in crossings:
+        if crossing.session_id in case.sessions and (damage := _undo(tx, shape, crossing)) is not None:
+            yield damage
+
+
+def _separate(tx: Tx, case: Case, shape: TableShape, parent: Session, child: Session) -> Damage:
+    foreign = _foreign_rows(tx, shape, child.id, parent.id, (0.0, child.started_at + BIRTH))
+    steps: list[Step] = [Hide(tuple(row for row, _ in foreign))] if foreign else []
+    key = _key_of(case, parent, child)
+    if case.children(parent) or (key is not None and case.routes.get(key, child.id) not in (parent.id, child.id)):
+        steps.append(Detach(child.id))
+    else:
+        steps.append(Reopen(parent.id))
+        if key is not None and case.routes.get(key) != parent.id:
+            steps.append(Bind(key, parent.id))
+    detail = (
+        f"a compression of session {parent.id} went on as {child.id}, which belongs to another conversation: "
+        "there someone's model reads what was said elsewhere, and here the conversation broke off"
+    )
+    return Damage("cross-session", (parent.id, child.id), detail, tuple(steps))
+
+
+def _key_of(case: Case, parent: Session, child: Session) -> str | None:
+    """The parent's own key: as the file has it, or one that leads to the child and ends in the parent's person."""
+    if parent.session_key is not None:
+        return parent.session_key
+    taken = [key for key in case.keys_of(child) if parent.user_id and key.endswith(f":{parent.user_id}")]
+    return taken[0] if taken else None
+
+
+def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
+    ended = crossing.ended
+    missing = _wrongly_compacted(tx, shape, crossing)
+    foreign = _foreign_rows(tx, shape, crossing.session_id, crossing.by_id, (ended - SLACK, ended + SLACK))
+    # A summary whose originals are not there any more is all that is left of them: it stays.
+    hidden = tuple(row for row, copied in foreign if copied or missing)
+    steps: list[Step] = [Restore(missing)] if missing else []
+    steps += [Hide(hidden)] if hidden else []
+    if not steps:
+        return None
+    detail = (
+        f"session {crossing.session_id} was compressed by the task of session {crossing.by_id}: "
+        "messages of its own are missing from what its model reads, and what stands there instead is not its own"
+    )
+    return Damage("cross-session", (crossing.session_id, crossing.by_id), detail, tuple(steps))
+
+
+def _foreign_rows(
+    tx: Tx, shape: TableShape, session_id: str, origin_id: str, window: tuple[float, float]
+) -> list[tuple[int, bool]]:
+    """Live messages that came from another session in a window of time: copies of its messages, and summaries."""
+    rows = tx.execute(
+        f"""
+        SELECT t.id, t.content, length(t.content) >= {TELLING} AND EXISTS (
+            SELECT 1 FROM messages o WHERE o.session_id = ?2 AND o.role = t.role AND o.content = t.content
+        ) AS copied
+        FROM messages t WHERE t.session_id = ?1 AND t.timestamp BETWEEN ?3 AND ?4 AND {live_rows(shape)}
+        AND t.id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY t.id
+        """,
+        (session_id, origin_id, *window),
+    )
+    return [
+        (row["id"], bool(row["copied"]))
+        for row in rows
+        if row["copied"] or SUMMARY.match(as_text(row["content"]) or "")
+    ]
+
+
+def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing) -> tuple[int, ...]:
+    """What the crossed compression took out: everything since the session's own one before it."""
+    if not {"active", "compacted"} <= shape.columns:
+        return ()
+    rows = tx.execute(
+        "SELECT id FROM messages WHERE session_id = ? AND id >= ? AND timestamp <= ? AND active = 0 AND compacted = 1 "
+        "AND id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY id",
+        (crossing.session_id, _first_after_own(tx, crossing), crossing.ended),
+    )
+    return tuple(row["id"] for row in rows)
+
+
+def _first_after_own(tx: Tx, crossing: Crossing) -> int:
+    """The first message that the session's own compression left or wrote; its summary is one of them."""
+    if crossing.own_started is not None:
+        row = tx.execute(
+            "SELECT min(id) FROM messages WHERE session_id = ? AND timestamp >= ?",
+            (crossing.session_id, crossing.own_started),
+        ).fetchone()
+        return int(row[0] or 0)
+    rows = tx.execute(
+        "SELECT id, substr(content, 1, 64) AS opening FROM messages "
+        "WHERE session_id = ? AND timestamp < ? AND active = 0 AND compacted = 1 ORDER BY id DESC",
+        (crossing.session_id, crossing.ended - SLACK),
+    )
+    return next((int(row["id"]) for row in rows if SUMMARY.match(as_text(row["opening"]) or "")), 0)

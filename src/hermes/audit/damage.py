@@ -1,0 +1,95 @@
+"""Damage: one thing that is wrong with conversations, in one sentence, and the steps that mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "cross-session"]
+
+SUPERSEDED = "superseded"
+ORPHANED = "orphaned_compression"
+ROTATED = "compression"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """From now on the key means this session."""
+
+    session_key: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing more is said here."""
+
+    session_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Its end was a mistake."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """It is nobody's child."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hide:
+    """These messages are in no view any more; they stay in the file."""
+
+    message_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """These messages are live again."""
+
+    message_ids: tuple[int, ...]
+
+
+Step: TypeAlias = Bind | End | Reopen | Detach | Hide | Restore
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Equal damages are the same damage in the same state: a repair only mends what it would still find."""
+
+    code: Code
+    sessions: tuple[str, ...]
+    detail: str
+    steps: tuple[Step, ...]
+
+    @property
+    def remedy(self) -> str:
+        """What a repair would do, for a person."""
+        return "; ".join(map(_say, self.steps))
+
+
+def _say(step: Step) -> str:
+    match step:
+        case Bind(key, session_id):
+            return f"bind {key} to {session_id}"
+        case End(session_id, reason):
+            return f"end {session_id} ({reason})"
+        case Reopen(session_id):
+            return f"reopen {session_id}"
+        case Detach(session_id):
+            return f"take {session_id} out of the other conversation"
+        case Hide(message_ids):
+            return f"hide {_messages(message_ids)}"
+        case Restore(message_ids):
+            return f"show {_messages(message_ids)} again"
+
+
+def _messages(message_ids: tuple[int, ...]) -> str:
+    first, last = message_ids[0], message_ids[-1]
+    return f"message {first}" if first == last else f"{len(message_ids)} messages ({first} to {last})"

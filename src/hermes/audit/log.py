@@ -1,0 +1,160 @@
+"""What a profile's logs say about its compressions: every start is paired with its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hermes.audit.log_line import LogLine, parse_line
+
+LONGEST = 64 * 1024
+"""Bytes of a line that are looked at; the rest of a longer one is skipped."""
+OVERLAP = 2.0
+"""Seconds that two compressions of one session must run side by side: a start line comes just before the lease."""
+STARTED = "started"
+DONE = "done"
+
+AnomalyCode = Literal["log-anomaly-a", "log-anomaly-b", "log-overlap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One compression: its start line and, unless the log breaks off, its end line."""
+
+    start: LogLine
+    end: LogLine | None
+
+    @property
+    def crossed(self) -> bool:
+        """Whether a task of one session worked on another: bracket and session differ (anomaly B)."""
+        return self.start.bracket not in (self.start.session_id, "-")
+
+    @property
+    def moved(self) -> bool:
+        """Whether it ended in another session than it began in (anomaly A)."""
+        return self.end is not None and self.end.session_id != self.start.session_id
+
+    @property
+    def ours(self) -> bool:
+        """Whether this version wrote it: then it must not happen at all."""
+        return self.start.op is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """Something that must not be in a log, in one sentence."""
+
+    code: AnomalyCode
+    sessions: tuple[str, ...]
+    detail: str
+    ours: bool
+
+
+@dataclass(slots=True)
+class LogAudit:
+    """Everything that was read. `unreadable` names each file that could not be, and why."""
+
+    operations: list[Operation] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    unfinished: list[Operation] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def log_files(newest: Path) -> list[Path]:
+    """`agent.log` and what was rotated away from it (`agent.log.1`, …), oldest first."""
+    rotated = [
+        (int(number), path)
+        for path in newest.parent.glob(f"{newest.name}.*")
+        if (number := path.name.removeprefix(f"{newest.name}.")).isdecimal()
+    ]
+    return [path for _, path in sorted(rotated, reverse=True)] + ([newest] if newest.exists() else [])
+
+
+def audit_log(newest: Path) -> LogAudit:
+    """Read the log and its rotated files as a stream. What cannot be read or understood is skipped and said."""
+    audit = LogAudit()
+    audit.operations = pair_lines(_read_lines(log_files(newest), audit.unreadable))
+    audit.unfinished = [operation for operation in audit.operations if operation.end is None]
+    audit.anomalies = [
+        *_find_moved(audit.operations),
+        *_find_crossed(audit.operations),
+        *_find_overlaps(audit.operations),
+    ]
+    return audit
+
+
+def pair_lines(lines: Iterable[LogLine]) -> list[Operation]:
+    """Operations in the order of their starts. Ends whose start is not in the log are left out."""
+    starts: list[LogLine] = []
+    ends: dict[int, LogLine] = {}
+    waiting: dict[tuple[str, str], list[int]] = {}
+    for line in lines:
+        name = ("op", line.op) if line.op is not None else ("bracket", line.bracket)
+        if line.event == STARTED:
+            waiting.setdefault(name, []).append(len(starts))
+            starts.append(line)
+        elif places := waiting.get(name):
+            # In the old format the latest start of the bracket, before that the latest that names the session.
+            same = [place for place in places if starts[place].session_id == line.session_id]
+            place = (same or places)[-1]
+            places.remove(place)
+            ends[place] = line
+    return [Operation(start, ends.get(place)) for place, start in enumerate(starts)]
+
+
+def _read_lines(files: Iterable[Path], unreadable: list[str]) -> Iterator[LogLine]:
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                whole = True
+                while raw := file.readline(LONGEST):
+                    begins, whole = whole, raw.endswith(b"\n")
+                    if begins and (line := parse_line(raw)) is not None:
+                        yield line
+        except OSError as error:
+            unreadable.append(f"{path}: {error.strerror}")
+
+
+def _find_moved(operations: Iterable[Operation]) -> Iterator[Anomaly]:
+    for operation in operations:
+        start, end = operation.start, operation.end
+        if end is not None and operation.moved:
+            yield Anomaly(
+                "log-anomaly-a",
+                (start.session_id, end.session_id),
+                f"a compression began in session {start.session_id} and ended in {end.session_id}: the conversation's "
+                "id changed, and what still used the first id no longer saw it",
+                operation.ours,
+            )
+
+
+def _find_crossed(operations: Iterable[Operation]) -> Iterator[Anomaly]:
+    for operation in operations:
+        start = operation.start
+        if operation.crossed:
+            yield Anomaly(
+                "log-anomaly-b",
+                (start.session_id, start.bracket),
+                f"session {start.session_id} was compressed by the task of session {start.bracket}: two conversations "
+                "were taken for one",
+                operation.ours,
+            )
+
+
+def _find_overlaps(operations: Iterable[Operation]) -> Iterator[Anomaly]:
+    """Only compressions that changed something: one that finds another at work and leaves is as it should be."""
+    latest: dict[str, Operation] = {}
+    done = [operation for operation in operations if operation.end is not None and operation.end.event == DONE]
+    for operation in sorted(done, key=lambda found: found.start.time):
+        before = latest.get(operation.start.session_id)
+        if before is not None and before.end is not None and before.end.time - operation.start.time >= OVERLAP:
+            yield Anomaly(
+                "log-overlap",
+                (operation.start.session_id,),
+                f"two compressions of session {operation.start.session_id} ran at the same time: "
+                "what one left out the other may have brought back, or the other way round",
+                operation.ours,
+            )
+        latest[operation.start.session_id] = operation

@@ -1,0 +1,98 @@
+"""`hermes memory`: the memory server and its background work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hermes.cli.output import note
+from hermes.cli.start import find_home
+from hermes.clock import SystemClock
+from hermes.errors import UsageError
+
+app = typer.Typer(help="The memory server.", no_args_is_help=True, rich_markup_mode=None)
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder of the memory (default: memory/ of the home, or HERMES_MEMORY_DATA)."),
+]
+
+
+@app.command()
+def serve(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    data: Data = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Leave background work to `hermes memory worker`.")
+    ] = False,
+) -> None:
+    """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
+    # A vector is multiplied faster than threads can be woken for it, and each would take memory of its own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import uvicorn
+
+    from hermes.memory_server.api.app import create_app
+    from hermes.memory_server.api.server import Options
+
+    options = Options.from_env(os.environ)
+    if options.use_auth and not options.jwt_secret:
+        raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
+    folder = _folder(ctx, data)
+    built = create_app(folder, clock=SystemClock(), options=options, with_worker=not no_worker)
+    # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
+    listener = _listen(host, port)
+    note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
+    config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+@app.command()
+def worker(ctx: typer.Context, data: Data = None) -> None:
+    """Do the background work of a memory folder until stopped; several may run."""
+    from hermes.memory_server.api.server import Options
+    from hermes.memory_server.db.schema import open_database
+    from hermes.memory_server.engine.worker import Worker
+
+    folder = _folder(ctx, data)
+    secret = Options.from_env(os.environ).webhook_secret
+
+    async def run() -> None:
+        database = open_database(folder)
+        working = Worker(database, SystemClock(), webhook_secret=secret)
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            try:
+                loop.add_signal_handler(name, working.stop)
+            except NotImplementedError:  # Windows: Ctrl-C ends the loop by itself
+                break
+        note(f"memory worker on {folder}")
+        try:
+            await working.run()
+        finally:
+            await database.close()
+
+    asyncio.run(run())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port") from error
+
+
+def _folder(ctx: typer.Context, data: Path | None) -> Path:
+    if data is not None:
+        return data.expanduser().absolute()
+    if given := os.environ.get("HERMES_MEMORY_DATA"):
+        return Path(given).expanduser().absolute()
+    return find_home(ctx).path / "memory"

@@ -1,0 +1,56 @@
+"""What Telegram's errors mean for a message: later, never, or never in that place. No error names the token."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from hermes.gateway.platform import MessageGone, SendLater, SendNever
+
+if TYPE_CHECKING:
+    from telegram.error import RetryAfter, TelegramError
+
+REFUSED_TOKEN_WAIT = 60.0
+UNREADABLE_MARKUP = ("can't parse", "entit")
+GONE = ("message to edit not found", "message can't be edited", "message_id_invalid", "message identifier is not")
+UNCHANGED = "message is not modified"
+HIDDEN = "(hidden)"
+
+
+def describe(error: TelegramError, token: str) -> str:
+    """One line for a person."""
+    return f"{type(error).__name__}: {error}".replace(token, HIDDEN).replace("\n", " ")
+
+
+def is_about_markup(error: TelegramError) -> bool:
+    """Whether the same text without formatting would be taken."""
+    return any(words in str(error).lower() for words in UNREADABLE_MARKUP)
+
+
+def is_unchanged(error: TelegramError) -> bool:
+    """Whether an edit was refused because the message reads so already."""
+    return UNCHANGED in str(error).lower()
+
+
+def translate(error: TelegramError, token: str) -> SendLater | SendNever:
+    """The gateway's word for a failed call. What nobody knows is tried again."""
+    from telegram.error import BadRequest, Forbidden, InvalidToken, RetryAfter
+
+    reason = describe(error, token)
+    match error:
+        case RetryAfter():
+            return SendLater(reason, seconds_of(error))
+        case InvalidToken():  # the owner may mend it: no fault of the message
+            return SendLater(reason, REFUSED_TOKEN_WAIT)
+        case BadRequest() if any(words in str(error).lower() for words in GONE):
+            return MessageGone(reason)
+        case BadRequest() | Forbidden():
+            return SendNever(reason)
+        case _:
+            return SendLater(reason)
+
+
+def seconds_of(error: RetryAfter) -> float:
+    """How long Telegram asks to wait. The library is on its way from a number to a timedelta."""
+    asked = error.retry_after
+    return asked.total_seconds() if isinstance(asked, timedelta) else float(asked)

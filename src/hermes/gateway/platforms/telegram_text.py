@@ -1,0 +1,153 @@
+"""Markdown as Telegram shows it: plain text and spans of it, so that there is nothing Telegram could fail to parse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+Kind: TypeAlias = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
+
+FENCE = re.compile(r"(?P<indent>\s*)(?P<mark>`{3,}|~{3,})\s*(?P<language>[\w+#.-]*)[^`]*")
+HEADING = re.compile(r"\s{0,3}#{1,6}\s+(?P<text>.*?)\s*#*\s*")
+RULE = re.compile(r"\s{0,3}([-*_])(?:\s*\1){2,}\s*")
+QUOTE = re.compile(r"\s{0,3}>\s?(?P<text>.*)")
+BULLET = re.compile(r"(?P<indent>\s*)[-*+]\s+(?P<text>.*)")
+TABLE_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*|\s*\|\s*:?-+:?\s*\|\s*")
+PRODUCT = re.compile(r"(`+.+?`+)|(?<=\w)\*(?=\w)")
+"""A star between letters or digits outside of code: 2*3*4 is a product, whatever Markdown says."""
+
+PAIRED: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+LINKED = ("http://", "https://", "tg://")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of text that is shown in a certain way; `detail` is a link's address or the language of code."""
+
+    kind: Kind
+    start: int
+    end: int
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Rendered:
+    """Text with its spans, in order of their end."""
+
+    text: str = ""
+    spans: list[Span] = field(default_factory=list)
+
+    def mark(self, kind: Kind, start: int, detail: str = "") -> None:
+        """What was added since `start` is shown as `kind`."""
+        if self.text[start:].strip():
+            self.spans.append(Span(kind, start, len(self.text), detail))
+
+
+def render(markdown: str) -> Rendered:
+    """The text without its marks. It never fails: what is no Markdown stays as it is."""
+    lines, made, parser = markdown.split("\n"), Rendered(), _parser()
+    number = 0
+    while number < len(lines):
+        if number:
+            made.text += "\n"
+        number = _render_block(lines, number, made, parser)
+    return made
+
+
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable("html_inline")
+
+
+def _render_block(lines: Sequence[str], number: int, made: Rendered, parser: MarkdownIt) -> int:
+    """Add the block that begins at a line; the number of the line after it."""
+    line, start = lines[number], len(made.text)
+    if (fence := FENCE.fullmatch(line)) is not None:
+        return _render_code(lines, number, fence, made)
+    if "|" in line and number + 1 < len(lines) and TABLE_RULE.fullmatch(lines[number + 1]):
+        end = next((n for n in range(number + 2, len(lines)) if "|" not in lines[n]), len(lines))
+        made.text += "\n".join(lines[number:end])
+        made.mark("pre", start)
+        return end
+    if QUOTE.fullmatch(line) is not None:
+        return _render_quote(lines, number, made, parser)
+    if RULE.fullmatch(line) is not None:
+        made.text += "———"
+    elif (heading := HEADING.fullmatch(line)) is not None:
+        _render_inline(heading["text"], made, parser)
+        made.mark("bold", start)
+    elif (bullet := BULLET.fullmatch(line)) is not None:
+        made.text += f"{bullet['indent']}• "
+        _render_inline(bullet["text"], made, parser)
+    else:
+        _render_inline(line, made, parser)
+    return number + 1
+
+
+def _render_code(lines: Sequence[str], number: int, fence: re.Match[str], made: Rendered) -> int:
+    """A block of code; one that is never closed goes to the end, as when a reply is still coming."""
+    closing = re.compile(rf"\s*{re.escape(fence['mark'][0])}{{{len(fence['mark'])},}}\s*")
+    end = next((n for n in range(number + 1, len(lines)) if closing.fullmatch(lines[n])), len(lines))
+    indent = fence["indent"]
+    start = len(made.text)
+    made.text += "\n".join(line.removeprefix(indent) for line in lines[number + 1 : end])
+    made.mark("pre", start, fence["language"])
+    return end + 1
+
+
+def _render_quote(lines: Sequence[str], number: int, made: Rendered, parser: MarkdownIt) -> int:
+    start = len(made.text)
+    first = number
+    while number < len(lines) and (quote := QUOTE.fullmatch(lines[number])) is not None:
+        made.text += "\n" if number > first else ""
+        _render_inline(quote["text"], made, parser)
+        number += 1
+    made.mark("blockquote", start)
+    return number
+
+
+def _render_inline(text: str, made: Rendered, parser: MarkdownIt) -> None:
+    bare = text.lstrip()
+    made.text += text[: len(text) - len(bare)]
+    opened: list[tuple[int, str]] = []
+    for block in parser.parseInline(PRODUCT.sub(lambda found: found[1] or "\\*", bare)):
+        for token in block.children or []:
+            _render_token(token, made, opened)
+
+
+def _render_token(token: Token, made: Rendered, opened: list[tuple[int, str]]) -> None:
+    name, _, end = token.type.rpartition("_")
+    if end == "open":
+        opened.append((len(made.text), str(token.attrs.get("href", ""))))
+    elif end == "close":
+        start, address = opened.pop()
+        if name == "link":
+            _link(made, start, address)
+        else:
+            made.mark(PAIRED[name], start)
+    elif token.type == "code_inline":
+        start = len(made.text)
+        made.text += token.content
+        made.mark("code", start)
+    elif token.type == "image":
+        start = len(made.text)
+        made.text += token.content
+        _link(made, start, str(token.attrs.get("src", "")))
+    else:
+        made.text += "\n" if token.type in ("softbreak", "hardbreak") else token.content
+
+
+def _link(made: Rendered, start: int, address: str) -> None:
+    """A link that can be followed; another address stays readable."""
+    shown = made.text[start:]
+    if address.startswith(LINKED) and shown:
+        made.mark("text_link", start, address)
+    elif address and address not in (shown, f"mailto:{shown}"):
+        made.text += f" ({address})" if shown else address

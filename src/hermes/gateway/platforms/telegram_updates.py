@@ -1,0 +1,181 @@
+"""What Telegram's updates mean: an update becomes a message for the gateway, or nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hermes.gateway.platform import Chat, ChatType, Inbound
+
+if TYPE_CHECKING:
+    import telegram
+
+NAME = "telegram"
+QUOTED = 200
+"""Characters of a message that is replied to."""
+
+COMMAND = re.compile(r"/\w+(?:@(?P<bot>\w+))?(?=\s|$)")
+
+ATTACHMENTS = {
+    "animation": "an animation",
+    "audio": "an audio file",
+    "contact": "a contact",
+    "dice": "a dice",
+    "document": "a file",
+    "game": "a game",
+    "paid_media": "paid media",
+    "photo": "a photo",
+    "poll": "a poll",
+    "sticker": "a sticker",
+    "story": "a story",
+    "venue": "a place",
+    "location": "a location",
+    "video": "a video",
+    "video_note": "a video message",
+    "voice": "a voice message",
+}
+"""What a message may hold beside text, the more telling first: an animation is a document too, a place a location."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads updates for one bot. With `mentions_only` it hears in groups only what is said to it."""
+
+    bot_id: int
+    username: str
+    mentions_only: bool
+
+    def read(self, update: telegram.Update) -> Inbound | None:
+        """The message in an update; None for what nobody said to us. May raise anything for what is no update."""
+        edited = update.message is None
+        message = update.edited_message if edited else update.message
+        if message is None or message.chat.type not in ("private", "group", "supergroup"):
+            return None
+        if message.from_user is None or (message.from_user.is_bot and not _is_anonymous_admin(message)):
+            return None
+        text = self._said(message, edited=edited)
+        if text is None:
+            return None
+        return Inbound(
+            chat=chat_of(message),
+            message_id=f"{message.message_id:d}.{update.update_id:d}" if edited else f"{message.message_id:d}",
+            text=text,
+            author_id=f"{_author(message).id:d}",
+            author_name=well_formed(_name(message)),
+            author_alt=well_formed(_author(message).username or "") or None,
+        )
+
+    def _said(self, message: telegram.Message, *, edited: bool) -> str | None:
+        """The text as the agent shall read it; None when it is not for us."""
+        raw = well_formed(message.text or message.caption or "")
+        command = COMMAND.match(raw)
+        if command is not None and command["bot"] and command["bot"].lower() != self.username.lower():
+            return None
+        if message.chat.type != "private" and self.mentions_only and not self._addressed(message, raw):
+            return None
+        text = self._without_mention(raw)
+        if command is not None and not edited:
+            return "/help" if re.fullmatch(r"/start(\s.*)?", text, re.DOTALL) else text
+        attached = _attachment(message)
+        if not text and (edited or not attached):
+            return None
+        parts = [_origin(message), _quote(message), attached, f"(edited) {text}" if edited else text]
+        return "\n\n".join(part for part in parts if part)
+
+    def _addressed(self, message: telegram.Message, text: str) -> bool:
+        replied = _replied_to(message)
+        to_us = replied is not None and replied.from_user is not None and replied.from_user.id == self.bot_id
+        return to_us or COMMAND.match(text) is not None or self._mention.search(text) is not None
+
+    def _without_mention(self, text: str) -> str:
+        bare = re.sub(rf"^(/\w+)@{re.escape(self.username)}\b", r"\1", text, flags=re.IGNORECASE)
+        return self._mention.sub("", bare).strip() or text
+
+    @property
+    def _mention(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:,?[ \t]+)?(?<![\w/])@{re.escape(self.username)}(?!\w)[,:]?", re.IGNORECASE)
+
+
+def chat_of(message: telegram.Message) -> Chat:
+    """Where a message was said. Only a topic is a thread; Telegram numbers chains of replies too."""
+    thread = message.message_thread_id if message.is_topic_message else None
+    kind: ChatType = "dm" if message.chat.type == "private" else "group"
+    return Chat(NAME, kind, f"{message.chat.id:d}", f"{thread:d}" if thread else None)
+
+
+def well_formed(text: str) -> str:
+    """The text without halves of surrogate pairs, which no file takes."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _is_anonymous_admin(message: telegram.Message) -> bool:
+    return message.sender_chat is not None and message.sender_chat.id == message.chat.id
+
+
+def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
+    assert message.from_user is not None, "`read` looked"
+    anonymous = message.sender_chat if _is_anonymous_admin(message) else None
+    return anonymous or message.from_user
+
+
+def _name(message: telegram.Message) -> str:
+    return _called(_author(message))
+
+
+def _called(someone: telegram.User | telegram.Chat) -> str:
+    title = getattr(someone, "title", None)  # a chat has one, a person has not
+    return title or someone.full_name or someone.username or str(someone.id)
+
+
+def _replied_to(message: telegram.Message) -> telegram.Message | None:
+    """In a topic every message is a reply to its beginning, which means nothing."""
+    replied = message.reply_to_message
+    return None if replied is None or replied.forum_topic_created is not None else replied
+
+
+def _quote(message: telegram.Message) -> str:
+    """A short quote of what is replied to."""
+    replied = _replied_to(message)
+    chosen = message.quote.text if message.quote is not None else None
+    text = well_formed(chosen or (replied and (replied.text or replied.caption)) or "")
+    if not text:
+        return f"> ({_attachment(replied)})" if replied is not None and _attachment(replied) else ""
+    short = text if len(text) <= QUOTED else text[:QUOTED].rstrip() + " …"
+    return "\n".join(f"> {line}" for line in short.splitlines())
+
+
+def _origin(message: telegram.Message) -> str:
+    origin = message.forward_origin
+    if origin is None:
+        return ""
+    people = (getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat"))
+    names = [_called(person) for person in people if person is not None]
+    return f"(forwarded from {well_formed(names[0] if names else getattr(origin, 'sender_user_name', 'someone'))})"
+
+
+def _attachment(message: telegram.Message) -> str:
+    """What came with a message, in words: only text can be read here."""
+    for field, words in ATTACHMENTS.items():
+        if found := getattr(message, field):
+            return f"[{words}{well_formed(_details(field, found))}]"
+    return ""
+
+
+def _details(field: str, found: telegram.TelegramObject) -> str:
+    match field:
+        case "document" | "audio":
+            name = getattr(found, "file_name", None)
+            return f" “{name}”, which cannot be opened here" if name else ", which cannot be opened here"
+        case "sticker" | "dice":
+            return f" {getattr(found, 'emoji', None) or ''}".rstrip()
+        case "location":
+            return f" at {getattr(found, 'latitude', '?')}, {getattr(found, 'longitude', '?')}"
+        case "venue":
+            return f": {getattr(found, 'title', '')}, {getattr(found, 'address', '')}"
+        case "contact":
+            return f": {getattr(found, 'first_name', '')}, {getattr(found, 'phone_number', '')}"
+        case "poll":
+            return f": {getattr(found, 'question', '')}"
+        case _:
+            return ", which cannot be seen or heard here"

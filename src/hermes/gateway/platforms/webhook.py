@@ -1,0 +1,121 @@
+"""An endpoint that a platform posts to: the secret is checked first, and the answer comes after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hermes.errors import HermesError
+from hermes.types import Json
+
+if TYPE_CHECKING:
+    import uvicorn
+
+log = logging.getLogger("hermes.gateway.webhook")
+
+LARGEST = 1024 * 1024
+Scope: TypeAlias = Any
+Receive: TypeAlias = Callable[[], Awaitable[Any]]
+Send: TypeAlias = Callable[[Any], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """The endpoint. `take` commits what was posted; when it raises, the platform is asked to post it again."""
+
+    secret_header: str
+    secret: str
+    take: Callable[[Json], Awaitable[None]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, as ASGI has it."""
+        if scope["type"] != "http":
+            return
+        status = await self._answer(scope, receive)
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> int:
+        if scope["method"] != "POST":
+            return 405
+        wanted = self.secret_header.lower().encode()
+        given = next((value for name, value in scope["headers"] if name == wanted), b"")
+        if not hmac.compare_digest(given, self.secret.encode()):
+            log.warning("a post without the secret was refused")
+            return 401
+        body = await _read(receive)
+        if body is None:
+            return 413
+        try:
+            posted = json.loads(body)
+        except (ValueError, RecursionError):
+            return 400
+        try:
+            await self.take(posted)
+        except HermesError as error:
+            log.error("a post could not be stored: %s", error.line())
+            return 503
+        except Exception:
+            log.exception("a post could not be taken")
+            return 500
+        return 200
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body, or None when it is too large or breaks off."""
+    body: bytes = b""
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            return None
+        body += event.get("body", b"")
+        if len(body) > LARGEST:
+            return None
+        if not event.get("more_body", False):
+            return body
+
+
+async def serve_webhook(webhook: Webhook, listener: socket.socket) -> None:
+    """Serve until cancelled; posts that are being answered are finished first."""
+    server = _make_server(webhook)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
+        await asyncio.wait({serving})
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A port to serve on. The caller closes it. Raises OSError when it is taken."""
+    return socket.create_server((host, port))
+
+
+def _make_server(webhook: Webhook) -> uvicorn.Server:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """A server that leaves the signals to the gateway."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    return Server(
+        uvicorn.Config(
+            webhook,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+    )

@@ -1,0 +1,106 @@
+"""Puts a gateway together from a profile's settings: its agents, and the platforms that are switched on."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from hermes.agent.agent import Agent
+from hermes.agent.loop import Speaker
+from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
+from hermes.agent.recall_tool import session_search_tool
+from hermes.agent.tools import Toolbox
+from hermes.app import App
+from hermes.assembly import open_agent, provider_factory, tools_off
+from hermes.db.owners import new_owner
+from hermes.gateway.agent_cache import AgentCache, Person
+from hermes.gateway.gateway import Gateway, GatewayTerms
+from hermes.gateway.platform import Platform
+from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.llm.model import Model
+from hermes.memory.signature import SignatureWatch
+from hermes.settings import (
+    AGENT_IDLE,
+    AGENT_NAME,
+    ALLOW,
+    API_CONNECTIONS,
+    API_ENABLED,
+    API_HOST,
+    API_PORT,
+    API_SERVER_KEY,
+    API_TIMEOUT,
+    AT_ONCE,
+    CACHED_AGENTS,
+    DRAIN,
+    MAX_STEPS,
+    MEMORY_DEADLINE,
+    PROVIDER,
+    TELEGRAM_BASE_URL,
+    TELEGRAM_MENTIONS,
+    TELEGRAM_TOKEN,
+    TELEGRAM_WEBHOOK_PORT,
+    TELEGRAM_WEBHOOK_SECRET,
+    TELEGRAM_WEBHOOK_URL,
+)
+from hermes.store.store import Store
+from hermes.types import Session
+
+
+def open_gateway(app: App, store: Store, model: Model) -> Gateway:
+    """The gateway of a profile. Its agents share one model."""
+    owner = new_owner()
+
+    async def make(session: Session, person: Person) -> Agent:
+        return open_agent(app, store, model, session, owner, person)
+
+    get = app.settings.get
+    watch = SignatureWatch(get(PROVIDER), provider_factory(app), deadline=get(MEMORY_DEADLINE))
+    agents = AgentCache(
+        make=make,
+        signature=watch.current,
+        largest=get(CACHED_AGENTS),
+        idle=get(AGENT_IDLE),
+        now=app.clock.now,
+        at_end=watch.close,
+    )
+    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
+    terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
+    return Gateway(store, agents, terms)
+
+
+def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
+    """The platforms that are configured."""
+    platforms: list[Platform] = []
+    if app.settings.get(API_ENABLED):
+        platforms.append(_open_api(app, store, model, gateway))
+    get = app.settings.get
+    if get(TELEGRAM_TOKEN):
+        terms = TelegramTerms(
+            token=get(TELEGRAM_TOKEN),
+            base_url=get(TELEGRAM_BASE_URL),
+            mentions_only=get(TELEGRAM_MENTIONS),
+            webhook_url=get(TELEGRAM_WEBHOOK_URL),
+            webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
+            webhook_port=get(TELEGRAM_WEBHOOK_PORT),
+        )
+        platforms.append(Telegram(terms, app.clock))
+    return platforms
+
+
+def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
+    """The HTTP API, loaded by name: only it needs a web server."""
+    get = app.settings.get
+    toolbox = Toolbox([session_search_tool(store)], off=tools_off(app.settings))
+    terms = ApiTerms(
+        host=get(API_HOST),
+        port=get(API_PORT),
+        key=get(API_SERVER_KEY),
+        model_name=f"hermes-{app.home.profile}" if app.home.profile else "hermes",
+        drain=get(DRAIN),
+        patience=get(API_TIMEOUT),
+        connections=get(API_CONNECTIONS),
+        speaker=Speaker(model, toolbox, get(MAX_STEPS)),
+        prompt=lambda: build_system_prompt(PromptParts(soul=read_soul(app.home.soul_file), started_at=app.clock.now())),
+    )
+    platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
+    return platform

@@ -1,0 +1,77 @@
+"""The application: every route over one data folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from hermes import __version__
+from hermes.clock import Clock
+from hermes.memory_server.api import (
+    chat,
+    conclusions,
+    context,
+    faults,
+    messages,
+    peers,
+    scopes,
+    sessions,
+    webhooks,
+    workspaces,
+)
+from hermes.memory_server.api.metrics import Metrics
+from hermes.memory_server.api.server import Options, Server
+from hermes.memory_server.api.wire import Json
+from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.engine.embed import embed
+from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.tokens import count_tokens
+
+
+def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: bool) -> FastAPI:
+    """An application that opens the folder when it starts and leaves it in order when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        database = open_database(folder)
+        server = Server(database, clock, options)
+        app.state.server = server
+        count_tokens(""), embed("ready")  # so that the first request does not wait for the vocabulary
+        worker = Worker(database, clock, webhook_secret=options.webhook_secret) if with_worker else None
+        server.worker = worker
+        working = asyncio.create_task(worker.run()) if worker else None
+        try:
+            yield
+        finally:
+            if worker is not None and working is not None:
+                worker.stop()
+                await working
+            await database.close()
+
+    app = FastAPI(
+        title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
+        redirect_slashes=False,
+    )  # fmt: skip
+    metrics = Metrics()
+    app.add_middleware(metrics.middleware())
+    faults.install(app)
+    # The first that fits answers, so what is asked most comes first.
+    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
+        app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
+
+    @app.get("/health", tags=["server"])
+    async def health() -> Response:
+        """Is the server up?"""
+        return Json({"status": "ok"})
+
+    @app.get("/metrics", tags=["server"], response_class=Response)
+    async def show_metrics() -> Response:
+        """Counters for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return app

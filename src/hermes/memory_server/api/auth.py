@@ -1,0 +1,137 @@
+"""Who asks, and whether they may. Keys are Honcho's: JWT, HS256, claims `ad`, `w`, `p`, `s` and an ISO `exp`.
+
+The narrowest claim of a key counts. Every refusal is a 401, as clients expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import jwt
+from fastapi import Depends, Request
+
+from hermes.memory_server import times
+from hermes.memory_server.api.server import Server
+from hermes.memory_server.engine.peers import is_member
+from hermes.memory_server.faults import Invalid, Unauthorized
+
+ALGORITHM = "HS256"
+Pass = Literal["peer", "session", "member", "any"]
+"""Beside admin and workspace keys: the path's own peer, its own session, a member of its session, whoever holds a key
+of the workspace (the handler then checks the body)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a key says of its holder."""
+
+    admin: bool = False
+    workspace: str | None = None
+    peer: str | None = None
+    session: str | None = None
+
+    def holds(self, workspace: str) -> bool:
+        """Is this the whole workspace's key, or admin's?"""
+        return self.admin or (self.workspace == workspace and self.peer is None and self.session is None)
+
+
+ADMIN = Caller(admin=True)
+
+
+def make_key(caller: Caller, secret: str, at: int, expires_at: int | None) -> str:
+    """A key for this caller."""
+    claims: dict[str, Any] = {"t": times.to_wire(at)}
+    if expires_at is not None:
+        claims["exp"] = times.to_wire(expires_at)
+    given = {"ad": caller.admin or None, "w": caller.workspace, "p": caller.peer, "s": caller.session}
+    claims |= {name: value for name, value in given.items() if value is not None}
+    return jwt.encode(claims, secret, algorithm=ALGORITHM)
+
+
+def read_key(token: str, secret: str, at: int) -> Caller:
+    """Whose key it is; refused when it is not ours, has expired or makes no sense."""
+    try:
+        # `exp` is text in these keys, which the library takes for a mistake: it is checked below.
+        options = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False}
+        claims = jwt.decode(token, secret, algorithms=[ALGORITHM], options=options)  # type: ignore[arg-type]
+    except jwt.PyJWTError as error:
+        raise Unauthorized("Invalid JWT") from error
+    if (expires := claims.get("exp")) is not None and _expiry(expires) <= at:
+        raise Unauthorized("JWT expired")
+    names = [claims.get(name) for name in ("w", "p", "s")]
+    if any(name is not None and not isinstance(name, str) for name in names):
+        raise Unauthorized("Invalid JWT")
+    workspace, peer, session = names
+    if workspace is None and (peer is not None or session is not None):
+        raise Unauthorized("Invalid JWT: a peer or session key must name its workspace")
+    return Caller(claims.get("ad") is True, workspace, peer, session)
+
+
+def _expiry(value: Any) -> int:
+    try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return times.to_micros(datetime.fromtimestamp(value, UTC))
+        return times.parse(str(value))
+    except (Invalid, ValueError, OverflowError, OSError) as error:
+        raise Unauthorized("Invalid JWT") from error
+
+
+class Gate:
+    """Lets a request through to a route, or refuses it."""
+
+    def __init__(self, *passes: Pass) -> None:
+        self._passes = frozenset(passes)
+
+    async def __call__(self, request: Request) -> Caller:
+        server: Server = request.app.state.server
+        if not server.options.use_auth:
+            return ADMIN
+        caller = identify(request, server)
+        if not await self._may_pass(caller, request, server):
+            raise Unauthorized("JWT not permissioned for this resource")
+        return caller
+
+    async def _may_pass(self, caller: Caller, request: Request, server: Server) -> bool:
+        path = request.path_params
+        workspace = path.get("workspace_id")
+        if caller.admin or (workspace is None and "any" in self._passes):
+            return True
+        if workspace is None or caller.workspace != workspace:
+            return False
+        if "any" in self._passes or (caller.peer is None and caller.session is None):
+            return True
+        if caller.session is not None:
+            return bool(self._passes & {"session", "member"}) and path.get("session_id") == caller.session
+        return await self._may_peer_pass(caller, path, server)
+
+    async def _may_peer_pass(self, caller: Caller, path: dict[str, Any], server: Server) -> bool:
+        peer, session = caller.peer or "", path.get("session_id")
+        if "member" in self._passes and session is not None:
+            if path.get("peer_id", peer) != peer:
+                return False
+            return await server.read(lambda tx: is_member(tx, path["workspace_id"], session, peer))
+        return "peer" in self._passes and path.get("peer_id") == peer
+
+
+def identify(request: Request, server: Server) -> Caller:
+    """The holder of the key in the Authorization header."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthorized("No access token provided")
+    return read_key(token.strip(), server.options.jwt_secret, server.now())
+
+
+def require(allowed: bool) -> None:
+    """For what a gate cannot see in the path."""
+    if not allowed:
+        raise Unauthorized("JWT not permissioned for this resource")
+
+
+Admin = Annotated[Caller, Depends(Gate())]
+Workspace = Annotated[Caller, Depends(Gate())]
+OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
+OwnSession = Annotated[Caller, Depends(Gate("session"))]
+Member = Annotated[Caller, Depends(Gate("session", "member"))]
+AnyKey = Annotated[Caller, Depends(Gate("any"))]

@@ -1,0 +1,104 @@
+"""Routes of questions to memory: of one peer, and of a whole workspace. Answers come whole or as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from fastapi import Response
+from starlette.responses import StreamingResponse
+
+from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api.auth import OwnPeer, Workspace
+from hermes.memory_server.api.recall import named_sessions, perspective, session_rows
+from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
+from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
+from hermes.memory_server.engine.peers import ensure_peer, get_peer
+from hermes.memory_server.engine.recall import View, every_view
+from hermes.memory_server.engine.scopes import get_scopes, session_ids
+from hermes.memory_server.engine.search import Place
+from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.workspaces import get_workspace
+
+router = new_router("chat")
+ROOT = "/v3/workspaces/{workspace_id}"
+PIECE = 48
+STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
+
+
+@router.post(f"{ROOT}/peers/{{peer_id}}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
+async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here: Here, caller: OwnPeer) -> Response:
+    """Ask what a peer knows, about itself or a target."""
+    auth.require(body.scope is None or caller.holds(workspace_id))
+    names = _check(body)
+
+    def prepare(tx: Tx) -> None:
+        ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
+
+    def run(tx: Tx) -> Answer:
+        observer = get_peer(tx, workspace_id, peer_id)
+        observed = get_peer(tx, workspace_id, body.target) if body.target else observer
+        place = _place(tx, workspace_id, body, names)
+        observers = perspective(tx, workspace_id, observer.name, body.scope)
+        view = View(observers, observed.id, session_rows(tx, observer.workspace_id, names))
+        # What the observed peer said; what others said is in the conclusions.
+        said = Place(place.workspace_id, place.sessions, observed.id)
+        return answer(tx, here.vectors, [view], said, body.query, body.reasoning_level)
+
+    await here.write(prepare)
+    return _reply(await here.read(run), body)
+
+
+@router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
+async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here: Here, _: Workspace) -> Response:
+    """Ask what a whole workspace knows."""
+    names = _check(body)
+
+    def run(tx: Tx) -> Answer:
+        place = _place(tx, workspace_id, body, names)
+        scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
+        rows = session_rows(tx, place.workspace_id, names)
+        return answer(
+            tx, here.vectors, every_view(tx, place.workspace_id, scopes, rows), place, body.query, body.reasoning_level
+        )
+
+    return _reply(await here.read(run), body)
+
+
+def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
+    if body.response_format is not None:
+        check_schema(body.response_format)
+    return named_sessions(body.filters, None if body.filters is None else body.session_id)
+
+
+def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str] | None) -> Place:
+    """Where to look for what was said; a session that is named must exist."""
+    found = get_workspace(tx, workspace)
+    if body.session_id is not None:
+        get_session(tx, workspace, body.session_id)
+    sessions = session_rows(tx, found.id, names)
+    if body.scope is not None:
+        inside = session_ids(tx, get_scopes(tx, workspace, body.scope))
+        sessions = inside if sessions is None else tuple(set(inside) & set(sessions))
+    return Place(found.id, sessions)
+
+
+def _reply(found: Answer, body: WorkspaceDialectic) -> Response:
+    content = found.content if body.response_format is None else structure(found, body.response_format)
+    evidence = wire.evidence(found) if body.include_evidence else None
+    if body.stream:
+        return StreamingResponse(_stream(content or "", evidence), media_type="text/event-stream")
+    return wire.Json({"content": content} if evidence is None else {"content": content, "evidence": evidence})
+
+
+async def _stream(content: str, evidence: dict[str, Any] | None) -> AsyncIterator[str]:
+    for start in range(0, len(content), PIECE):
+        piece = content[start : start + PIECE]
+        yield f"data: {json.dumps({'delta': {'content': piece}, 'done': False})}\n\n"
+    end: dict[str, Any] = {"done": True}
+    if evidence is not None:
+        end["evidence"] = evidence
+    yield f"data: {wire.Json(end).body.decode()}\n\n"  # type: ignore[union-attr]

@@ -1,0 +1,73 @@
+"""What every text and JSON value of a request goes through before it is believed."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, StringConstraints
+
+from hermes.memory_server import limits
+from hermes.memory_server.tokens import count_tokens
+
+DEEPEST = 64
+
+
+def clean_text(text: str) -> str:
+    """Without NUL, which no column can be trusted with. Refuses what cannot be written as UTF-8."""
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("text holds half of a surrogate pair")
+    return text.replace("\0", "") if "\0" in text else text
+
+
+def clean_json(value: Any, depth: int = 0) -> Any:
+    """As `clean_text` at every depth. Refuses what cannot be written as JSON again."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {clean_json(key): clean_json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean_json(item, depth + 1) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("numbers must be finite")
+    if isinstance(value, int) and abs(value) > limits.LARGEST_INTEGER:
+        raise ValueError("whole numbers must fit into 64 bits")
+    return value
+
+
+def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    """Metadata within its limits."""
+    if len(value) > limits.METADATA_KEYS:
+        raise ValueError(f"Metadata exceeds maximum of {limits.METADATA_KEYS} top-level keys")
+    if _depth(value) > limits.METADATA_DEPTH:
+        raise ValueError(f"Metadata nesting exceeds maximum depth of {limits.METADATA_DEPTH}")
+    cleaned: dict[str, Any] = clean_json(value)
+    return cleaned
+
+
+def _depth(value: Any) -> int:
+    deepest = 0
+    layer = [value]
+    while layer and deepest <= limits.METADATA_DEPTH:
+        inside = [item for item in layer if isinstance(item, (dict, list))]
+        if not inside:
+            break
+        deepest += 1
+        layer = [child for item in inside for child in (item.values() if isinstance(item, dict) else item)]
+    return deepest
+
+
+def check_instructions(text: str) -> str:
+    """Custom instructions within their limit."""
+    if count_tokens(text) > limits.INSTRUCTION_TOKENS:
+        raise ValueError(f"Custom instructions exceed maximum of {limits.INSTRUCTION_TOKENS} tokens")
+    return text
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
+Text = Annotated[str, AfterValidator(clean_text)]
+Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
+Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
+Instructions = Annotated[str, AfterValidator(clean_text), AfterValidator(check_instructions)]

@@ -1,0 +1,95 @@
+"""Routes of conclusions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
+from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import conclusions
+from hermes.memory_server.engine import conclusions as engine
+from hermes.memory_server.engine.conclusions import NewConclusion
+from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.recall import View, query_conclusions
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.faults import Invalid
+
+router = new_router("conclusions")
+ROOT = "/v3/workspaces/{workspace_id}/conclusions"
+ENOUGH = 1000
+"""How many of the nearest are looked at when a filter has more to say than whose conclusions about whom."""
+
+
+@router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
+async def create_conclusions(workspace_id: str, body: ConclusionBatchCreate, here: Here, _: Workspace) -> Response:
+    """Store conclusions; peers and sessions must exist."""
+    given = [NewConclusion(new.content, new.observer_id, new.observed_id, new.session_id) for new in body.conclusions]
+    for new in given:
+        engine.check_size(new.content)
+    vectors = engine.embed_all(new.content for new in given)
+    rows = await here.write(lambda tx: engine.create_conclusions(tx, workspace_id, given, vectors, here.now()))
+    return wire.Json([wire.conclusion(row) for row in rows], 201)
+
+
+@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])
+async def list_conclusions(
+    workspace_id: str, here: Here, page: Paging, _: Workspace, body: Filter | None = None
+) -> Response:
+    """Conclusions, the newest first."""
+    filters = body.filters if body else None
+    return wire.page(
+        await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page)), wire.conclusion
+    )
+
+
+@router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
+async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspace) -> Response:
+    """The conclusions of an observer about an observed that are closest to the query."""
+    rest = dict(body.filters or {})
+    observer = _pop_name(rest, "observer")
+    observed = _pop_name(rest, "observed")
+
+    def run(tx: Tx) -> list[wire.Wire]:
+        place = get_workspace(tx, workspace_id)
+        pair = [find_peer(tx, place.id, name) for name in (observer, observed)]
+        condition = build_filter(rest, engine.FIELDS)
+        if pair[0] is None or pair[1] is None:
+            return []
+        view = View((pair[0].id,), pair[1].id)
+        top_k = ENOUGH if rest else body.top_k
+        rows = query_conclusions(tx, here.vectors, view, body.query, top_k, body.distance)
+        if rest:
+            wanted = engine.select_conclusions().where(conclusions.c.id.in_([row.id for row in rows]), condition)
+            kept = {row.id for row in tx.execute(wanted)}
+            rows = [row for row in rows if row.id in kept][: body.top_k]
+        return [wire.conclusion(row) for row in rows]
+
+    return wire.Json(await here.read(run))
+
+
+def _pop_name(filters: dict[str, Any], key: str) -> str:
+    """The peer that `observer`/`observer_id` names, taken out of the filter."""
+    found = [filters.pop(name) for name in (f"{key}_id", key) if name in filters]
+    if not found or not all(isinstance(name, str) for name in found):
+        raise Invalid(f"filters must name {key}_id")
+    return str(found[0])
+
+
+@router.get(f"{ROOT}/{{conclusion_id}}", response_model=replies.Conclusion)
+async def get_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: Workspace) -> Response:
+    """One conclusion."""
+    row = await here.read(lambda tx: engine.get_conclusion(tx, workspace_id, conclusion_id))
+    return wire.Json(wire.conclusion(row))
+
+
+@router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)
+async def delete_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: Workspace) -> Response:
+    """Delete one."""
+    await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id, here.now()))
+    return Response(status_code=204)

@@ -1,0 +1,118 @@
+"""The route of a session's context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from hermes.memory_server import limits
+from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api.auth import Member
+from hermes.memory_server.api.clean import Text
+from hermes.memory_server.api.recall import make_choice, perspective, session_rows
+from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine.cards import read_card
+from hermes.memory_server.engine.context import fill_window, measure
+from hermes.memory_server.engine.filters import checked_names
+from hermes.memory_server.engine.peers import get_peer
+from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
+from hermes.memory_server.engine.sessions import find_live_session
+from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.faults import Invalid
+
+router = new_router("sessions")
+Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
+Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
+Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """About whom, seen by whom, from which sessions."""
+
+    session: str
+    target: str | None
+    perspective: str | None
+    scope: str | None
+    sessions: Sequence[str] | None
+
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        if self.target is None and (self.perspective or self.scope or self.sessions):
+            raise Invalid("peer_perspective, scope and sessions need peer_target")
+        if self.scope and self.perspective:
+            raise Invalid("scope and peer_perspective exclude each other")
+        if self.sessions is not None and self.scope:
+            raise Invalid("sessions and scope exclude each other")
+        if self.sessions is not None and self.session not in checked_names(self.sessions):
+            raise Invalid("sessions must contain this session")
+
+
+@router.get("/v3/workspaces/{workspace_id}/sessions/{session_id}/context", response_model=replies.SessionContext)
+async def get_context(
+    workspace_id: str,
+    session_id: str,
+    here: Here,
+    caller: Member,
+    tokens: Tokens = None,
+    search_query: Text | None = None,
+    summary: bool = True,
+    peer_target: str | None = None,
+    peer_perspective: str | None = None,
+    scope: str | None = None,
+    sessions: Annotated[list[str] | None, Query()] = None,
+    limit_to_session: bool = False,
+    search_top_k: Limit = None,
+    search_max_distance: Distance = None,
+    include_most_frequent: bool = False,
+    max_conclusions: Limit = None,
+) -> Response:
+    """Summary and newest messages within a budget, with what is held about a peer."""
+    if limit_to_session and sessions is not None:
+        raise Invalid("sessions and limit_to_session exclude each other")
+    auth.require(scope is None or caller.holds(workspace_id))
+    limited = [session_id] if limit_to_session and peer_target else sessions
+    asked = Asked(session_id, peer_target, peer_perspective, scope, limited)
+    asked.check()
+    choice = make_choice(search_query, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+    budget = limits.CONTEXT_TOKENS if tokens is None else tokens
+    return wire.Json(
+        await here.read(
+            lambda tx: _context(tx, here.vectors, workspace_id, asked, choice, budget, with_summary=summary)
+        )
+    )
+
+
+def _context(
+    tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice, tokens: int, *, with_summary: bool
+) -> wire.Wire:
+    shown: wire.Wire = {"id": asked.session, "messages": [], "summary": None}
+    shown |= {"peer_representation": None, "peer_card": None}
+    budget = tokens
+    if asked.target is not None:
+        text, card = _about(tx, index, workspace, asked, choice)
+        shown |= {"peer_representation": text, "peer_card": card}
+        budget -= measure(text, card)
+    session = find_live_session(tx, workspace, asked.session)
+    if session is None:
+        return shown
+    window = fill_window(tx, session, budget, with_summary=with_summary)
+    return {**shown, "messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+
+
+def _about(tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice) -> tuple[str, list[str] | None]:
+    """Representation and card of the target."""
+    observed = get_peer(tx, workspace, asked.target or "")
+    place = get_workspace(tx, workspace)
+    observers = perspective(tx, workspace, asked.perspective or observed.name, asked.scope)
+    view = View(observers, observed.id, session_rows(tx, place.id, asked.sessions))
+    text = write_representation(choose(tx, index, view, choice)) if observers else ""
+    # A card does not say which session a line came from.
+    uses_card = asked.sessions is None and observers and resolve(place.configuration).use_card
+    return text, read_card(tx, observers[0], observed.id) if uses_card else None

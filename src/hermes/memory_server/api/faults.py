@@ -1,0 +1,82 @@
+"""From faults to HTTP: one table, and the shape of every error body."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from hermes.errors import StoreBusyError, StoreError
+from hermes.memory_server import faults
+from hermes.memory_server.api.wire import Json
+
+log = logging.getLogger(__name__)
+STATUS: dict[type[faults.Fault], int] = {
+    faults.Missing: 404,
+    faults.Conflict: 409,
+    faults.Invalid: 422,
+    faults.Refused: 400,
+    faults.Unauthorized: 401,
+    faults.SwitchedOff: 405,
+    faults.TooLarge: 413,
+    faults.UnknownFileType: 415,
+}
+UNEXPECTED = "An unexpected error occurred"
+
+
+def install(app: FastAPI) -> None:
+    """Let every error leave as `{"detail": …}`."""
+    app.add_exception_handler(faults.Fault, _fault)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(StoreError, _store)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _fault(_request: Request, error: Exception) -> Json:
+    assert isinstance(error, faults.Fault)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
+    return Json({"detail": _encodable(error.reason)}, STATUS[type(error)], headers=headers)
+
+
+async def _validation(_request: Request, error: Exception) -> Json:
+    assert isinstance(error, RequestValidationError)
+    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()]}, 422)
+
+
+async def _http(_request: Request, error: Exception) -> Json:
+    assert isinstance(error, HTTPException)
+    return Json({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
+
+
+async def _store(_request: Request, error: Exception) -> Json:
+    log.error("memory server: %s", error)
+    busy = isinstance(error, StoreBusyError)
+    return Json({"detail": UNEXPECTED}, 503 if busy else 500, headers={"Retry-After": "1"} if busy else None)
+
+
+async def _unexpected(_request: Request, error: Exception) -> Json:
+    log.error("memory server: unexpected error", exc_info=error)
+    return Json({"detail": UNEXPECTED}, 500)
+
+
+def _problem(problem: dict[str, Any]) -> dict[str, Any]:
+    """One problem of a body; an input that cannot be written as JSON is left out."""
+    shown: dict[str, Any] = {key: problem[key] for key in ("type", "loc", "msg") if key in problem}
+    shown["msg"] = _encodable(str(shown.get("msg", "")))
+    shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
+    if "ctx" in problem:
+        shown["ctx"] = {key: _encodable(str(value)) for key, value in problem["ctx"].items()}
+    try:
+        orjson.dumps(problem.get("input"))
+    except TypeError:
+        return shown
+    return {**shown, "input": problem.get("input")}
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,142 @@
+"""Routes of messages: append, upload, list, get, update."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import File, Form, Response, UploadFile
+from pydantic import ValidationError
+
+from hermes.memory_server import limits, times
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import Member, OwnSession
+from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
+from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.engine import messages as engine
+from hermes.memory_server.engine.files import read_file
+from hermes.memory_server.engine.messages import Draft, prepare_draft
+from hermes.memory_server.faults import Invalid, TooLarge
+
+router = new_router("messages")
+ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
+LONG = 20_000
+"""From so many characters on, preparing is done in a thread."""
+
+
+@router.post(ROOT, status_code=201, response_model=list[replies.Message])
+@router.post(f"{ROOT}/", status_code=201, response_model=list[replies.Message], include_in_schema=False)
+async def create_messages(
+    workspace_id: str, session_id: str, body: MessageBatchCreate, here: Here, _: OwnSession
+) -> Response:
+    """Append messages in order; session, peers and membership are made where they are missing."""
+    size = sum(len(message.content) for message in body.messages)
+    drafts = await _prepare(lambda: [_draft(message) for message in body.messages], size)
+    return await _append(here, workspace_id, session_id, drafts)
+
+
+@router.post(
+    f"{ROOT}/upload",
+    status_code=201,
+    response_model=list[replies.Message],
+    responses={413: {"model": replies.Detail}, 415: {"model": replies.Detail}},
+)
+async def upload_messages(
+    workspace_id: str,
+    session_id: str,
+    here: Here,
+    _: OwnSession,
+    file: Annotated[UploadFile, File()],
+    peer_id: Annotated[str, Form()],
+    metadata: Annotated[str | None, Form()] = None,
+    configuration: Annotated[str | None, Form()] = None,
+    created_at: Annotated[str | None, Form()] = None,
+) -> Response:
+    """Append the text of a file as one or more messages."""
+    content = await file.read(limits.FILE_BYTES + 1)
+    if len(content) > limits.FILE_BYTES:
+        raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
+    common = _form_fields(peer_id, metadata, configuration, created_at)
+    facts = {"filename": file.filename, "content_type": file.content_type, "size": len(content)}
+
+    def prepare() -> list[Draft]:
+        texts = read_file(content, file.content_type or "")
+        told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
+        return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
+
+    drafts = await asyncio.to_thread(prepare)
+    if not drafts:
+        raise Invalid("The file holds no text")
+    return await _append(here, workspace_id, session_id, drafts)
+
+
+@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])
+async def list_messages(
+    workspace_id: str, session_id: str, here: Here, page: Paging, _: Member, body: Filter | None = None
+) -> Response:
+    """A session's messages in order."""
+    filters = body.filters if body else None
+    return wire.page(
+        await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page)), wire.message
+    )
+
+
+@router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)
+async def get_message(workspace_id: str, session_id: str, message_id: str, here: Here, _: Member) -> Response:
+    """One message."""
+    row = await here.read(lambda tx: engine.get_message(tx, workspace_id, session_id, message_id))
+    return wire.Json(wire.message(row))
+
+
+@router.put(f"{ROOT}/{{message_id}}", response_model=replies.Message)
+async def update_message(
+    workspace_id: str, session_id: str, message_id: str, body: MessageUpdate, here: Here, _: OwnSession
+) -> Response:
+    """Replace a message's metadata."""
+    row = await here.write(
+        lambda tx: engine.set_message_metadata(tx, workspace_id, session_id, message_id, body.metadata)
+    )
+    return wire.Json(wire.message(row))
+
+
+async def _append(here: Server, workspace: str, session: str, drafts: list[Draft]) -> Response:
+    made = await here.write(lambda tx: engine.append_messages(tx, workspace, session, drafts, here.now()))
+    return wire.Json([wire.appended(workspace, session, message) for message in made], 201)
+
+
+async def _prepare(make: Callable[[], list[Draft]], size: int) -> list[Draft]:
+    return make() if size < LONG else await asyncio.to_thread(make)
+
+
+def _draft(message: MessageCreate, file: str | None = None) -> Draft:
+    return prepare_draft(
+        message.content,
+        message.peer_id,
+        metadata=message.metadata,
+        configuration=message.configuration.model_dump(exclude_none=True) if message.configuration else None,
+        created_at=times.to_micros(message.created_at) if message.created_at else None,
+        file=file,
+    )
+
+
+def _form_fields(
+    peer_id: str, metadata: str | None, configuration: str | None, created_at: str | None
+) -> dict[str, Any]:
+    given: dict[str, Any] = {"peer_id": peer_id, "created_at": created_at or None}
+    for name, value in (("metadata", metadata), ("configuration", configuration)):
+        try:
+            given[name] = json.loads(value) if value else None
+        except (ValueError, RecursionError) as error:
+            raise Invalid(f"{name} is not JSON: {error}") from error
+    _message("", given)
+    return given
+
+
+def _message(text: str, fields: dict[str, Any]) -> MessageCreate:
+    try:
+        return MessageCreate(content=text, **fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Invalid(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error

@@ -1,0 +1,188 @@
+"""Routes of peers: themselves, their sessions, search, and what is held about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from hermes.memory_server import limits
+from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api.auth import AnyKey, OwnPeer, Workspace
+from hermes.memory_server.api.clean import Text
+from hermes.memory_server.api.recall import make_choice, named_sessions, perspective, session_rows
+from hermes.memory_server.api.schemas import (
+    Filter,
+    MessageSearch,
+    PeerCardSet,
+    PeerCreate,
+    PeerFilter,
+    PeerUpdate,
+    RepresentationGet,
+)
+from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine import peers as engine
+from hermes.memory_server.engine.cards import read_card, write_card
+from hermes.memory_server.engine.peers import find_peer, get_peer
+from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
+from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.sessions import list_sessions_of
+from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
+
+router = new_router("peers")
+ROOT = "/v3/workspaces/{workspace_id}/peers"
+PEER = f"{ROOT}/{{peer_id}}"
+Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
+Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
+
+
+@router.post(ROOT, response_model=replies.Peer, responses={201: {"model": replies.Peer}})
+async def get_or_create_peer(workspace_id: str, body: PeerCreate, here: Here, caller: AnyKey) -> Response:
+    """Get a peer, or make it; what is given replaces."""
+    own = caller.workspace == workspace_id and caller.session is None and caller.peer == body.id
+    auth.require(caller.holds(workspace_id) or own)
+    row, made = await here.write(
+        lambda tx: engine.ensure_peer(
+            tx, workspace_id, body.id, here.now(), metadata=body.metadata, configuration=body.configuration
+        )
+    )
+    return wire.Json(wire.peer(row), 201 if made else 200)
+
+
+@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Peer])
+async def list_peers(
+    workspace_id: str, here: Here, page: Paging, _: Workspace, body: PeerFilter | None = None
+) -> Response:
+    """Peers of a workspace."""
+    asked = body or PeerFilter()
+    return wire.page(
+        await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page)), wire.peer
+    )
+
+
+@router.put(PEER, response_model=replies.Peer)
+async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: Here, _: OwnPeer) -> Response:
+    """Replace metadata or configuration."""
+    row, _made = await here.write(
+        lambda tx: engine.ensure_peer(
+            tx, workspace_id, peer_id, here.now(), metadata=body.metadata, configuration=body.configuration
+        )
+    )
+    return wire.Json(wire.peer(row))
+
+
+@router.post(f"{PEER}/sessions", response_model=replies.Page[replies.Session])
+async def list_peer_sessions(
+    workspace_id: str, peer_id: str, here: Here, page: Paging, _: OwnPeer, body: Filter | None = None
+) -> Response:
+    """Sessions that the peer is or was in."""
+    filters = body.filters if body else None
+    return wire.page(
+        await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page)), wire.session
+    )
+
+
+@router.post(f"{PEER}/search", response_model=list[replies.Message])
+async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: Here, _: OwnPeer) -> Response:
+    """Search what the peer said."""
+
+    def run(tx: Tx) -> list[wire.Wire]:
+        place = get_workspace(tx, workspace_id)
+        author = find_peer(tx, place.id, peer_id)
+        where = Place(place.id, peer=author.id if author is not None else 0)
+        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+
+    return wire.Json(await here.read(run))
+
+
+@router.post(f"{PEER}/representation", response_model=replies.Representation)
+async def get_representation(
+    workspace_id: str, peer_id: str, body: RepresentationGet, here: Here, caller: OwnPeer
+) -> Response:
+    """What is held about a peer, as text; empty when that is nothing."""
+    auth.require(body.scope is None or caller.holds(workspace_id))
+    names = named_sessions(body.filters, body.session_id)
+    choice = Choice(
+        body.search_query,
+        body.search_top_k,
+        body.search_max_distance,
+        bool(body.include_most_frequent),
+        body.max_conclusions or 25,
+    )
+
+    def run(tx: Tx) -> str:
+        view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
+        return "" if view is None else write_representation(choose(tx, here.vectors, view, choice))
+
+    return wire.Json({"representation": await here.read(run)})
+
+
+def _view(
+    tx: Tx, workspace: str, peer: str, target: str | None, scope: Any, names: Sequence[str] | None
+) -> View | None:
+    """Whose conclusions about whom; None when one of them is unknown, about whom nothing is held."""
+    place = find_workspace(tx, workspace)
+    observed = find_peer(tx, place.id, target or peer) if place is not None else None
+    if place is None or observed is None:
+        return None
+    observers = perspective(tx, workspace, peer, scope)
+    return View(observers, observed.id, session_rows(tx, place.id, names)) if observers else None
+
+
+@router.get(f"{PEER}/card", response_model=replies.PeerCard)
+async def get_card(workspace_id: str, peer_id: str, here: Here, _: OwnPeer, target: str | None = None) -> Response:
+    """The card that the peer holds about itself or a target."""
+
+    def run(tx: Tx) -> list[str] | None:
+        observer = get_peer(tx, workspace_id, peer_id)
+        observed = find_peer(tx, observer.workspace_id, target) if target else observer
+        return None if observed is None else read_card(tx, observer.id, observed.id)
+
+    return wire.Json({"peer_card": await here.read(run)})
+
+
+@router.put(f"{PEER}/card", response_model=replies.PeerCard)
+async def set_card(
+    workspace_id: str, peer_id: str, body: PeerCardSet, here: Here, _: OwnPeer, target: str | None = None
+) -> Response:
+    """Replace a card."""
+
+    def run(tx: Tx) -> None:
+        at = here.now()
+        observer, _made = engine.ensure_peer(tx, workspace_id, peer_id, at, metadata=None, configuration=None)
+        observed = get_peer(tx, workspace_id, target) if target else observer
+        write_card(tx, observer.workspace_id, observer.id, observed.id, body.peer_card, at, written_by="person")
+
+    await here.write(run)
+    return wire.Json({"peer_card": body.peer_card})
+
+
+@router.get(f"{PEER}/context", response_model=replies.PeerContext)
+async def get_peer_context(
+    workspace_id: str,
+    peer_id: str,
+    here: Here,
+    _: OwnPeer,
+    target: str | None = None,
+    search_query: Text | None = None,
+    search_top_k: Limit = None,
+    search_max_distance: Distance = None,
+    include_most_frequent: bool = True,
+    max_conclusions: Limit = None,
+) -> Response:
+    """Representation and card together."""
+    choice = make_choice(search_query, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+
+    def run(tx: Tx) -> wire.Wire:
+        observer = get_peer(tx, workspace_id, peer_id)
+        observed = get_peer(tx, workspace_id, target) if target else observer
+        rows = choose(tx, here.vectors, View((observer.id,), observed.id), choice)
+        uses_card = resolve(get_workspace(tx, workspace_id).configuration).use_card
+        card = read_card(tx, observer.id, observed.id) if uses_card else None
+        shown = write_representation(rows)
+        return {"peer_id": observer.name, "target_id": observed.name, "representation": shown, "peer_card": card}
+
+    return wire.Json(await here.read(run))

@@ -1,0 +1,187 @@
+"""What answers look like, for /openapi.json. Answers themselves are written straight from rows (`wire`)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+T = TypeVar("T")
+
+
+class Workspace(BaseModel):
+    id: str
+    uid: str
+    metadata: dict[str, Any]
+    configuration: dict[str, Any]
+    created_at: datetime
+
+
+class Peer(BaseModel):
+    id: str
+    uid: str
+    workspace_id: str
+    created_at: datetime
+    metadata: dict[str, Any]
+    configuration: dict[str, Any]
+
+
+class Session(BaseModel):
+    id: str
+    uid: str
+    is_active: bool
+    workspace_id: str
+    metadata: dict[str, Any]
+    configuration: dict[str, Any]
+    created_at: datetime
+
+
+class Message(BaseModel):
+    id: str
+    content: str
+    peer_id: str
+    session_id: str
+    metadata: dict[str, Any]
+    created_at: datetime
+    workspace_id: str
+    token_count: int
+
+
+class Conclusion(BaseModel):
+    id: str
+    content: str
+    observer_id: str
+    observed_id: str
+    session_id: str | None
+    level: Literal["explicit", "deductive", "inductive", "contradiction"]
+    created_at: datetime
+    source_ids: list[str] | None
+    times_derived: int
+
+
+class Summary(BaseModel):
+    content: str
+    message_id: str
+    summary_type: str
+    created_at: str
+    token_count: int
+
+
+class SessionContext(BaseModel):
+    id: str
+    messages: list[Message]
+    summary: Summary | None
+    peer_representation: str | None
+    peer_card: list[str] | None
+
+
+class SessionSummaries(BaseModel):
+    id: str
+    short_summary: Summary | None
+    long_summary: Summary | None
+
+
+class PeerContext(BaseModel):
+    peer_id: str
+    target_id: str
+    representation: str | None
+    peer_card: list[str] | None
+
+
+class PeerCard(BaseModel):
+    peer_card: list[str] | None
+
+
+class Representation(BaseModel):
+    representation: str
+
+
+class SessionPeerConfig(BaseModel):
+    observe_me: bool | None
+    observe_others: bool | None
+
+
+class EvidenceConclusion(BaseModel):
+    id: str
+    level: str
+    content: str
+    created_at: datetime
+    session_id: str | None
+    observer_id: str
+    observed_id: str
+    source_ids: list[str]
+
+
+class EvidenceMessage(BaseModel):
+    id: str
+    session_id: str
+    peer_id: str
+    created_at: datetime
+
+
+class Evidence(BaseModel):
+    conclusions: list[EvidenceConclusion]
+    messages: list[EvidenceMessage]
+    tool_calls: list[dict[str, Any]]
+    reasoning_trace_id: str | None
+
+
+class DialecticAnswer(BaseModel):
+    content: str | None
+    evidence: Evidence | None = None
+
+
+class Scope(BaseModel):
+    id: str
+    metadata: dict[str, Any]
+    created_at: datetime
+
+
+class ScopeStatus(BaseModel):
+    backfill_status: dict[str, dict[str, Any]]
+
+
+class SessionQueueStatus(BaseModel):
+    session_id: str | None
+    total_work_units: int
+    completed_work_units: int
+    in_progress_work_units: int
+    pending_work_units: int
+
+
+class QueueStatus(BaseModel):
+    total_work_units: int
+    completed_work_units: int
+    in_progress_work_units: int
+    pending_work_units: int
+    sessions: dict[str, SessionQueueStatus] | None
+
+
+class WebhookEndpoint(BaseModel):
+    id: str
+    workspace_id: str
+    url: str
+    created_at: datetime
+
+
+class Key(BaseModel):
+    key: str
+
+
+class Accepted(BaseModel):
+    message: str
+
+
+class Detail(BaseModel):
+    """Why a request was refused: a sentence, or what is wrong where."""
+
+    detail: str | list[dict[str, Any]]
+
+
+class Page(BaseModel, Generic[T]):
+    items: list[T]
+    total: int = Field(ge=0)
+    page: int = Field(ge=1)
+    size: int = Field(ge=1)
+    pages: int = Field(ge=0)

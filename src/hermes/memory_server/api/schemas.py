@@ -1,0 +1,293 @@
+"""What requests may say. Fields we do not know are ignored, except in configurations, where they are kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from hermes.memory_server import limits
+from hermes.memory_server.api.clean import Filters, Instructions, Metadata, Name, Text, clean_json
+
+Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
+Distance = Annotated[float, Field(ge=0.0, le=1.0)]
+ScopeNames = Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
+
+
+class Reasoning(BaseModel):
+    """Is there reasoning about messages, and how?"""
+
+    enabled: bool | None = None
+    custom_instructions: Instructions | None = None
+
+
+class PeerCardOptions(BaseModel):
+    """Are cards used and made?"""
+
+    use: bool | None = None
+    create: bool | None = None
+    custom_instructions: Instructions | None = None
+
+
+class SummaryOptions(BaseModel):
+    """Are summaries made, and after how many messages?"""
+
+    enabled: bool | None = None
+    messages_per_short_summary: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+    messages_per_long_summary: Annotated[int, Field(ge=20, le=1_000_000)] | None = None
+    custom_instructions: Instructions | None = None
+
+    @model_validator(mode="after")
+    def check_order(self) -> SummaryOptions:
+        """Short summaries come more often than long ones."""
+        short = self.messages_per_short_summary or 20
+        long = self.messages_per_long_summary or 60
+        if (self.messages_per_short_summary or self.messages_per_long_summary) and short >= long:
+            raise ValueError("messages_per_short_summary must be less than messages_per_long_summary")
+        return self
+
+
+class DreamOptions(BaseModel):
+    """Are there dreams?"""
+
+    enabled: bool | None = None
+    custom_instructions: Instructions | None = None
+
+
+class DialecticSettings(BaseModel):
+    """How answers are given."""
+
+    custom_instructions: Instructions | None = None
+
+
+def _clean_extra(value: Configuration) -> Configuration:
+    clean_json(value.__pydantic_extra__ or {})
+    return value
+
+
+class Configuration(BaseModel):
+    """Configuration of a workspace or session."""
+
+    model_config = ConfigDict(extra="allow")
+
+    custom_instructions: Instructions | None = None
+    reasoning: Reasoning | None = None
+    peer_card: PeerCardOptions | None = None
+    summary: SummaryOptions | None = None
+    dream: DreamOptions | None = None
+    dialectic: DialecticSettings | None = None
+
+    def given(self) -> dict[str, Any]:
+        """What was said, and nothing else."""
+        return self.model_dump(exclude_unset=True, exclude_none=True)
+
+
+CleanConfiguration = Annotated[Configuration, AfterValidator(_clean_extra)]
+
+
+class MessageConfiguration(BaseModel):
+    """Configuration of one message."""
+
+    reasoning: Reasoning | None = None
+
+
+class WorkspaceCreate(BaseModel):
+    """A workspace to get or make."""
+
+    id: Name
+    metadata: Metadata = Field(default_factory=dict)
+    configuration: CleanConfiguration = Field(default_factory=Configuration)
+
+
+class WorkspaceUpdate(BaseModel):
+    """What changes in a workspace."""
+
+    metadata: Metadata | None = None
+    configuration: CleanConfiguration | None = None
+
+
+class Filter(BaseModel):
+    """Which items of a list."""
+
+    filters: Filters | None = None
+
+
+class PeerFilter(Filter):
+    """Which peers of a list."""
+
+    kind: Literal["scope", "all"] | None = None
+
+
+class PeerCreate(BaseModel):
+    """A peer to get or make."""
+
+    id: Name
+    metadata: Metadata | None = None
+    configuration: Metadata | None = None
+
+
+class PeerUpdate(BaseModel):
+    """What changes in a peer."""
+
+    metadata: Metadata | None = None
+    configuration: Metadata | None = None
+
+
+class SessionPeerConfig(BaseModel):
+    """What is observed of a member, and whether it observes the others."""
+
+    observe_me: bool | None = None
+    observe_others: bool | None = None
+
+
+class SessionCreate(BaseModel):
+    """A session to get or make."""
+
+    id: Name
+    metadata: Metadata | None = None
+    peers: dict[Name, SessionPeerConfig] | None = None
+    configuration: CleanConfiguration | None = None
+    scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
+
+
+class SessionUpdate(BaseModel):
+    """What changes in a session."""
+
+    metadata: Metadata | None = None
+    configuration: CleanConfiguration | None = None
+
+
+class MessageCreate(BaseModel):
+    """A message to append."""
+
+    content: Annotated[Text, Field(max_length=limits.MESSAGE_CHARS)]
+    peer_id: Name
+    metadata: Metadata | None = None
+    configuration: MessageConfiguration | None = None
+    created_at: datetime | None = None
+
+
+class MessageBatchCreate(BaseModel):
+    """Messages to append, in order."""
+
+    messages: Annotated[list[MessageCreate], Field(min_length=1, max_length=limits.MESSAGES_PER_CALL)]
+
+
+class MessageUpdate(BaseModel):
+    """What changes in a message."""
+
+    metadata: Metadata | None = None
+
+
+class MessageSearch(BaseModel):
+    """What to look for in messages."""
+
+    query: Text
+    filters: Filters | None = None
+    limit: Limit = 10
+
+
+class WorkspaceSearch(MessageSearch):
+    """What to look for in a workspace, or in one scope of it."""
+
+    scope: Text | None = None
+
+
+class ConclusionCreate(BaseModel):
+    """A conclusion to store."""
+
+    content: Annotated[Text, Field(min_length=1, max_length=limits.CONCLUSION_CHARS)]
+    observer_id: Text
+    observed_id: Text
+    session_id: Text | None = None
+
+
+class ConclusionBatchCreate(BaseModel):
+    """Conclusions to store; `observations` is the older name of the field."""
+
+    conclusions: Annotated[
+        list[ConclusionCreate],
+        Field(
+            min_length=1,
+            max_length=limits.CONCLUSIONS_PER_CALL,
+            validation_alias=AliasChoices("conclusions", "observations"),
+        ),
+    ]
+
+
+class ConclusionQuery(BaseModel):
+    """What to look for in conclusions; filters must name observer and observed."""
+
+    query: Text
+    top_k: Limit = 10
+    distance: Distance | None = None
+    filters: Filters | None = None
+
+
+class PeerCardSet(BaseModel):
+    """The lines of a card."""
+
+    peer_card: list[Text]
+
+
+class RepresentationGet(BaseModel):
+    """Which conclusions a representation is made of."""
+
+    session_id: Text | None = None
+    filters: Filters | None = None
+    scope: Text | ScopeNames | None = None
+    target: Text | None = None
+    search_query: Text | None = None
+    search_top_k: Limit | None = None
+    search_max_distance: Distance | None = None
+    include_most_frequent: bool | None = None
+    max_conclusions: Limit | None = 25
+
+
+class WorkspaceDialectic(BaseModel):
+    """A question to the memory of a whole workspace."""
+
+    query: Annotated[Text, Field(min_length=1, max_length=limits.QUERY_CHARS)]
+    session_id: Text | None = None
+    filters: Filters | None = None
+    scope: Text | ScopeNames | None = None
+    stream: bool = False
+    reasoning_level: Literal["minimal", "low", "medium", "high", "max"] = "low"
+    response_format: Filters | None = None
+    include_evidence: bool = False
+
+
+class Dialectic(WorkspaceDialectic):
+    """A question to what a peer knows, about itself or a target."""
+
+    target: Text | None = None
+
+
+class ScheduleDream(BaseModel):
+    """A dream to have soon."""
+
+    observer: Text
+    dream_type: Literal["omni", "card_refresh"]
+    observed: Text | None = None
+    session_id: Text | None = None
+    rebuild: bool = False
+
+
+class ScopeCreate(BaseModel):
+    """A scope to get or make."""
+
+    id: Name
+    metadata: Metadata | None = None
+
+
+class ScopeSessionsAdd(BaseModel):
+    """Sessions to put into a scope."""
+
+    session_ids: Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
+
+
+class WebhookCreate(BaseModel):
+    """Where to be told of events."""
+
+    url: Text

@@ -1,0 +1,72 @@
+"""Routes of scopes."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.schemas import ScopeCreate, ScopeSessionsAdd
+from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.engine import scopes as engine
+
+router = new_router("scopes")
+ROOT = "/v3/workspaces/{workspace_id}/scopes"
+SCOPE = f"{ROOT}/{{scope_id}}"
+
+
+@router.post(ROOT, response_model=replies.Scope, responses={201: {"model": replies.Scope}})
+async def get_or_create_scope(workspace_id: str, body: ScopeCreate, here: Here, _: Workspace) -> Response:
+    """Get a scope, or make it."""
+    row, made = await here.write(lambda tx: engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now()))
+    return wire.Json(wire.scope(row), 201 if made else 200)
+
+
+@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Scope])
+async def list_scopes(workspace_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+    """Scopes of a workspace."""
+    return wire.page(await here.read(lambda tx: engine.list_scopes(tx, workspace_id, page)), wire.scope)
+
+
+@router.get(SCOPE, response_model=replies.Scope)
+async def get_scope(workspace_id: str, scope_id: str, here: Here, _: Workspace) -> Response:
+    """One scope."""
+    return wire.Json(wire.scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
+
+
+@router.post(f"{SCOPE}/sessions", status_code=204)
+async def add_sessions(workspace_id: str, scope_id: str, body: ScopeSessionsAdd, here: Here, _: Workspace) -> Response:
+    """Put sessions into a scope."""
+    await here.write(
+        lambda tx: engine.add_sessions(
+            tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), body.session_ids, here.now()
+        )
+    )
+    return Response(status_code=204)
+
+
+@router.post(f"{SCOPE}/sessions/list", response_model=replies.Page[replies.Session])
+async def list_scope_sessions(workspace_id: str, scope_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+    """The sessions of a scope."""
+    return wire.page(
+        await here.read(lambda tx: engine.list_scope_sessions(tx, engine.get_scope(tx, workspace_id, scope_id), page)),
+        wire.session,
+    )
+
+
+@router.delete(f"{SCOPE}/sessions/{{session_id}}", status_code=204)
+async def remove_session(workspace_id: str, scope_id: str, session_id: str, here: Here, _: Workspace) -> Response:
+    """Take a session out of a scope."""
+    await here.write(
+        lambda tx: engine.remove_session(
+            tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), session_id, here.now()
+        )
+    )
+    return Response(status_code=204)
+
+
+@router.get(f"{SCOPE}/status", response_model=replies.ScopeStatus)
+async def scope_status(workspace_id: str, scope_id: str, here: Here, _: Workspace) -> Response:
+    """How far a scope has learnt what its sessions held before."""
+    status = await here.read(lambda tx: engine.read_status(tx, engine.get_scope(tx, workspace_id, scope_id)))
+    return wire.Json({"backfill_status": status})

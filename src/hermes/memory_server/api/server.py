@@ -1,0 +1,85 @@
+"""What one serving process holds, and how a request reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from hermes.clock import Clock
+from hermes.memory_server import limits, times
+from hermes.memory_server.api.replies import Detail
+from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.worker import Worker
+
+T = TypeVar("T")
+REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in (400, 401, 404, 409, 422)}
+
+
+def new_router(tag: str) -> APIRouter:
+    """Routes of one kind; all of them can be refused in the same ways."""
+    return APIRouter(tags=[tag], responses=REFUSALS)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the server is run. Honcho's own variables are understood, so that existing keys keep working."""
+
+    use_auth: bool = False
+    jwt_secret: str = ""
+    webhook_secret: str = ""
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Options:
+        """AUTH_USE_AUTH, AUTH_JWT_SECRET, WEBHOOK_SECRET."""
+        wanted = env.get("AUTH_USE_AUTH", "").strip().lower() in ("1", "true", "yes", "on")
+        return cls(wanted, env.get("AUTH_JWT_SECRET", ""), env.get("WEBHOOK_SECRET", ""))
+
+
+@dataclass(slots=True)
+class Server:
+    """The open database with what is kept in memory beside it."""
+
+    database: Database
+    clock: Clock
+    options: Options
+    worker: Worker | None = None
+    vectors: VectorIndex = field(default_factory=VectorIndex)
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return times.now(self.clock)
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run on one consistent snapshot."""
+        return await self.database.read(run)
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run in a transaction that is on the disk when this returns; then the worker looks for new work."""
+        result = await self.database.write(run)
+        if self.worker is not None:
+            self.worker.wake()
+        return result
+
+
+async def get_server(request: Request) -> Server:
+    """The server that this application was made for."""
+    server: Server = request.app.state.server
+    return server
+
+
+async def get_page(
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
+    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
+    reverse: bool = False,
+) -> Page:
+    """The page that the query asks for."""
+    return Page(page, size, reverse)
+
+
+Here = Annotated[Server, Depends(get_server)]
+Paging = Annotated[Page, Depends(get_page)]

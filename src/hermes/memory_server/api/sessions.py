@@ -1,0 +1,203 @@
+"""Routes of sessions: themselves, their members, context, summaries and search."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body, Query, Response
+
+from hermes.memory_server import limits
+from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api.auth import AnyKey, Member, OwnSession, Workspace
+from hermes.memory_server.api.clean import Name, Text
+from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
+from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine import members
+from hermes.memory_server.engine import sessions as engine
+from hermes.memory_server.engine.clone import clone_session
+from hermes.memory_server.engine.deletion import delete_session
+from hermes.memory_server.engine.members import Observation
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.peers import list_members
+from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
+from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.summaries import read_summaries
+from hermes.memory_server.engine.workspaces import get_workspace
+
+router = new_router("sessions")
+ROOT = "/v3/workspaces/{workspace_id}/sessions"
+SESSION = f"{ROOT}/{{session_id}}"
+Observations = dict[Name, SessionPeerConfig]
+
+
+def _observations(given: Observations) -> dict[str, Observation]:
+    return {name: Observation(config.observe_me, config.observe_others) for name, config in given.items()}
+
+
+@router.post(ROOT, response_model=replies.Session, responses={201: {"model": replies.Session}})
+async def get_or_create_session(workspace_id: str, body: SessionCreate, here: Here, caller: AnyKey) -> Response:
+    """Get a session, or make it; given metadata replaces, configuration merges, peers and scopes are added."""
+    own = caller.workspace == workspace_id and caller.session == body.id
+    auth.require(caller.holds(workspace_id) or (own and body.scopes is None))
+    configuration = body.configuration.given() if body.configuration else None
+
+    def run(tx: Tx) -> tuple[wire.Wire, bool]:
+        at = here.now()
+        row, made = engine.ensure_session(
+            tx, workspace_id, body.id, at, metadata=body.metadata, configuration=configuration
+        )
+        if body.peers:
+            members.add_members(tx, row, _observations(body.peers), at)
+        for name in body.scopes or []:
+            scope, _ = ensure_scope(tx, workspace_id, name, None, at)
+            add_sessions(tx, workspace_id, scope, [body.id], at)
+        return wire.session(row), made
+
+    shown, made = await here.write(run)
+    return wire.Json(shown, 201 if made else 200)
+
+
+@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Session])
+async def list_sessions(
+    workspace_id: str, here: Here, page: Paging, _: Workspace, body: Filter | None = None
+) -> Response:
+    """Active sessions of a workspace."""
+    filters = body.filters if body else None
+    return wire.page(await here.read(lambda tx: engine.list_sessions(tx, workspace_id, filters, page)), wire.session)
+
+
+@router.put(SESSION, response_model=replies.Session)
+async def update_session(
+    workspace_id: str, session_id: str, body: SessionUpdate, here: Here, _: OwnSession
+) -> Response:
+    """Replace metadata, merge configuration."""
+    configuration = body.configuration.given() if body.configuration else None
+    row, _made = await here.write(
+        lambda tx: engine.ensure_session(
+            tx, workspace_id, session_id, here.now(), metadata=body.metadata, configuration=configuration
+        )
+    )
+    return wire.Json(wire.session(row))
+
+
+@router.delete(SESSION, status_code=202, response_model=replies.Accepted)
+async def remove_session(workspace_id: str, session_id: str, here: Here, _: OwnSession) -> Response:
+    """Delete a session; it is gone from every list at once."""
+    await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
+    return wire.Json({"message": "Session deletion accepted"}, 202)
+
+
+@router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
+async def clone(
+    workspace_id: str, session_id: str, here: Here, _: OwnSession, message_id: str | None = None
+) -> Response:
+    """Copy a session, up to and with a message."""
+    row = await here.write(lambda tx: clone_session(tx, workspace_id, session_id, message_id, here.now()))
+    return wire.Json(wire.session(row), 201)
+
+
+@router.post(f"{SESSION}/peers", response_model=replies.Session)
+async def add_peers(
+    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+) -> Response:
+    """Let peers into a session."""
+
+    def run(tx: Tx) -> wire.Wire:
+        at = here.now()
+        row, _made = engine.ensure_session(tx, workspace_id, session_id, at)
+        members.add_members(tx, row, _observations(body), at)
+        return wire.session(row)
+
+    return wire.Json(await here.write(run))
+
+
+@router.put(f"{SESSION}/peers", response_model=replies.Session)
+async def set_peers(
+    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+) -> Response:
+    """Say exactly who is in a session."""
+
+    def run(tx: Tx) -> wire.Wire:
+        row = engine.get_session(tx, workspace_id, session_id)
+        members.set_members(tx, row, _observations(body), here.now())
+        return wire.session(row)
+
+    return wire.Json(await here.write(run))
+
+
+@router.delete(f"{SESSION}/peers", response_model=replies.Session)
+async def remove_peers(
+    workspace_id: str, session_id: str, body: Annotated[list[Text], Body()], here: Here, _: OwnSession
+) -> Response:
+    """Let peers out of a session."""
+
+    def run(tx: Tx) -> wire.Wire:
+        row = engine.get_session(tx, workspace_id, session_id)
+        members.remove_members(tx, row, body)
+        return wire.session(row)
+
+    return wire.Json(await here.write(run))
+
+
+@router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])
+async def list_session_peers(
+    workspace_id: str,
+    session_id: str,
+    here: Here,
+    _: Member,
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
+    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
+) -> Response:
+    """Who is in a session now."""
+    asked = Page(page, size)
+    return wire.page(
+        await here.read(lambda tx: list_members(tx, engine.get_session(tx, workspace_id, session_id).id, asked)),
+        wire.peer,
+    )
+
+
+@router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfig)
+async def get_peer_config(workspace_id: str, session_id: str, peer_id: str, here: Here, _: Member) -> Response:
+    """What is set for a member."""
+    found = await here.read(
+        lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
+    )
+    return wire.Json({"observe_me": found.observe_me, "observe_others": found.observe_others})
+
+
+@router.put(f"{SESSION}/peers/{{peer_id}}/config", status_code=204)
+async def set_peer_config(
+    workspace_id: str, session_id: str, peer_id: str, body: SessionPeerConfig, here: Here, _: OwnSession
+) -> Response:
+    """Change what is set for a member."""
+    given = Observation(body.observe_me, body.observe_others)
+    await here.write(
+        lambda tx: members.set_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id, given)
+    )
+    return Response(status_code=204)
+
+
+@router.get(f"{SESSION}/summaries", response_model=replies.SessionSummaries)
+async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Member) -> Response:
+    """The newest short and long summary."""
+
+    def run(tx: Tx) -> wire.Wire:
+        found = read_summaries(tx, engine.get_session(tx, workspace_id, session_id).id)
+        short, long = wire.summary(found.get("short")), wire.summary(found.get("long"))
+        return {"id": session_id, "short_summary": short, "long_summary": long}
+
+    return wire.Json(await here.read(run))
+
+
+@router.post(f"{SESSION}/search", response_model=list[replies.Message])
+async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
+    """Search the messages of a session."""
+
+    def run(tx: Tx) -> list[wire.Wire]:
+        place = get_workspace(tx, workspace_id)
+        session = engine.find_live_session(tx, workspace_id, session_id)
+        where = Place(place.id, () if session is None else (session.id,))
+        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+
+    return wire.Json(await here.read(run))

@@ -1,0 +1,58 @@
+"""Routes of webhooks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from hermes.memory_server import limits
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.schemas import WebhookCreate
+from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine import webhooks as engine
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.workspaces import get_workspace
+
+router = new_router("webhooks")
+ROOT = "/v3/workspaces/{workspace_id}/webhooks"
+
+
+@router.post(ROOT, response_model=replies.WebhookEndpoint, responses={201: {"model": replies.WebhookEndpoint}})
+async def get_or_create_webhook(workspace_id: str, body: WebhookCreate, here: Here, _: Workspace) -> Response:
+    """Register an endpoint."""
+    row, made = await here.write(lambda tx: engine.ensure_webhook(tx, workspace_id, body.url, here.now()))
+    return wire.Json(wire.webhook(row), 201 if made else 200)
+
+
+@router.get(ROOT, response_model=replies.Page[replies.WebhookEndpoint])
+async def list_webhooks(
+    workspace_id: str,
+    here: Here,
+    _: Workspace,
+    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
+    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
+) -> Response:
+    """Endpoints of a workspace."""
+    asked = Page(page, size)
+    return wire.page(await here.read(lambda tx: engine.list_webhooks(tx, workspace_id, asked)), wire.webhook)
+
+
+@router.get(f"{ROOT}/test", response_model=replies.Accepted)
+async def send_test_event(workspace_id: str, here: Here, _: Workspace) -> Response:
+    """Send a test event to every endpoint."""
+
+    def run(tx: Tx) -> int:
+        place = get_workspace(tx, workspace_id)
+        return engine.announce(tx, place.id, "test.event", {"workspace_id": workspace_id}, here.now())
+
+    return wire.Json({"message": f"A test event is on its way to {await here.write(run)} endpoints"})
+
+
+@router.delete(f"{ROOT}/{{endpoint_id}}", status_code=204)
+async def delete_webhook(workspace_id: str, endpoint_id: str, here: Here, _: Workspace) -> Response:
+    """Forget an endpoint."""
+    await here.write(lambda tx: engine.delete_webhook(tx, workspace_id, endpoint_id))
+    return Response(status_code=204)

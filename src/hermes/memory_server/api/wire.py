@@ -1,0 +1,187 @@
+"""Rows as the JSON that clients read. Stored JSON goes out as it is, without being parsed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+from sqlalchemy import Row
+from starlette.responses import Response
+
+from hermes.memory_server import times
+from hermes.memory_server.engine.dialectic import Answer
+from hermes.memory_server.engine.messages import Appended
+from hermes.memory_server.engine.paging import Paged
+from hermes.memory_server.engine.queue_status import Counts, Status
+from hermes.memory_server.engine.scopes import PREFIX
+from hermes.memory_server.engine.summaries import TYPES
+
+Wire = dict[str, Any]
+
+
+class Json(Response):
+    """JSON, written once."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+def page(paged: Paged, show: Callable[[Row[Any]], Wire]) -> Json:
+    """A page of a list."""
+    asked = paged.page
+    items = [show(row) for row in paged.rows]
+    return Json({"items": items, "total": paged.total, "page": asked.number, "size": asked.size, "pages": paged.pages})
+
+
+def raw(stored: str) -> orjson.Fragment:
+    """JSON text from a column."""
+    return orjson.Fragment(stored)
+
+
+def workspace(row: Row[Any]) -> Wire:
+    return {
+        "id": row.name,
+        "uid": row.uid,
+        "metadata": raw(row.metadata),
+        "configuration": raw(row.configuration),
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+def peer(row: Row[Any]) -> Wire:
+    return {
+        "id": row.name,
+        "uid": row.uid,
+        "workspace_id": row.workspace,
+        "created_at": times.to_wire(row.created_at),
+        "metadata": raw(row.metadata),
+        "configuration": raw(row.configuration),
+    }
+
+
+def session(row: Row[Any]) -> Wire:
+    return {
+        "id": row.name,
+        "uid": row.uid,
+        "is_active": bool(row.is_active),
+        "workspace_id": row.workspace,
+        "metadata": raw(row.metadata),
+        "configuration": raw(row.configuration),
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+def message(row: Row[Any]) -> Wire:
+    return {
+        "id": row.public_id,
+        "content": row.content,
+        "peer_id": row.peer,
+        "session_id": row.session,
+        "metadata": raw(row.metadata),
+        "created_at": times.to_wire(row.created_at),
+        "workspace_id": row.workspace,
+        "token_count": row.token_count,
+    }
+
+
+def appended(workspace_name: str, session_name: str, found: Appended) -> Wire:
+    """A message that was just written, without reading it back."""
+    return {
+        "id": found.public_id,
+        "content": found.draft.content,
+        "peer_id": found.draft.peer,
+        "session_id": session_name,
+        "metadata": raw(found.draft.metadata),
+        "created_at": times.to_wire(found.created_at),
+        "workspace_id": workspace_name,
+        "token_count": found.draft.token_count,
+    }
+
+
+def conclusion(row: Row[Any]) -> Wire:
+    return {
+        "id": row.public_id,
+        "content": row.content,
+        "observer_id": row.observer,
+        "observed_id": row.observed,
+        "session_id": row.session,
+        "level": row.level,
+        "created_at": times.to_wire(row.created_at),
+        "source_ids": None if row.source_ids is None else raw(row.source_ids),
+        "times_derived": row.times_derived,
+    }
+
+
+def summary(row: Row[Any] | None) -> Wire | None:
+    if row is None:
+        return None
+    return {
+        "content": row.content,
+        "message_id": row.public_id,
+        "summary_type": TYPES[row.kind],
+        "created_at": times.to_wire_seconds(row.created_at),
+        "token_count": row.token_count,
+    }
+
+
+def scope(row: Row[Any]) -> Wire:
+    return {
+        "id": row.name.removeprefix(PREFIX),
+        "metadata": raw(row.metadata),
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+def webhook(row: Row[Any]) -> Wire:
+    return {
+        "id": row.public_id,
+        "workspace_id": row.workspace,
+        "url": row.url,
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+def evidence(found: Answer) -> Wire:
+    """What was read for an answer."""
+    return {
+        "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
+        "messages": [_evidence_message(row) for row in found.messages],
+        "tool_calls": [],
+        "reasoning_trace_id": None,
+    }
+
+
+def _evidence_conclusion(row: Row[Any]) -> Wire:
+    shown = conclusion(row)
+    del shown["times_derived"]
+    return {**shown, "source_ids": json.loads(row.source_ids or "[]")}
+
+
+def _evidence_message(row: Row[Any]) -> Wire:
+    shown = message(row)
+    return {key: shown[key] for key in ("id", "session_id", "peer_id", "created_at")}
+
+
+def queue_status(status: Status) -> Wire:
+    sessions = None
+    if status.sessions is not None:
+        sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
+    return {**_counts(status.all), "sessions": sessions}
+
+
+def _counts(counts: Counts) -> Wire:
+    return {
+        "total_work_units": counts.total,
+        "completed_work_units": counts.completed,
+        "in_progress_work_units": counts.running,
+        "pending_work_units": counts.pending,
+    }
+
+
+def messages(rows: Iterable[Row[Any]]) -> list[Wire]:
+    """Messages in the order given."""
+    return [message(row) for row in rows]

@@ -1,0 +1,122 @@
+"""Routes of workspaces: themselves, search, queue status, dreams and keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from hermes.memory_server import times
+from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
+from hermes.memory_server.api.clean import Name
+from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
+from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine import workspaces as engine
+from hermes.memory_server.engine.deletion import delete_workspace
+from hermes.memory_server.engine.dreams import schedule_dream
+from hermes.memory_server.engine.queue_status import read_status
+from hermes.memory_server.engine.scopes import get_scopes, session_ids
+from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.faults import Invalid, SwitchedOff
+
+router = new_router("workspaces")
+ROOT = "/v3/workspaces/{workspace_id}"
+
+
+@router.post("/v3/workspaces", response_model=replies.Workspace, responses={201: {"model": replies.Workspace}})
+async def get_or_create_workspace(body: WorkspaceCreate, here: Here, caller: AnyKey) -> Response:
+    """Get a workspace, or make it."""
+    auth.require(caller.admin or caller.workspace == body.id)
+    row, made = await here.write(
+        lambda tx: engine.ensure_workspace(
+            tx, body.id, here.now(), metadata=body.metadata, configuration=body.configuration.given()
+        )
+    )
+    return wire.Json(wire.workspace(row), 201 if made else 200)
+
+
+@router.post("/v3/workspaces/list", response_model=replies.Page[replies.Workspace])
+async def list_workspaces(here: Here, page: Paging, _: Admin, body: Filter | None = None) -> Response:
+    """All workspaces."""
+    filters = body.filters if body else None
+    return wire.page(await here.read(lambda tx: engine.list_workspaces(tx, filters, page)), wire.workspace)
+
+
+@router.put(ROOT, response_model=replies.Workspace)
+async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Here, _: Workspace) -> Response:
+    """Change metadata or configuration."""
+    configuration = body.configuration.given() if body.configuration else None
+    row = await here.write(
+        lambda tx: engine.update_workspace(
+            tx, workspace_id, here.now(), metadata=body.metadata, configuration=configuration
+        )
+    )
+    return wire.Json(wire.workspace(row))
+
+
+@router.delete(ROOT, status_code=202, response_model=replies.Accepted)
+async def remove_workspace(workspace_id: str, here: Here, _: Workspace) -> Response:
+    """Delete a workspace that has no active session."""
+    await here.write(lambda tx: delete_workspace(tx, workspace_id, here.now()))
+    return wire.Json({"message": "Workspace deletion accepted"}, 202)
+
+
+@router.post(f"{ROOT}/search", response_model=list[replies.Message])
+async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
+    """Search the messages of a workspace, or of a scope in it."""
+
+    def run(tx: Tx) -> list[wire.Wire]:
+        place = engine.get_workspace(tx, workspace_id)
+        sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
+        where = Place(place.id, sessions)
+        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+
+    return wire.Json(await here.read(run))
+
+
+@router.get(f"{ROOT}/queue/status", response_model=replies.QueueStatus)
+async def queue_status(
+    workspace_id: str,
+    here: Here,
+    _: Workspace,
+    observer_id: str | None = None,
+    sender_id: str | None = None,
+    session_id: str | None = None,
+) -> Response:
+    """How much background work waits."""
+    status = await here.read(lambda tx: read_status(tx, workspace_id, observer_id, sender_id, session_id))
+    return wire.Json(wire.queue_status(status))
+
+
+@router.post(f"{ROOT}/schedule_dream", status_code=204)
+async def dream(workspace_id: str, body: ScheduleDream, here: Here, _: Workspace) -> Response:
+    """Queue a dream."""
+    await here.write(
+        lambda tx: schedule_dream(
+            tx, workspace_id, body.observer, body.observed, body.dream_type, body.session_id, here.now()
+        )
+    )
+    return Response(status_code=204)
+
+
+@router.post("/v3/keys", response_model=replies.Key, responses={405: {"model": replies.Detail}})
+async def create_key(
+    here: Here,
+    _: Admin,
+    workspace_id: Annotated[str | None, Query()] = None,
+    peer_id: Annotated[str | None, Query()] = None,
+    session_id: Annotated[str | None, Query()] = None,
+    expires_at: Annotated[str | None, Query()] = None,
+) -> Response:
+    """A key for a workspace, or for one peer or session in it."""
+    if not here.options.use_auth:
+        raise SwitchedOff("Authentication is disabled on this server")
+    if workspace_id is None and peer_id is None and session_id is None:
+        raise Invalid("At least one of workspace_id, peer_id and session_id is needed")
+    if workspace_id is None:
+        raise Invalid("A key for a peer or session needs workspace_id")
+    expiry = None if expires_at is None else times.parse(expires_at)
+    caller = Caller(False, workspace_id, peer_id, session_id)
+    return wire.Json({"key": auth.make_key(caller, here.options.jwt_secret, here.now(), expiry)})

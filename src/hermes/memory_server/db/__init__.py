@@ -1,0 +1,1 @@
+"""Tables, their migrations, and one writer per process for the file they live in."""

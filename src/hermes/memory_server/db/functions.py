@@ -1,0 +1,99 @@
+"""Functions of ours inside SQL: how a JSON value in `metadata` is compared.
+
+A condition is true, false or NULL, as in SQL: a missing key is NULL.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import sqlite3
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+
+
+def register_functions(connection: sqlite3.Connection) -> None:
+    """Make them known to this connection."""
+    connection.create_function("json_holds", 2, json_holds, deterministic=True)
+    connection.create_function("json_compare", 4, json_compare, deterministic=True)
+    connection.create_function("text_holds", 2, text_holds, deterministic=True)
+
+
+def text_holds(text: str | None, part: str) -> int | None:
+    """Is `part` in `text`, whatever the case?"""
+    return None if text is None else int(part.casefold() in text.casefold())
+
+
+def json_holds(document: str | None, pattern: str) -> int | None:
+    """Does the document contain the pattern: every key of an object, every item of a list, equal scalars?"""
+    return None if document is None else int(_holds(json.loads(document), _load(pattern)))
+
+
+def json_compare(document: str | None, key: str, op: str, operand: str) -> int | None:
+    """Compare the text of `document[key]` with the operand, as a number when the operand is one."""
+    if document is None:
+        return None
+    value = json.loads(document).get(key)
+    wanted = _load(operand)
+    if op == "ne":
+        return int(_as_text(value) != _as_text(wanted))
+    if value is None:
+        return None
+    if op == "in":
+        return int(_as_text(value) in {_as_text(item) for item in wanted})
+    if op == "contains" and isinstance(value, (dict, list)):
+        return int(_holds(value, wanted))
+    if op in ("contains", "icontains"):
+        return int(_as_text(wanted).casefold() in _as_text(value).casefold())
+    return _in_order(value, op, wanted)
+
+
+def _in_order(value: Any, op: str, wanted: Any) -> int | None:
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
+        return int(COMPARE[op](_as_text(value), _as_text(wanted)))
+    number = _as_number(value)
+    return None if number is None else int(COMPARE[op](number, wanted))
+
+
+def _as_number(value: Any) -> float | int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _holds(value: Any, pattern: Any) -> bool:
+    if isinstance(pattern, dict):
+        return isinstance(value, dict) and all(k in value and _holds(value[k], v) for k, v in pattern.items())
+    if isinstance(pattern, list):
+        return isinstance(value, list) and all(any(_holds(item, wanted) for item in value) for wanted in pattern)
+    if isinstance(value, list):
+        return any(_same(item, pattern) for item in value)
+    return _same(value, pattern)
+
+
+def _same(value: Any, pattern: Any) -> bool:
+    return isinstance(value, bool) == isinstance(pattern, bool) and bool(value == pattern)
+
+
+@lru_cache(maxsize=256)
+def _load(text: str) -> Any:
+    return json.loads(text)

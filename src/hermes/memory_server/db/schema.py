@@ -1,0 +1,56 @@
+"""Opening a data folder: the file is made or brought up to date, once, whoever comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import inspect
+
+from hermes.errors import StoreNewerError
+from hermes.memory_server.db.engine import Database, Tx
+
+FILE = "memory.db"
+HEAD = "0001"
+"""The newest migration; a test holds it against the folder."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def open_database(folder: Path, *, lock_timeout: float = 30.0) -> Database:
+    """The folder's database, at the newest schema, ready to use."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = Database(folder / FILE, lock_timeout=lock_timeout)
+    if _version_in(database) != HEAD:
+        database.migrate(lambda tx: _upgrade(tx, database.path))
+    database.start()
+    return database
+
+
+def _version_in(database: Database) -> str | None:
+    found: list[str | None] = []
+    database.migrate(lambda tx: found.append(version_of(tx)))
+    return found[0]
+
+
+def version_of(tx: Tx) -> str | None:
+    """The migration that the file is at; None for an empty one."""
+    if not inspect(tx).has_table("alembic_version"):
+        return None
+    row = tx.exec_driver_sql("SELECT version_num FROM alembic_version").first()
+    return None if row is None else str(row[0])
+
+
+def _upgrade(tx: Tx, path: Path) -> None:
+    # Alembic costs a tenth of a second: only a file that needs it pays.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    if version_of(tx) == HEAD:
+        return
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = tx
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreNewerError(f"{path} was written by a newer version: {error}") from error

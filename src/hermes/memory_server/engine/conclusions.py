@@ -1,0 +1,203 @@
+"""Conclusions: what an observer holds about an observed peer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, bindparam, insert, select, update
+
+from hermes.memory_server import limits
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import collections, conclusions, peers, sessions, workspaces
+from hermes.memory_server.engine.embed import embed, to_blob
+from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.sessions import find_session
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.faults import Invalid, Missing
+from hermes.memory_server.ids import new_id
+from hermes.memory_server.tokens import count_tokens
+
+LEVELS = frozenset({"explicit", "deductive", "inductive", "contradiction"})
+observers = peers.alias("observers")
+observed = peers.alias("observed")
+COLUMNS = (
+    *conclusions.c,
+    observers.c.name.label("observer"),
+    observed.c.name.label("observed"),
+    sessions.c.name.label("session"),
+    workspaces.c.name.label("workspace"),
+)
+CONCLUSIONS = (
+    conclusions.join(collections, collections.c.id == conclusions.c.collection_id)
+    .join(observers, observers.c.id == collections.c.observer_id)
+    .join(observed, observed.c.id == collections.c.observed_id)
+    .join(workspaces, workspaces.c.id == conclusions.c.workspace_id)
+    .outerjoin(sessions, sessions.c.id == conclusions.c.session_id)
+)
+FIELDS = {
+    "id": Field(conclusions.c.public_id),
+    "session_id": Field(sessions.c.name),
+    "session_name": Field(sessions.c.name),
+    "workspace_id": Field(workspaces.c.name),
+    "workspace_name": Field(workspaces.c.name),
+    "observer_id": Field(observers.c.name),
+    "observer": Field(observers.c.name),
+    "observed_id": Field(observed.c.name),
+    "observed": Field(observed.c.name),
+    "level": Field(conclusions.c.level, "text", LEVELS),
+    "content": Field(conclusions.c.content),
+    "created_at": Field(conclusions.c.created_at, "time"),
+    "times_derived": Field(conclusions.c.times_derived, "integer"),
+    "source_ids": Field(conclusions.c.source_ids, "json"),
+    "metadata": Field(conclusions.c.metadata, "json"),
+}
+
+
+PAIR = select(collections.c.id).where(
+    collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewConclusion:
+    """A conclusion that a client gives us."""
+
+    content: str
+    observer: str
+    observed: str
+    session: str | None = None
+
+
+def select_conclusions() -> Select[Any]:
+    """Conclusions that are not deleted, with the names that they are shown with."""
+    return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
+
+
+def check_size(content: str) -> None:
+    """Refuse a conclusion with more tokens than one may have."""
+    if count_tokens(content) > limits.CONCLUSION_TOKENS:
+        raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
+
+
+def create_conclusions(
+    tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int
+) -> list[Row[Any]]:
+    """Store conclusions as they are given; peers and sessions must exist."""
+    place = get_workspace(tx, workspace)
+    made: list[int] = []
+    for new, vector in zip(given, vectors, strict=True):
+        pair = (_peer_id(tx, place.id, new.observer), _peer_id(tx, place.id, new.observed))
+        session_id = _session_id(tx, place.id, new.session)
+        collection = ensure_collection(tx, place.id, *pair)
+        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
+    rows = {row.id: row for row in tx.execute(select_conclusions().where(conclusions.c.id.in_(made)))}
+    return [rows[row_id] for row_id in made]
+
+
+def insert_conclusion(
+    tx: Tx,
+    workspace_id: int,
+    collection_id: int,
+    session_id: int | None,
+    content: str,
+    at: int,
+    *,
+    vector: bytes,
+    level: str = "explicit",
+    message_ids: Iterable[int] = (),
+) -> int:
+    """One more conclusion; the id of its row."""
+    made = tx.execute(
+        insert(conclusions).values(
+            public_id=new_id(),
+            workspace_id=workspace_id,
+            collection_id=collection_id,
+            session_id=session_id,
+            level=level,
+            content=content,
+            digest=digest(content),
+            message_ids=json.dumps(list(message_ids)),
+            created_at=at,
+            vector=vector,
+        )
+    )
+    return int(made.lastrowid)
+
+
+def digest(content: str) -> str:
+    """Equal for texts that differ in case or outer spaces alone."""
+    return hashlib.sha256(content.strip().lower().encode()).hexdigest()[:24]
+
+
+def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> int:
+    """The id of what one peer holds about another."""
+    found = find_collection(tx, observer_id, observed_id)
+    if found is not None:
+        return found
+    values = {"workspace_id": workspace_id, "observer_id": observer_id, "observed_id": observed_id}
+    return int(tx.execute(insert(collections).values(**values)).lastrowid)
+
+
+def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
+    """As `ensure_collection`, or None when there is nothing yet."""
+    return tx.execute(PAIR, {"observer_id": observer_id, "observed_id": observed_id}).scalar_one_or_none()
+
+
+def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Row[Any]:
+    """One conclusion; refused when it is not there or deleted."""
+    place = get_workspace(tx, workspace)
+    query = select_conclusions().where(conclusions.c.public_id == public_id, conclusions.c.workspace_id == place.id)
+    found = tx.execute(query).first()
+    if found is None:
+        raise Missing("Conclusion", public_id)
+    return found
+
+
+def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
+    """Delete one; it is found nowhere any more."""
+    found = get_conclusion(tx, workspace, public_id)
+    remove_conclusions(tx, [found.id], found.collection_id, at)
+
+
+def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
+    """Hide conclusions of one collection, and let whoever holds their vectors read them again."""
+    tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(deleted_at=at))
+    tx.execute(
+        update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
+    )
+
+
+def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+    """Conclusions, the newest first; `reverse` turns it around."""
+    place = get_workspace(tx, workspace)
+    query = select_conclusions().where(conclusions.c.workspace_id == place.id, build_filter(filters, FIELDS))
+    newest_first = Page(page.number, page.size, reverse=not page.reverse)
+    paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
+    return Paged(paged.rows, paged.total, page)
+
+
+def embed_all(contents: Iterable[str]) -> list[bytes]:
+    """The vectors to store with conclusions."""
+    return [to_blob(embed(content)) for content in contents]
+
+
+def _peer_id(tx: Tx, workspace_id: int, name: str) -> int:
+    found = find_peer(tx, workspace_id, name)
+    if found is None:
+        raise Missing("Peer", name)
+    return int(found.id)
+
+
+def _session_id(tx: Tx, workspace_id: int, name: str | None) -> int | None:
+    if name is None:
+        return None
+    found = find_session(tx, workspace_id, name)
+    if found is None or not found.is_active:
+        raise Missing("Session", name)
+    return int(found.id)

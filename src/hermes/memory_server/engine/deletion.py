@@ -1,0 +1,94 @@
+"""Deleting for good: first out of sight, then out of the file, in the background."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, delete, select, text, update
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import (
+    cards,
+    collections,
+    conclusions,
+    job_observers,
+    jobs,
+    memberships,
+    message_vectors,
+    messages,
+    peers,
+    scope_sessions,
+    sessions,
+    summaries,
+    webhooks,
+    workspaces,
+)
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.faults import Conflict
+
+UNINDEX = text(
+    "INSERT INTO message_index (message_index, rowid, scope, content) "
+    "SELECT 'delete', id, scope, content FROM message_texts "
+    "WHERE id IN (SELECT id FROM messages WHERE session_id = :session)"
+)
+
+
+def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
+    """Hide the session at once and queue its removal."""
+    session = get_session(tx, workspace, name)
+    tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
+    unit = f"deletion:{session.workspace_id}"
+    payload = {"session": session.id}
+    add_job(tx, "delete_session", unit, at, workspace_id=session.workspace_id, payload=payload)
+
+
+def delete_workspace(tx: Tx, name: str, at: int) -> None:
+    """Free the name at once and queue the removal; refused while a session is alive."""
+    place = get_workspace(tx, name)
+    alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
+    if tx.execute(alive).first() is not None:
+        raise Conflict(f"Workspace {name} has active sessions; delete them first")
+    # No client can ask for a name with a space.
+    tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=f"{name} {place.uid}"))
+    add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
+
+
+def purge_session(tx: Tx, session_id: int) -> None:
+    """Remove a session and all that came from it."""
+    row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
+    if row is None:
+        return
+    tx.execute(UNINDEX, {"session": session_id})
+    tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
+    touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
+    ids = [found.collection_id for found in tx.execute(touched)]
+    tx.execute(delete(conclusions).where(conclusions.c.session_id == session_id))
+    tx.execute(update(collections).where(collections.c.id.in_(ids)).values(generation=collections.c.generation + 1))
+    for table in (summaries, scope_sessions, memberships, messages):
+        tx.execute(delete(table).where(table.c.session_id == session_id))
+    _drop_jobs(tx, row)
+    tx.execute(delete(sessions).where(sessions.c.id == session_id))
+    tx.execute(
+        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
+    )
+
+
+def purge_workspace(tx: Tx, workspace_id: int) -> None:
+    """Remove a workspace and all in it."""
+    inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id)
+    for row in tx.execute(inside).all():
+        purge_session(tx, row.id)
+    held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
+    tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
+    for table in (conclusions, collections, webhooks, peers):
+        tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
+    tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
+
+
+def _drop_jobs(tx: Tx, session: Row[Any]) -> None:
+    mine = (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id)
+    ids = select(jobs.c.id).where(*mine).scalar_subquery()
+    tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
+    tx.execute(delete(jobs).where(*mine))

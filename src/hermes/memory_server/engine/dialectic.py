@@ -1,0 +1,115 @@
+"""Answers from memory. The floor: what was concluded and said that fits the question, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from hermes.memory_server import times
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.engine.recall import View, query_conclusions
+from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.faults import Invalid
+
+WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
+"""How many conclusions and messages each reasoning level reads."""
+MAX_DISTANCE = 0.75
+"""What is further from the question than this is not about it."""
+QUOTE_CHARS = 300
+HEAD = "No model is configured; this is what memory holds that fits the question."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The text, None when memory holds nothing, and what was read for it."""
+
+    content: str | None
+    conclusions: Sequence[Row[Any]]
+    messages: Sequence[Row[Any]]
+
+
+def answer(tx: Tx, index: VectorIndex, views: Sequence[View], place: Place, query: str, level: str) -> Answer:
+    """The most fitting conclusions of these views and messages of this place."""
+    width = WIDTHS[level]
+    concluded: dict[int, Row[Any]] = {}
+    for view in views:
+        for row in query_conclusions(tx, index, view, query, width, MAX_DISTANCE):
+            concluded.setdefault(row.id, row)
+    said = search_messages(tx, index, place, query, None, width)
+    chosen = list(concluded.values())[:width]
+    quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
+    return Answer(_write(chosen, quoted), chosen, quoted)
+
+
+def _write(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
+    if not concluded and not said:
+        return None
+    parts = [HEAD]
+    if concluded:
+        parts += ["", "Concluded:", *(f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded)]
+    if said:
+        lines = (f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said)
+        parts += ["", "Said:", *lines]
+    return "\n".join(parts)
+
+
+def _quote(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= QUOTE_CHARS else flat[: QUOTE_CHARS - 1] + "…"
+
+
+def structure(found: Answer, schema: Mapping[str, Any]) -> str | None:
+    """The answer as JSON of the wanted shape; refused where only a model could fill a field."""
+    if found.content is None:
+        return None
+    return json.dumps(_fill(found, schema), ensure_ascii=False)
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema whose root is not an object with properties."""
+    properties = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise Invalid("response_format must be a JSON schema whose root has type object")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) and name in properties for name in required):
+        raise Invalid("response_format: required must list properties of the schema")
+    if not all(isinstance(value, Mapping) for value in properties.values()):
+        raise Invalid("response_format: every property must be a schema")
+
+
+def _fill(found: Answer, schema: Mapping[str, Any]) -> dict[str, Any]:
+    required = set(schema.get("required", []))
+    filled: dict[str, Any] = {}
+    for name, wanted in schema.get("properties", {}).items():
+        kinds = _kinds(wanted)
+        if "string" in kinds and "enum" not in wanted and "const" not in wanted:
+            filled[name] = found.content
+        elif "array" in kinds and _kinds(wanted.get("items", {})) <= {"string"}:
+            filled[name] = [row.content for row in (*found.conclusions, *found.messages)]
+        elif "null" in kinds:
+            filled[name] = None
+        elif name in required:
+            raise Invalid(f"response_format: '{name}' cannot be filled without a model; none is configured")
+    return filled
+
+
+def _kinds(schema: Any) -> set[str]:
+    if not isinstance(schema, Mapping):
+        return set()
+    kind = schema.get("type")
+    own = (
+        {kind}
+        if isinstance(kind, str)
+        else {k for k in kind if isinstance(k, str)}
+        if isinstance(kind, list)
+        else set()
+    )
+    options = schema.get("anyOf", [])
+    for option in options if isinstance(options, list) else []:
+        own |= _kinds(option)
+    return own

@@ -1,0 +1,87 @@
+"""Dreams: going over what is held. The floor merges conclusions that say the same and fills in a missing card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row, select, update
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import conclusions, workspaces
+from hermes.memory_server.engine.cards import is_written_by_person, write_card
+from hermes.memory_server.engine.conclusions import find_collection, remove_conclusions
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.peers import get_peer
+from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.faults import Refused
+
+CARD_LINES = 40
+IDENTITY = re.compile(
+    r"\b(my name|i am|i'm|i live|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (is|are))\b", re.IGNORECASE
+)
+
+
+def schedule_dream(
+    tx: Tx, workspace: str, observer: str, observed: str | None, kind: str, session: str | None, at: int
+) -> None:
+    """Queue a dream; refused where dreams are switched off."""
+    place = get_workspace(tx, workspace)
+    layers = [place.configuration]
+    session_id = None
+    if session is not None:
+        found = get_session(tx, workspace, session)
+        layers.append(found.configuration)
+        session_id = found.id
+    if not resolve(*layers).dreams:
+        raise Refused("Dreams are disabled for this workspace or session")
+    watcher = get_peer(tx, workspace, observer)
+    watched = get_peer(tx, workspace, observed or observer)
+    add_job(
+        tx,
+        "dream",
+        f"dream:{place.id}:{watcher.id}:{watched.id}",
+        at,
+        workspace_id=place.id,
+        session_id=session_id,
+        payload={"observer": watcher.id, "observed": watched.id, "kind": kind},
+        observers=[watcher.id],
+    )
+
+
+def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
+    """Do what was scheduled."""
+    observer, observed = payload["observer"], payload["observed"]
+    collection = find_collection(tx, observer, observed)
+    if collection is None:
+        return
+    live = (conclusions.c.collection_id == collection, conclusions.c.deleted_at.is_(None))
+    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.id)))
+    if payload["kind"] == "omni":
+        rows = _merge_equal(tx, collection, rows, at)
+    configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
+    settings = resolve(tx.execute(configuration).scalar_one())
+    if settings.create_card and not is_written_by_person(tx, observer, observed):
+        lines = list(dict.fromkeys(row.content for row in reversed(rows) if IDENTITY.search(row.content)))
+        if lines:
+            write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
+
+
+def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list[Row[Any]]:
+    """Keep the first of those that say the same, with the count of all; what is left."""
+    first: dict[tuple[str, str], Row[Any]] = {}
+    counts: dict[int, int] = {}
+    gone: list[int] = []
+    for row in rows:
+        kept = first.setdefault((row.digest, row.level), row)
+        counts[kept.id] = counts.get(kept.id, 0) + row.times_derived
+        if kept is not row:
+            gone.append(row.id)
+    if gone:
+        remove_conclusions(tx, gone, collection, at)
+        for row_id, count in counts.items():
+            tx.execute(update(conclusions).where(conclusions.c.id == row_id).values(times_derived=count))
+    return list(first.values())

@@ -1,0 +1,75 @@
+"""From new messages to background work: who will learn what, and which summaries are due."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, bindparam, select
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import scope_sessions
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.settings import resolve
+
+NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
+"""Per author: the ids of the messages and the configuration that came with each."""
+
+
+SCOPES = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
+
+
+def queue_reasoning(
+    tx: Tx, session: Row[Any], members: Mapping[int, Row[Any]], count: int, new: NewMessages, at: int
+) -> None:
+    """Queue what these messages, the last of `count`, bring about."""
+    workspace = session.workspace_configuration
+    silent = [row.scope_id for row in tx.execute(SCOPES, {"session_id": session.id})]
+    for author, given in new.items():
+        wanted = [
+            message_id
+            for message_id, configuration in given
+            if resolve(workspace, session.configuration, configuration).reasoning
+        ]
+        if wanted and _is_observed(members.get(author)):
+            others = [peer for peer, row in members.items() if peer != author and row.observe_others]
+            observers = list(dict.fromkeys([author, *others, *silent]))
+            add_job(
+                tx,
+                "representation",
+                f"representation:{session.workspace_id}:{session.id}:{author}",
+                at,
+                workspace_id=session.workspace_id,
+                session_id=session.id,
+                sender_id=author,
+                payload={"messages": wanted, "observers": observers},
+                observers=observers,
+            )
+    _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
+
+
+def _is_observed(member: Row[Any] | None) -> bool:
+    if member is None:
+        return False
+    if member.observe_me is not None:
+        return bool(member.observe_me)
+    return json.loads(member.configuration).get("observe_me") is not False
+
+
+def _queue_summaries(tx: Tx, session: Row[Any], workspace: str, count: int, added: int, at: int) -> None:
+    settings = resolve(workspace, session.configuration)
+    if not settings.summaries:
+        return
+    for kind, every in (("short", settings.short_every), ("long", settings.long_every)):
+        due = count // every * every
+        if due > count - added:
+            add_job(
+                tx,
+                "summary",
+                f"summary:{session.workspace_id}:{session.id}",
+                at,
+                workspace_id=session.workspace_id,
+                session_id=session.id,
+                payload={"kind": kind, "seq": due, "every": every},
+            )

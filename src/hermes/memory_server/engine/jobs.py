@@ -1,0 +1,135 @@
+"""Background work as rows. A job is written in the transaction of what caused it: neither is there without the other.
+
+    pending ── claim (lease) ── running ── finish ── done
+       └──────── retry, later ─────┘  └── too often ── failed
+
+Jobs of one unit run one after another. A lease that ran out can be taken over; its old owner cannot finish any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, exists, insert, or_, select, text, update
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
+
+LEASE = 10_000_000
+"""Microseconds that a claimed job is its owner's, unless it is renewed: how long the work of a killed worker waits."""
+ATTEMPTS = 5
+BACK_OFF = 2_000_000
+"""Microseconds before the second try; doubled for each further one."""
+KEEP_DONE = 24 * 3600 * 1_000_000
+KEEP_FAILED = 30 * KEEP_DONE
+TRACKED = ("representation", "summary", "dream")
+"""The kinds that queue status speaks of."""
+
+
+INSERT = insert(jobs)
+INSERT_OBSERVERS = insert(job_observers)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A piece of work that this owner may do now."""
+
+    id: int
+    kind: str
+    unit: str
+    workspace_id: int
+    session_id: int | None
+    payload: Mapping[str, Any]
+    attempts: int
+    owner: str
+
+
+def add_job(
+    tx: Tx,
+    kind: str,
+    unit: str,
+    at: int,
+    *,
+    workspace_id: int,
+    payload: Mapping[str, Any],
+    session_id: int | None = None,
+    sender_id: int | None = None,
+    observers: Iterable[int] = (),
+) -> None:
+    """Queue work; it is done some time after this transaction commits."""
+    values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
+    values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at}
+    job_id = int(tx.execute(INSERT, values).lastrowid)
+    rows = [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers]
+    if rows:
+        tx.execute(INSERT_OBSERVERS, rows)
+
+
+def has_work(tx: Tx, at: int) -> bool:
+    """Is there a job that could be claimed now? Cheap, and needs no write lock."""
+    return tx.execute(_claimable(at)).first() is not None
+
+
+def claim_job(tx: Tx, owner: str, at: int) -> Job | None:
+    """Take the oldest job whose unit nobody works on."""
+    row = tx.execute(_claimable(at)).first()
+    if row is None:
+        return None
+    tx.execute(
+        update(jobs)
+        .where(jobs.c.id == row.id)
+        .values(state="running", owner=owner, lease_until=at + LEASE, attempts=row.attempts + 1)
+    )
+    payload = json.loads(row.payload)
+    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, row.attempts + 1, owner)
+
+
+def renew_job(tx: Tx, job: Job, at: int) -> None:
+    """Keep a job that takes long."""
+    tx.execute(update(jobs).where(*_mine(job)).values(lease_until=at + LEASE))
+
+
+def finish_job(tx: Tx, job: Job, at: int) -> bool:
+    """Mark it done. False when the lease was lost: then its effects must not be kept."""
+    done = tx.execute(update(jobs).where(*_mine(job)).values(state="done", finished_at=at, error=None))
+    return done.rowcount == 1
+
+
+def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
+    """Try again later, or give up and keep the reason."""
+    if job.attempts >= ATTEMPTS:
+        changes = {"state": "failed", "finished_at": at, "error": reason}
+    else:
+        wait = BACK_OFF * 2 ** (job.attempts - 1)
+        changes = {"state": "pending", "not_before": at + wait, "error": reason}
+    tx.execute(update(jobs).where(*_mine(job)).values(**changes))
+
+
+def forget_finished(tx: Tx, at: int) -> None:
+    """Drop jobs that were done long ago; failed ones stay longer."""
+    old = or_(
+        (jobs.c.state == "done") & (jobs.c.finished_at < at - KEEP_DONE),
+        (jobs.c.state == "failed") & (jobs.c.finished_at < at - KEEP_FAILED),
+    )
+    gone = select(jobs.c.id).where(jobs.c.finished_at.is_not(None), old).limit(1000)
+    ids = [row.id for row in tx.execute(gone)]
+    tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
+    tx.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+
+
+def _mine(job: Job) -> tuple[Any, ...]:
+    """The job as long as nobody took it over."""
+    return jobs.c.id == job.id, jobs.c.owner == job.owner, jobs.c.attempts == job.attempts, jobs.c.state == "running"
+
+
+def _claimable(at: int) -> Any:
+    other = jobs.alias("other")
+    earlier = exists().where(other.c.unit == jobs.c.unit, other.c.id < jobs.c.id, text(f"other.{OPEN_JOB}"))
+    free = or_(
+        (jobs.c.state == "pending") & (jobs.c.not_before <= at),
+        (jobs.c.state == "running") & (jobs.c.lease_until < at),
+    )
+    return select(jobs).where(text(f"jobs.{OPEN_JOB}"), free, ~earlier).order_by(jobs.c.id).limit(1)

@@ -1,0 +1,145 @@
+"""Peers: whoever speaks or is spoken of. A scope is a peer of another kind, which only listens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Row, bindparam, insert, select, update
+
+from hermes.memory_server import limits
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
+from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, get_workspace
+from hermes.memory_server.faults import Invalid, Missing
+from hermes.memory_server.ids import new_id
+
+COLUMNS = (*peers.c, workspaces.c.name.label("workspace"))
+PEERS = peers.join(workspaces, workspaces.c.id == peers.c.workspace_id)
+FIELDS = {
+    "id": Field(peers.c.name),
+    "peer_id": Field(peers.c.name),
+    "workspace_id": Field(workspaces.c.name),
+    "created_at": Field(peers.c.created_at, "time"),
+    "metadata": Field(peers.c.metadata, "json"),
+}
+
+
+BY_NAME = (
+    select(*COLUMNS)
+    .select_from(PEERS)
+    .where(peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
+)
+IDS = select(peers.c.name, peers.c.id).where(
+    peers.c.workspace_id == bindparam("workspace_id"), peers.c.name.in_(bindparam("names", expanding=True))
+)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a peer or session cannot have."""
+    good = 0 < len(name) <= limits.NAME_LENGTH and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+    if not good:
+        raise Invalid(f"'{name[:80]}' cannot be a name: use 1 to {limits.NAME_LENGTH} letters, digits, '_' and '-'")
+
+
+def find_peer(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
+    """The peer, or None."""
+    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
+
+
+def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
+    """The peer; refused when there is none."""
+    place = find_workspace(tx, workspace)
+    found = find_peer(tx, place.id, name) if place is not None else None
+    if found is None:
+        raise Missing("Peer", name)
+    return found
+
+
+def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
+    """The ids of these peers; those that are missing are made."""
+    wanted = list(dict.fromkeys(names))
+    rows = tx.execute(IDS, {"workspace_id": workspace_id, "names": wanted})
+    known: dict[str, int] = {row.name: row.id for row in rows}
+    for name in wanted:
+        if name not in known:
+            known[name] = _insert(tx, workspace_id, name, at, {}, {})
+    return known
+
+
+def ensure_peer(
+    tx: Tx,
+    workspace: str,
+    name: str,
+    at: int,
+    *,
+    metadata: Mapping[str, Any] | None,
+    configuration: Mapping[str, Any] | None,
+) -> tuple[Row[Any], bool]:
+    """The peer, and whether it was made now. What is given replaces what was there."""
+    place, _ = ensure_workspace(tx, workspace, at)
+    found = find_peer(tx, place.id, name)
+    if found is None:
+        check_name(name)
+        _insert(tx, place.id, name, at, metadata or {}, configuration or {})
+        return get_peer(tx, workspace, name), True
+    given = {"metadata": metadata, "configuration": configuration}
+    changes = {key: json.dumps(value) for key, value in given.items() if value is not None}
+    if not changes:
+        return found, False
+    tx.execute(update(peers).where(peers.c.id == found.id).values(**changes))
+    return get_peer(tx, workspace, name), False
+
+
+def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: Page) -> Paged:
+    """Peers of a workspace, the oldest first: without scopes, scopes alone, or all."""
+    place = get_workspace(tx, workspace)
+    query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place.id, build_filter(filters, FIELDS))
+    if kind != "all":
+        query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
+    return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
+
+
+def list_members(tx: Tx, session_id: int, page: Page) -> Paged:
+    """The peers that are in a session now, in the order they came; scopes are not shown."""
+    query = (
+        select(*COLUMNS)
+        .select_from(PEERS.join(memberships, memberships.c.peer_id == peers.c.id))
+        .where(memberships.c.session_id == session_id, memberships.c.left_seq.is_(None), peers.c.kind == "peer")
+    )
+    return fetch_page(tx, query, (memberships.c.id,), page)
+
+
+def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
+    """Is the peer in the session now?"""
+    query = (
+        select(memberships.c.id)
+        .select_from(
+            memberships.join(peers, peers.c.id == memberships.c.peer_id)
+            .join(sessions, sessions.c.id == memberships.c.session_id)
+            .join(workspaces, workspaces.c.id == sessions.c.workspace_id)
+        )
+        .where(workspaces.c.name == workspace, sessions.c.name == session, peers.c.name == peer)
+        .where(memberships.c.left_seq.is_(None))
+    )
+    return tx.execute(query).first() is not None
+
+
+def _insert(
+    tx: Tx, workspace_id: int, name: str, at: int, metadata: Mapping[str, Any], configuration: Mapping[str, Any]
+) -> int:
+    check_name(name)
+    made = tx.execute(
+        insert(peers).values(
+            uid=new_id(),
+            workspace_id=workspace_id,
+            name=name,
+            metadata=json.dumps(metadata),
+            configuration=json.dumps(configuration),
+            created_at=at,
+        )
+    )
+    return int(made.inserted_primary_key[0])  # type: ignore[index]

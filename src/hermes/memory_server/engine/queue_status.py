@@ -1,0 +1,71 @@
+"""How much background work is done, running and waiting; in all and by session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import exists, func, select
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import job_observers, jobs, sessions
+from hermes.memory_server.engine.jobs import TRACKED
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.sessions import find_session
+from hermes.memory_server.engine.workspaces import get_workspace
+
+DONE = ("done", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Work units by state. A unit that failed for good is no longer waiting, so it counts as completed."""
+
+    completed: int = 0
+    running: int = 0
+    pending: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.completed + self.running + self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All counts; those of each session under its internal id, unless one session was asked for."""
+
+    all: Counts
+    sessions: dict[str, Counts] | None
+
+
+def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> Status:
+    """The counts, limited to whose view changes, who spoke, and where. A name nobody has counts nothing."""
+    place = get_workspace(tx, workspace)
+    query = select(sessions.c.uid, jobs.c.state, func.count().label("number"))
+    query = query.select_from(jobs.outerjoin(sessions, sessions.c.id == jobs.c.session_id))
+    query = query.where(jobs.c.workspace_id == place.id, jobs.c.kind.in_(TRACKED))
+    if observer is not None:
+        peer = find_peer(tx, place.id, observer)
+        seen = (job_observers.c.job_id == jobs.c.id, job_observers.c.peer_id == (peer.id if peer is not None else 0))
+        query = query.where(exists().where(*seen))
+    if sender is not None:
+        peer = find_peer(tx, place.id, sender)
+        query = query.where(jobs.c.sender_id == (peer.id if peer is not None else 0))
+    if session is not None:
+        found = find_session(tx, place.id, session)
+        query = query.where(jobs.c.session_id == (found.id if found is not None else 0))
+    rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
+    if session is not None:
+        return Status(_sum(rows), None)
+    names = {row.uid for row in rows if row.uid is not None}
+    return Status(_sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None)
+
+
+def _sum(rows: Iterable[Any]) -> Counts:
+    given = list(rows)
+    return Counts(
+        sum(row.number for row in given if row.state in DONE),
+        sum(row.number for row in given if row.state == "running"),
+        sum(row.number for row in given if row.state == "pending"),
+    )

@@ -1,0 +1,136 @@
+"""What an observer holds about an observed peer, chosen for a purpose and written as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from hermes.memory_server import times
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import collections, conclusions
+from hermes.memory_server.engine.conclusions import find_collection, select_conclusions
+from hermes.memory_server.engine.embed import embed
+from hermes.memory_server.engine.vectors import VectorIndex
+
+DEFAULT_MAXIMUM = 100
+HEADINGS = (
+    ("explicit", "## Explicit Observations"),
+    ("deductive", "## Deductive Observations"),
+    ("inductive", "## Inductive Observations"),
+    ("contradiction", "## Contradictions"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Whose conclusions about whom, and the sessions that they may come from (None: all)."""
+
+    observers: tuple[int, ...]
+    observed: int
+    sessions: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which conclusions to choose."""
+
+    search_query: str | None = None
+    search_top_k: int | None = None
+    search_max_distance: float | None = None
+    include_most_frequent: bool = False
+    max_conclusions: int | None = None
+
+
+def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Row[Any]]:
+    """The closest to the query, the most often derived, and the newest, as many as are wanted; in order of time."""
+    maximum = choice.max_conclusions or DEFAULT_MAXIMUM
+    chosen: dict[str, Row[Any]] = {}
+    if choice.search_query:
+        closest = query_conclusions(
+            tx,
+            index,
+            view,
+            choice.search_query,
+            choice.search_top_k or max(1, maximum // 3),
+            choice.search_max_distance,
+        )
+        _keep(chosen, closest, maximum)
+    if choice.include_most_frequent:
+        share = maximum // 3 if choice.search_query else maximum // 2
+        frequent = conclusions.c.times_derived.desc(), conclusions.c.id.desc()
+        _keep(chosen, _fetch(tx, view, frequent, max(1, share)), maximum)
+    _keep(chosen, _fetch(tx, view, (conclusions.c.id.desc(),), maximum), maximum)
+    return sorted(chosen.values(), key=lambda row: (row.created_at, row.id))
+
+
+def query_conclusions(
+    tx: Tx, index: VectorIndex, view: View, query: str, top_k: int, max_distance: float | None
+) -> list[Row[Any]]:
+    """The conclusions closest in meaning, the closest first."""
+    vector = embed(query)
+    hits: list[tuple[int, float]] = []
+    for collection in _collections(tx, view):
+        hits += index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
+    near = [hit for hit in hits if max_distance is None or 1.0 - hit[1] <= max_distance]
+    ids = [row_id for row_id, _ in sorted(near, key=lambda hit: -hit[1])]
+    rows = {row.id: row for row in tx.execute(_limited(view).where(conclusions.c.id.in_(ids)))}
+    return [rows[row_id] for row_id in ids if row_id in rows][:top_k]
+
+
+def write_representation(rows: Iterable[Row[Any]]) -> str:
+    """Conclusions as the text that a model or a person reads; empty for none."""
+    given = list(rows)
+    parts: list[str] = []
+    for level, heading in HEADINGS:
+        lines = [_line(row) for row in given if row.level == level]
+        if lines:
+            parts.append("\n".join([heading, "", *lines]))
+    return "\n\n".join(parts)
+
+
+def _line(row: Row[Any]) -> str:
+    line = f"[{times.to_stamp(row.created_at)}] {row.content}"
+    premises = json.loads(row.metadata).get("premises") if row.level != "explicit" else None
+    if not isinstance(premises, list) or not premises:
+        return line
+    return "\n".join([line, "   Premises:", *(f"   - {premise}" for premise in premises)])
+
+
+def _collections(tx: Tx, view: View) -> list[int]:
+    found = [find_collection(tx, observer, view.observed) for observer in view.observers]
+    return [collection for collection in found if collection is not None]
+
+
+def _limited(view: View) -> Select[Any]:
+    query = select_conclusions()
+    if view.sessions is None:
+        return query
+    # Only what was said has a session that it surely comes from.
+    return query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
+
+
+def _fetch(tx: Tx, view: View, order: Sequence[Any], limit: int) -> list[Row[Any]]:
+    query = _limited(view).where(conclusions.c.collection_id.in_(_collections(tx, view)))
+    return list(tx.execute(query.order_by(*order).limit(limit)))
+
+
+def _keep(chosen: dict[str, Row[Any]], rows: Iterable[Row[Any]], maximum: int) -> None:
+    for row in rows:
+        if len(chosen) >= maximum:
+            return
+        chosen.setdefault(f"{row.content}\0{row.created_at}\0{row.session_id}", row)
+
+
+def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: tuple[int, ...] | None) -> list[View]:
+    """What all peers hold about themselves, or what these scopes hold about everyone."""
+    query = select(collections.c.observer_id, collections.c.observed_id)
+    query = query.where(collections.c.workspace_id == workspace_id)
+    if scopes is None:
+        query = query.where(collections.c.observer_id == collections.c.observed_id)
+    else:
+        query = query.where(collections.c.observer_id.in_(scopes))
+    return [View((row.observer_id,), row.observed_id, rows) for row in tx.execute(query)]

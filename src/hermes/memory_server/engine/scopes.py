@@ -1,0 +1,138 @@
+"""Scopes: named sets of sessions. A scope is a silent peer that observes everyone in its sessions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from hermes.memory_server import limits, times
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
+from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
+from hermes.memory_server.engine.peers import PEERS, check_name, find_peer
+from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
+from hermes.memory_server.engine.sessions import SESSIONS, get_session
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.faults import Invalid, Missing
+from hermes.memory_server.ids import new_id
+
+PREFIX = "scope."
+
+
+def ensure_scope(
+    tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int
+) -> tuple[Row[Any], bool]:
+    """The scope, and whether it was made now. Given metadata replaces."""
+    place, _ = ensure_workspace(tx, workspace, at)
+    check_name(name)
+    found = find_peer(tx, place.id, PREFIX + name)
+    if found is None:
+        values = {"workspace_id": place.id, "name": PREFIX + name, "kind": "scope", "created_at": at}
+        tx.execute(insert(peers).values(uid=new_id(), metadata=json.dumps(metadata or {}), **values))
+        return get_scope(tx, workspace, name), True
+    if metadata is not None:
+        tx.execute(update(peers).where(peers.c.id == found.id).values(metadata=json.dumps(metadata)))
+    return get_scope(tx, workspace, name), False
+
+
+def get_scope(tx: Tx, workspace: str, name: str) -> Row[Any]:
+    """The scope; refused when there is none."""
+    place = get_workspace(tx, workspace)
+    found = find_peer(tx, place.id, PREFIX + name)
+    if found is None:
+        raise Missing("Scope", name)
+    return found
+
+
+def get_scopes(tx: Tx, workspace: str, given: str | Sequence[str]) -> tuple[int, ...]:
+    """The ids of one or more scopes; refused when one is missing."""
+    names = [given] if isinstance(given, str) else list(given)
+    if len(names) > limits.SCOPES:
+        raise Invalid(f"at most {limits.SCOPES} scopes can be named")
+    return tuple(int(get_scope(tx, workspace, name).id) for name in dict.fromkeys(names))
+
+
+def list_scopes(tx: Tx, workspace: str, page: Page) -> Paged:
+    """Scopes, the oldest first."""
+    place = get_workspace(tx, workspace)
+    query = select(*PEER_COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place.id, peers.c.kind == "scope")
+    return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
+
+
+def add_sessions(tx: Tx, workspace: str, scope: Row[Any], names: Iterable[str], at: int) -> None:
+    """Put sessions into a scope; what is known from them already is copied in the background."""
+    for name in dict.fromkeys(names):
+        session = get_session(tx, workspace, name)
+        if session.id in session_ids(tx, [scope.id]):
+            continue
+        values = {"scope_id": scope.id, "session_id": session.id, "updated_at": at}
+        fresh = session.message_count == 0
+        tx.execute(insert(scope_sessions).values(state="completed" if fresh else "pending", copied=0, **values))
+        if not fresh:
+            unit = f"scope:{scope.id}:{session.id}"
+            payload = {"scope": scope.id, "session": session.id}
+            add_job(tx, "scope", unit, at, workspace_id=session.workspace_id, session_id=session.id, payload=payload)
+
+
+def remove_session(tx: Tx, workspace: str, scope: Row[Any], name: str, at: int) -> None:
+    """Take a session out of a scope, with what the scope learnt from it."""
+    session = get_session(tx, workspace, name)
+    pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
+    if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
+        raise Missing("Session", f"{name} in the scope")
+    held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
+    held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
+    for row in tx.execute(held.where(conclusions.c.deleted_at.is_(None))).all():
+        remove_conclusions(tx, [row.id], row.collection_id, at)
+
+
+def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
+    """The sessions of these scopes."""
+    query = select(scope_sessions.c.session_id).where(scope_sessions.c.scope_id.in_(scope_ids))
+    return tuple(row.session_id for row in tx.execute(query))
+
+
+def list_scope_sessions(tx: Tx, scope: Row[Any], page: Page) -> Paged:
+    """The sessions of a scope, the oldest first."""
+    joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
+    query = select(*SESSION_COLUMNS).select_from(joined)
+    query = query.where(scope_sessions.c.scope_id == scope.id, sessions.c.is_active.is_(True))
+    return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
+
+
+def read_status(tx: Tx, scope: Row[Any]) -> dict[str, dict[str, Any]]:
+    """How far the copying is, by session."""
+    query = select(scope_sessions, sessions.c.name).join_from(scope_sessions, sessions)
+    rows = tx.execute(query.where(scope_sessions.c.scope_id == scope.id))
+    return {
+        row.name: {"state": row.state, "updated_at": times.to_wire(row.updated_at), "docs_copied": row.copied}
+        for row in rows
+    }
+
+
+def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
+    """Give a scope what peers said of themselves in a session that was added to it."""
+    scope, session = payload["scope"], payload["session"]
+    pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)
+    if tx.execute(select(scope_sessions.c.state).where(*pair)).scalar_one_or_none() != "pending":
+        return
+    own = select(conclusions, collections.c.observed_id).join_from(conclusions, collections)
+    own = own.where(conclusions.c.session_id == session, conclusions.c.level == "explicit")
+    own = own.where(collections.c.observer_id == collections.c.observed_id, conclusions.c.deleted_at.is_(None))
+    copied = 0
+    for row in tx.execute(own.order_by(conclusions.c.id)).all():
+        target = ensure_collection(tx, workspace_id, scope, row.observed_id)
+        known = (conclusions.c.collection_id == target, conclusions.c.digest == row.digest)
+        if tx.execute(select(conclusions.c.id).where(*known, conclusions.c.session_id == session)).first() is None:
+            sources = json.loads(row.message_ids or "[]")
+            insert_conclusion(
+                tx, workspace_id, target, session, row.content, row.created_at, vector=row.vector, message_ids=sources
+            )
+            copied += 1
+    tx.execute(update(scope_sessions).where(*pair).values(state="completed", copied=copied, updated_at=at))

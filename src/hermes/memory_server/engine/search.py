@@ -1,0 +1,166 @@
+"""Search in messages: by words (full text) and by meaning (vectors), fused by rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, bindparam, column, exists, func, or_, select, table, text, true
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import memberships, messages
+from hermes.memory_server.engine.embed import embed
+from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.messages import FIELDS, MESSAGES, select_messages
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.faults import Invalid
+
+RANK_OFFSET = 60
+"""How little the first ranks differ from each other when two lists are fused."""
+WORDS = 48
+"""How many words of a long question are looked for."""
+SUBSTRING_ROWS = 2000
+"""How far back a text is looked for letter by letter when no word was found."""
+STOP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be but by did do does for from had has have how i in is it its me my of on or our so that "
+        "the their them they this to was we were what when where which who why will with you your",
+    )
+)
+message_index = table("message_index", column("rowid"), column("rank"))
+RANKED = (
+    select(message_index.c.rowid)
+    .where(text("message_index MATCH :match"))
+    .order_by(text("bm25(message_index, 0.0, 1.0)"))
+    .limit(bindparam("most"))
+)
+BY_IDS = select_messages().where(messages.c.id.in_(bindparam("ids", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look: a workspace, and within it some sessions or one author."""
+
+    workspace_id: int
+    sessions: tuple[int, ...] | None = None
+    peer: int | None = None
+
+    def scope_terms(self) -> str:
+        """The place in the words of the full-text index."""
+        terms = [] if self.peer is None else [f"scope : p{self.peer}"]
+        if self.sessions is not None:
+            terms.append("scope : (" + " OR ".join(f"s{session}" for session in self.sessions) + ")")
+        return " AND ".join(terms) or f"scope : w{self.workspace_id}"
+
+
+def search_messages(
+    tx: Tx, index: VectorIndex, place: Place, query: str, filters: Mapping[str, Any] | None, limit: int
+) -> list[Row[Any]]:
+    """The messages that fit best, the best first."""
+    condition = search_condition(tx, place.workspace_id, filters)
+    if place.sessions == ():
+        return []
+    by_words = _by_words(tx, place, query, condition, limit * 2)
+    by_meaning = _by_meaning(tx, index, place, query, condition, limit * 2)
+    ids = fuse(by_words, by_meaning)[:limit]
+    rows = {row.id: row for row in tx.execute(BY_IDS, {"ids": ids})}
+    return [rows[message_id] for message_id in ids if message_id in rows]
+
+
+def fuse(*ranked: Sequence[int]) -> list[int]:
+    """Several rankings as one: who stands high in many stands highest."""
+    scores: dict[int, float] = {}
+    for ids in ranked:
+        for rank, found in enumerate(ids, start=1):
+            scores[found] = scores.get(found, 0.0) + 1.0 / (RANK_OFFSET + rank)
+    return sorted(scores, key=lambda found: (-scores[found], -found))
+
+
+def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
+    """What a search's filter means; None when there is nothing to check."""
+    given = dict(filters or {})
+    perspective = given.pop("peer_perspective", None)
+    parts = [build_filter(given, FIELDS)] if given else []
+    if perspective is not None:
+        parts.append(_seen_by(tx, workspace_id, perspective))
+    return and_(true(), *parts) if parts else None
+
+
+def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
+    """Messages, whoever wrote them, that came while the peer was in their session."""
+    if not isinstance(peer, str):
+        raise Invalid("peer_perspective takes the id of a peer")
+    found = find_peer(tx, workspace_id, peer)
+    stay = (
+        memberships.c.peer_id == (found.id if found is not None else 0),
+        memberships.c.session_id == messages.c.session_id,
+        memberships.c.joined_seq < messages.c.seq,
+        or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
+    )
+    return exists().where(*stay)
+
+
+def match_words(query: str) -> str | None:
+    """The query in the full-text language: any of its words. Punctuation is no operator."""
+    words = [word for word in re.findall(r"\w+", query.lower()) if word.strip("_")]
+    telling = [word for word in words if word not in STOP_WORDS] or words
+    chosen = list(dict.fromkeys(telling))[:WORDS]
+    return "content : (" + " OR ".join(f'"{word}"' for word in chosen) + ")" if chosen else None
+
+
+def _by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+    words = match_words(query)
+    found: list[int] = []
+    if words is not None:
+        ranked = RANKED
+        if condition is not None:
+            joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
+            ranked = ranked.select_from(joined).where(condition)
+        match = f"({place.scope_terms()}) AND {words}"
+        found = [row[0] for row in tx.execute(ranked, {"match": match, "most": limit})]
+    return found or _by_letters(tx, place, query.strip(), condition, limit)
+
+
+def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+    """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
+    if not part:
+        return []
+    newest = select(messages.c.id).where(messages.c.workspace_id == place.workspace_id)
+    if place.sessions is not None:
+        newest = newest.where(messages.c.session_id.in_(place.sessions))
+    if place.peer is not None:
+        newest = newest.where(messages.c.peer_id == place.peer)
+    recent = newest.order_by(messages.c.id.desc()).limit(SUBSTRING_ROWS).subquery()
+    found = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id))
+    found = found.where(func.text_holds(messages.c.content, part) == 1, true() if condition is None else condition)
+    return [row[0] for row in tx.execute(found.order_by(messages.c.id.desc()).limit(limit))]
+
+
+def _by_meaning(
+    tx: Tx, index: VectorIndex, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int
+) -> list[int]:
+    vector = embed(query)
+    if not vector.any():
+        return []
+    wanted = limit
+    while True:
+        hits = index.nearest_messages(tx, place.workspace_id, vector, wanted, sessions=place.sessions, peer=place.peer)
+        ids = [message_id for message_id, _ in hits]
+        allowed = ids if condition is None else _allowed(tx, ids, condition)
+        if len(allowed) >= limit or len(hits) < wanted:
+            return allowed[:limit]
+        wanted *= 8
+
+
+def _allowed(tx: Tx, ids: list[int], condition: ColumnElement[bool]) -> list[int]:
+    """Those of `ids`, in their order, that the condition holds for."""
+    kept: set[int] = set()
+    for start in range(0, len(ids), 5000):
+        part = ids[start : start + 5000]
+        query = select(messages.c.id).select_from(MESSAGES).where(messages.c.id.in_(part), condition)
+        kept.update(row[0] for row in tx.execute(query))
+    return [message_id for message_id in ids if message_id in kept]

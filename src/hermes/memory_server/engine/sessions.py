@@ -1,0 +1,121 @@
+"""Sessions: one conversation each, with its members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row, and_, bindparam, exists, insert, select, update
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
+from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.peers import check_name, get_peer
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.faults import Missing
+from hermes.memory_server.ids import new_id
+
+COLUMNS = (
+    *sessions.c,
+    workspaces.c.name.label("workspace"),
+    workspaces.c.configuration.label("workspace_configuration"),
+)
+SESSIONS = sessions.join(workspaces, workspaces.c.id == sessions.c.workspace_id)
+FIELDS = {
+    "id": Field(sessions.c.name),
+    "session_id": Field(sessions.c.name),
+    "workspace_id": Field(workspaces.c.name),
+    "is_active": Field(sessions.c.is_active, "boolean"),
+    "created_at": Field(sessions.c.created_at, "time"),
+    "metadata": Field(sessions.c.metadata, "json"),
+}
+
+
+NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
+BY_NAME = NAMED.where(sessions.c.workspace_id == bindparam("workspace_id"))
+BY_NAMES = NAMED.where(workspaces.c.name == bindparam("workspace_name"))
+
+
+def find_session(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
+    """The session, deleted ones too, or None."""
+    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
+
+
+def find_live_session(tx: Tx, workspace: str, name: str) -> Row[Any] | None:
+    """The session unless there is none or it is being deleted."""
+    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    return found if found is not None and found.is_active else None
+
+
+def get_session(tx: Tx, workspace: str, name: str) -> Row[Any]:
+    """The session; refused when there is none or it is being deleted."""
+    found = find_live_session(tx, workspace, name)
+    if found is None:
+        raise Missing("Session", name)
+    return found
+
+
+def ensure_session(
+    tx: Tx,
+    workspace: str,
+    name: str,
+    at: int,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    configuration: Mapping[str, Any] | None = None,
+) -> tuple[Row[Any], bool]:
+    """The session, and whether it was made now. Given metadata replaces, given configuration merges."""
+    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    if found is None:
+        place, _ = ensure_workspace(tx, workspace, at)
+        insert_session(tx, place.id, name, at, json.dumps(metadata or {}), json.dumps(configuration or {}))
+        return get_session(tx, workspace, name), True
+    if not found.is_active:
+        raise Missing("Session", name)
+    changes: dict[str, str] = {}
+    if metadata is not None:
+        changes["metadata"] = json.dumps(metadata)
+    if configuration is not None:
+        changes["configuration"] = json.dumps({**json.loads(found.configuration), **configuration})
+    if not changes:
+        return found, False
+    tx.execute(update(sessions).where(sessions.c.id == found.id).values(**changes))
+    return get_session(tx, workspace, name), False
+
+
+def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str, configuration: str) -> int:
+    """A new, empty session; the id of its row."""
+    check_name(name)
+    values = {"workspace_id": workspace_id, "name": name, "metadata": metadata, "configuration": configuration}
+    made = tx.execute(insert(sessions).values(uid=new_id(), created_at=at, **values))
+    return int(made.inserted_primary_key[0])  # type: ignore[index]
+
+
+def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+    """Sessions that are not deleted, the oldest first."""
+    place = get_workspace(tx, workspace)
+    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id)
+    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_with_peer()))
+    return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
+
+
+def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+    """Sessions that the peer is or was in, the oldest first."""
+    place = get_workspace(tx, workspace)
+    member = get_peer(tx, workspace, peer)
+    been = exists().where(memberships.c.peer_id == member.id, memberships.c.session_id == sessions.c.id)
+    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id, been)
+    query = query.where(build_filter(filters, _fields_with_peer()))
+    return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
+
+
+def _fields_with_peer() -> dict[str, Field]:
+    member = (
+        select(peers.c.name)
+        .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
+        .where(and_(memberships.c.session_id == sessions.c.id, memberships.c.left_seq.is_(None)))
+        .limit(1)
+    )
+    return {**FIELDS, "peer_id": Field(member.correlate(sessions).scalar_subquery())}

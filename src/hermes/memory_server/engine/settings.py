@@ -1,0 +1,72 @@
+"""Configuration as it holds for one message: message over session over workspace over the server's defaults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is switched on, and how often summaries are made."""
+
+    reasoning: bool = True
+    use_card: bool = True
+    create_card: bool = True
+    summaries: bool = True
+    short_every: int = 20
+    long_every: int = 60
+    dreams: bool = True
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Later layers win, key by key at every depth; a null says nothing."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, Mapping):
+                below = merged.get(key)
+                merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
+            elif value is not None:
+                merged[key] = value
+    return merged
+
+
+def resolve(*layers: str | Mapping[str, Any]) -> Settings:
+    """The settings that stored configurations mean together, the widest first."""
+    given = merge(*(json.loads(layer) if isinstance(layer, str) else layer for layer in layers))
+    summary = _section(given, "summary")
+    card = _section(given, "peer_card")
+    return Settings(
+        reasoning=_reasoning(given),
+        use_card=_flag(card, "use"),
+        create_card=_flag(card, "create"),
+        summaries=_flag(summary, "enabled"),
+        short_every=_count(summary, "messages_per_short_summary", 20),
+        long_every=_count(summary, "messages_per_long_summary", 60),
+        dreams=_flag(_section(given, "dream"), "enabled"),
+    )
+
+
+def _reasoning(given: Mapping[str, Any]) -> bool:
+    # The two older spellings are still in people's configurations.
+    if given.get("skip_deriver") is True:
+        return False
+    older = _section(given, "deriver")
+    return _flag(_section(given, "reasoning"), "enabled") and _flag(older, "enabled")
+
+
+def _section(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = given.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _flag(section: Mapping[str, Any], name: str) -> bool:
+    return section.get(name) is not False
+
+
+def _count(section: Mapping[str, Any], name: str, default: int) -> int:
+    value = section.get(name)
+    return value if isinstance(value, int) and value > 0 else default

@@ -1,0 +1,75 @@
+"""Summaries of a session: the floor, made of the telling sentences of what was said, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, Select, bindparam, select
+from sqlalchemy.dialects.sqlite import insert
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import messages, summaries
+from hermes.memory_server.engine.messages import select_messages
+from hermes.memory_server.engine.sentences import split_sentences, telling
+from hermes.memory_server.tokens import count_tokens
+
+TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
+MAX_TOKENS = {"short": 1000, "long": 4000}
+LINE_CHARS = 240
+
+
+NEWEST: Select[Any] = (
+    select(*summaries.c, messages.c.public_id)
+    .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
+    .where(summaries.c.session_id == bindparam("session_id"))
+)
+
+
+def read_summaries(tx: Tx, session_id: int) -> dict[str, Row[Any]]:
+    """The session's summaries by kind, each with the public id of the last message it covers."""
+    return {row.kind: row for row in tx.execute(NEWEST, {"session_id": session_id})}
+
+
+def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: int) -> None:
+    """Summarise up to message number `seq`. A summary that covers more is left alone."""
+    before = read_summaries(tx, session_id).get(kind)
+    if before is not None and before.seq >= seq:
+        return
+    query = select_messages().where(messages.c.session_id == session_id, messages.c.seq <= seq)
+    rows = list(tx.execute(query.where(messages.c.seq > seq - every).order_by(messages.c.seq)))
+    if not rows:
+        return
+    content = extract(rows, MAX_TOKENS[kind])
+    values = {
+        "content": content,
+        "message_id": rows[-1].id,
+        "seq": rows[-1].seq,
+        "token_count": count_tokens(content),
+        "created_at": at,
+    }
+    statement = insert(summaries).values(session_id=session_id, kind=kind, **values)
+    tx.execute(statement.on_conflict_do_update(index_elements=["session_id", "kind"], set_=values))
+
+
+def extract(rows: list[Row[Any]], max_tokens: int) -> str:
+    """One line per message, its most telling sentence, the newest kept when there is no room for all."""
+    head = f"Extract of {len(rows)} messages (made without a model):"
+    room = max_tokens - count_tokens(head)
+    lines: list[str] = []
+    for row in reversed(rows):
+        line = _line(row)
+        cost = count_tokens(line) + 1
+        if line and cost > room:
+            break
+        if line:
+            lines.append(line)
+            room -= cost
+    return "\n".join([head, *reversed(lines)])
+
+
+def _line(row: Row[Any]) -> str:
+    sentences = split_sentences(row.content)
+    if not sentences:
+        return ""
+    best = max(sentences, key=telling)
+    return f"- {row.peer}: {best[:LINE_CHARS]}"

@@ -1,0 +1,104 @@
+"""Webhooks: where a workspace wants to be told of events."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Row, delete, func, insert, select
+
+from hermes.memory_server import limits, times
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import jobs, webhooks, workspaces
+from hermes.memory_server.engine.jobs import TRACKED, add_job
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.faults import Conflict, Invalid, Missing
+from hermes.memory_server.ids import new_id
+
+COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
+WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
+
+
+def check_url(url: str) -> None:
+    """Refuse what is not a public HTTP address."""
+    if len(url) > limits.URL_CHARS:
+        raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError as error:
+        raise Invalid(f"Invalid webhook URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise Invalid("A webhook URL begins with http:// or https:// and names a host")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return
+    if not address.is_global or address.is_multicast:
+        raise Invalid("A webhook cannot point to a private, loopback, link-local or reserved address")
+
+
+def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Row[Any], bool]:
+    """The endpoint, and whether it was made now."""
+    check_url(url)
+    place, _ = ensure_workspace(tx, workspace, at)
+    query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id, webhooks.c.url == url)
+    found = tx.execute(query).first()
+    if found is not None:
+        return found, False
+    held = select(func.count()).select_from(webhooks).where(webhooks.c.workspace_id == place.id)
+    if tx.execute(held).scalar_one() >= limits.WEBHOOKS:
+        raise Conflict(f"A workspace can have at most {limits.WEBHOOKS} webhook endpoints")
+    tx.execute(insert(webhooks).values(public_id=new_id(), workspace_id=place.id, url=url, created_at=at))
+    return tx.execute(query).one(), True
+
+
+def list_webhooks(tx: Tx, workspace: str, page: Page) -> Paged:
+    """The endpoints of a workspace, the oldest first."""
+    place = get_workspace(tx, workspace)
+    query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id)
+    return fetch_page(tx, query, (webhooks.c.id,), page)
+
+
+def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
+    """Forget an endpoint."""
+    place = get_workspace(tx, workspace)
+    own = (webhooks.c.workspace_id == place.id, webhooks.c.public_id == public_id)
+    if tx.execute(delete(webhooks).where(*own)).rowcount == 0:
+        raise Missing("Webhook endpoint", public_id)
+
+
+def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at: int) -> int:
+    """Queue an event for each endpoint of the workspace; how many there are."""
+    urls = [row.url for row in tx.execute(select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id))]
+    for url in urls:
+        body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
+        payload = {"url": url, "body": body}
+        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id=workspace_id, payload=payload)
+    return len(urls)
+
+
+def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
+    """Tell that nothing waits any more, once the last tracked job is done."""
+    waiting = select(jobs.c.id).where(jobs.c.workspace_id == workspace_id, jobs.c.kind.in_(TRACKED))
+    if tx.execute(waiting.where(jobs.c.state.in_(("pending", "running"))).limit(1)).first() is not None:
+        return
+    name = tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar_one_or_none()
+    if name is not None:
+        announce(tx, workspace_id, "queue.empty", {"workspace_id": name, "queue_type": queue_type}, at)
+
+
+def encode_event(body: Mapping[str, Any], secret: str) -> tuple[bytes, dict[str, str]]:
+    """The bytes to post and their headers, signed when there is a secret."""
+    content = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    headers = {"Content-Type": "application/json"}
+    if secret:
+        headers["X-Honcho-Signature"] = hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
+    return content, headers

@@ -1,0 +1,85 @@
+"""Workspaces: the outermost wall. Nothing in one is seen from another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row, bindparam, insert, select, update
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.tables import workspaces
+from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.faults import Missing
+from hermes.memory_server.ids import new_id
+
+FIELDS = {
+    "id": Field(workspaces.c.name),
+    "workspace_id": Field(workspaces.c.name),
+    "created_at": Field(workspaces.c.created_at, "time"),
+    "metadata": Field(workspaces.c.metadata, "json"),
+}
+
+
+BY_NAME = select(workspaces).where(workspaces.c.name == bindparam("name"))
+"""Statements of every request are built once: building one costs more than running it."""
+
+
+def find_workspace(tx: Tx, name: str) -> Row[Any] | None:
+    """The workspace, or None."""
+    return tx.execute(BY_NAME, {"name": name}).first()
+
+
+def get_workspace(tx: Tx, name: str) -> Row[Any]:
+    """The workspace; refused when there is none."""
+    found = find_workspace(tx, name)
+    if found is None:
+        raise Missing("Workspace", name)
+    return found
+
+
+def ensure_workspace(
+    tx: Tx,
+    name: str,
+    at: int,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    configuration: Mapping[str, Any] | None = None,
+) -> tuple[Row[Any], bool]:
+    """The workspace, and whether it was made now. One that exists is left as it is."""
+    found = find_workspace(tx, name)
+    if found is not None:
+        return found, False
+    tx.execute(
+        insert(workspaces).values(
+            uid=new_id(),
+            name=name,
+            metadata=json.dumps(metadata or {}),
+            configuration=json.dumps(configuration or {}),
+            created_at=at,
+        )
+    )
+    return get_workspace(tx, name), True
+
+
+def update_workspace(
+    tx: Tx, name: str, at: int, *, metadata: Mapping[str, Any] | None, configuration: Mapping[str, Any] | None
+) -> Row[Any]:
+    """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
+    row, _ = ensure_workspace(tx, name, at)
+    changes: dict[str, str] = {}
+    if metadata is not None:
+        changes["metadata"] = json.dumps(metadata)
+    if configuration is not None:
+        changes["configuration"] = json.dumps({**json.loads(row.configuration), **configuration})
+    if changes:
+        tx.execute(update(workspaces).where(workspaces.c.id == row.id).values(**changes))
+    return get_workspace(tx, name)
+
+
+def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+    """Workspaces, the oldest first."""
+    query = select(workspaces).where(build_filter(filters, FIELDS))
+    return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)

@@ -1,0 +1,59 @@
+"""Everything a request can be refused for, as one tree. A fault carries data; `api.faults` maps it to HTTP.
+
+Fault
+├── Missing          a workspace, peer, session … by that name does not exist        404
+├── Conflict         the state of things does not allow it                           409
+├── Invalid          the request says something that cannot be                       422
+├── Refused          a rule of the workspace or session forbids it                   400
+├── Unauthorized     no key, a bad key, or a key that may not do this                401
+├── SwitchedOff      the feature is not in use on this server                        405
+├── TooLarge         a file above the limit                                          413
+└── UnknownFileType  a file that we cannot read                                      415
+"""
+
+from __future__ import annotations
+
+
+class Fault(Exception):
+    """A request that is refused, with the reason that the caller reads."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Missing(Fault):
+    """A thing by that name does not exist."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind} {name} not found")
+        self.kind = kind
+        self.name = name
+
+
+class Conflict(Fault):
+    """The state of things does not allow it."""
+
+
+class Invalid(Fault):
+    """The request says something that cannot be."""
+
+
+class Refused(Fault):
+    """A rule of the workspace or session forbids it."""
+
+
+class Unauthorized(Fault):
+    """No key, a bad key, or a key that may not do this."""
+
+
+class SwitchedOff(Fault):
+    """The feature is not in use on this server."""
+
+
+class TooLarge(Fault):
+    """A file above the limit."""
+
+
+class UnknownFileType(Fault):
+    """A file that we cannot read."""

@@ -1,0 +1,58 @@
+"""Times are microseconds since 1970, UTC, as whole numbers; on the wire RFC 3339 with a `Z`."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from hermes.clock import Clock
+from hermes.memory_server.faults import Invalid
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def now(clock: Clock) -> int:
+    """This clock's time."""
+    return round(clock.now() * 1_000_000)
+
+
+def to_micros(moment: datetime) -> int:
+    """A moment as we store it; one without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - EPOCH) // MICROSECOND
+
+
+def to_datetime(micros: int) -> datetime:
+    """A stored time as Python has it."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def to_wire(micros: int) -> str:
+    """`2026-11-15T04:05:48.100154Z`."""
+    return to_datetime(micros).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if micros >= 0 else _early(micros)
+
+
+def to_wire_seconds(micros: int) -> str:
+    """As `to_wire`, without fractions."""
+    return to_datetime(micros).replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def to_stamp(micros: int) -> str:
+    """`2026-11-15 04:05:48`, as people read it in a representation."""
+    return to_datetime(micros).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+def parse(text: str) -> int:
+    """ISO with or without a zone (then UTC), or a day alone. Refused with a reason otherwise."""
+    try:
+        if len(text) == 10:
+            day = date.fromisoformat(text)
+            return to_micros(datetime(day.year, day.month, day.day, tzinfo=UTC))
+        return to_micros(datetime.fromisoformat(text))
+    except (ValueError, OverflowError) as error:
+        raise Invalid(f"'{text}' is not a date: use ISO 8601, such as 2026-11-15 or 2026-11-15T04:05:48Z") from error
+
+
+def _early(micros: int) -> str:
+    # strftime does not pad years below 1000 everywhere.
+    return to_datetime(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,50 @@
+"""Reading a store file of any version without changing it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from hermes.db.engine import Tx
+from hermes.db.faults import translate
+from hermes.store.schema import MIGRATIONS
+
+OUR_TABLE = re.compile(r"\s*CREATE TABLE (hermes_\w+)")
+
+
+@contextmanager
+def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
+    """One consistent snapshot of a file that exists. What goes wrong is a StoreError."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={_mode(path)}", uri=True)) as tx:
+            tx.row_factory = sqlite3.Row
+            tx.isolation_level = None
+            tx.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
+            tx.execute("PRAGMA temp_store = MEMORY")
+            tx.execute("BEGIN")
+            yield tx
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def lend_tables(tx: Tx) -> None:
+    """Those of our tables that the file does not have yet, empty, for this connection alone."""
+    there = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}
+    for statement in (statement for migration in MIGRATIONS for statement in migration.statements):
+        found = OUR_TABLE.match(statement)
+        if found and found[1] not in there:
+            tx.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+
+
+def _mode(path: Path) -> str:
+    """A read-only connection leaves an empty log beside a file that had none; one that may write clears it away.
+
+    But one that may write would also finish what a killed process left in a log: then we must not.
+    """
+    left = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return "ro" if left or not writable else "rw"

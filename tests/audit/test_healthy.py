@@ -1,0 +1,242 @@
+"""What is not damaged is not touched, and never called damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.audit.audit import Places, audit_store
+from hermes.audit.log import LogAudit
+from hermes.store.ids import snapshot_id
+from hermes.store.store import Store
+from hermes.types import Compression, Draft
+from tests.audit.test_repair import bytes_of, findings
+from tests.audit.wounds import KEY, ROTATED_AT, SUMMARY, Hand, rotate
+from tests.cli.test_sessions import compress, fill
+from tests.conftest import Ran
+from tests.scale import scale
+from tests.store import old_files as old
+from tests.store.still_clock import StillClock
+
+Hermes = Callable[..., Ran]
+
+
+@pytest.mark.contract("3.12")
+@pytest.mark.parametrize("build", old.BUILDERS)
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_a_healthy_file_yields_nothing_and_stays_as_it_is_to_the_byte(
+    hermes: Hermes, home: Path, build: old.Builder, journal: str
+) -> None:
+    build(home).run(f"PRAGMA journal_mode = {journal}")
+    before = bytes_of(home)
+    ran = hermes("doctor", "--repair", "--yes", "--json")
+    assert ran.code == 0
+    assert findings(ran) == []
+    assert bytes_of(home) == before
+
+
+@pytest.mark.contract("3.12")
+def test_a_log_that_a_killed_process_left_beside_the_file_is_not_worked_in(hermes: Hermes, home: Path) -> None:
+    file = old.current_file(home)
+    file.run("PRAGMA journal_mode = wal")
+    aside = home.parent / "aside"
+    aside.mkdir()
+
+    async def write_and_be_killed() -> None:
+        async with await Store.open(file.path, clock=StillClock(1.0), lock_timeout=5) as store:
+            await store.create_session("cli")
+            for path in home.glob("state.db*"):
+                shutil.copy(path, aside / path.name)
+
+    asyncio.run(write_and_be_killed())
+    for path in aside.iterdir():
+        shutil.copy(path, home / path.name)
+    left = {name: data for name, data in bytes_of(home).items() if not name.endswith("-shm")}
+    assert left["state.db-wal"]
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    assert {name: data for name, data in bytes_of(home).items() if not name.endswith("-shm")} == left
+
+
+@pytest.mark.contract("3.12")
+def test_a_conversation_that_was_rotated_and_is_whole_is_history_and_no_damage(hermes: Hermes, home: Path) -> None:
+    old.current_file(home)
+    ran = hermes("doctor", "--json")
+    assert ran.code == 0
+    (told,) = [finding for finding in json.loads(ran.out)["findings"] if finding["code"]]
+    assert (told["code"], told["level"]) == ("route-to-child", "ok")
+    assert told["sessions"] == [old.PARENT, old.GRANDCHILD]
+
+
+def long_text_sent_twice(hand: Hand) -> None:
+    rotate(hand)
+    hand.route(KEY, old.CLIENT)
+    hand.file.run("DELETE FROM sessions WHERE id LIKE '20260528%'")
+    for seconds in (0, 1, 30):
+        hand.say(old.CLIENT, ROTATED_AT + seconds, "please, " * 60)
+
+
+def rotation_in_a_terminal(hand: Hand) -> None:
+    rotate(hand)
+    hand.file.run("UPDATE sessions SET source = 'cli', user_id = NULL WHERE id LIKE '20260528%'")
+    if hand.is_current:
+        hand.file.run("UPDATE sessions SET session_key = NULL, chat_id = NULL WHERE id LIKE '20260528%'")
+
+
+def conversation_reset_after_a_rotation(hand: Hand) -> None:
+    rotate(hand)
+    hand.file.run(
+        "UPDATE sessions SET end_reason = 'session_reset', ended_at = 1.9e9 WHERE id = '20260528_161635_bb86b1'"
+    )
+    hand.session("20260529_000000_abcdef", ROTATED_AT + 9999, **hand.keyed(KEY))
+    hand.route(KEY, "20260529_000000_abcdef")
+
+
+def straggling_reply(hand: Hand) -> None:
+    rotate(hand)
+    hand.route(KEY, "20260528_161635_bb86b1")
+    hand.say("20260528_093510_66bfaec7", ROTATED_AT + 3, "one moment", role="assistant")
+    hand.say("20260528_161635_bb86b1", ROTATED_AT + 200, "go on then")
+
+
+def same_summary_in_two_sessions(hand: Hand) -> None:
+    rotate(hand)
+    hand.route(KEY, "20260528_161635_bb86b1")
+    hand.say(old.CLIENT, ROTATED_AT, SUMMARY)
+
+
+def group_whose_speaker_changed(hand: Hand) -> None:
+    """Who spoke first in a group says nothing about whose conversation it is."""
+    rotate(hand)
+    key = "agent:main:telegram:group:-100"
+    hand.route(key, "20260528_161635_bb86b1")
+    hand.file.run("UPDATE sessions SET user_id = '42' WHERE id = '20260528_161635_bb86b1'")
+    if hand.is_current:
+        hand.file.run(f"UPDATE sessions SET session_key = '{key}', chat_id = '-100', chat_type = 'group' "
+                      "WHERE id LIKE '20260528%'")  # fmt: skip
+
+
+LOOKALIKES = (
+    long_text_sent_twice,
+    rotation_in_a_terminal,
+    conversation_reset_after_a_rotation,
+    straggling_reply,
+    same_summary_in_two_sessions,
+    group_whose_speaker_changed,
+)
+
+
+@pytest.mark.contract("3.12")
+@pytest.mark.parametrize("build", [old.early_file, old.current_file])
+@pytest.mark.parametrize("make", LOOKALIKES)
+def test_what_only_looks_like_damage_is_left_alone(
+    hermes: Hermes, home: Path, build: old.Builder, make: Callable[[Hand], None]
+) -> None:
+    make(Hand(build(home)))
+    ran = hermes("doctor", "--json")
+    assert findings(ran) == []
+    assert ran.code == 0
+
+
+def test_a_store_of_our_own_with_compressions_is_healthy(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "a", "b", "c", "d")
+    compress(home, session)
+    assert findings(hermes("doctor", "--json")) == []
+
+
+KEYS = [KEY, "agent:main:discord:group:7", "agent:main:telegram:dm:9"]
+TEXTS = ["ok", "x" * 300, SUMMARY[:20] + "?", "words " * 80]
+ACTS = st.one_of(
+    st.tuples(st.just("create"), st.sampled_from([None, *KEYS])),
+    st.tuples(st.just("append"), st.integers(0, 5), st.sampled_from(["user", "assistant"]), st.sampled_from(TEXTS)),
+    st.tuples(st.just("compress"), st.integers(0, 5)),
+    st.tuples(st.just("delete"), st.integers(0, 5)),
+    st.tuples(st.just("title"), st.integers(0, 5)),
+    st.tuples(st.just("route"), st.integers(0, 5), st.sampled_from(KEYS)),
+    st.tuples(st.just("wait"), st.floats(0, 100)),
+)
+"""What our own store does to itself; a session with a key is bound to it as it is made."""
+
+
+@pytest.mark.stress
+@pytest.mark.contract("3.12")
+@settings(max_examples=scale(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(ACTS, max_size=25))
+def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple[object, ...]]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "state.db"
+        asyncio.run(act(path, acts))
+        places = Places(path, Path(folder) / "sessions.json", Path(folder) / "agent.log")
+        found = audit_store(places, LogAudit(), lock_timeout=5)
+        assert found.damage == ()
+        assert found.history == ()
+
+
+async def act(path: Path, acts: list[tuple[object, ...]]) -> None:
+    clock = StillClock(1_700_000_000.0)
+    async with await Store.open(path, clock=clock, lock_timeout=5) as store:
+        for name, *values in acts:
+            ids = [entry.session.id for entry in await store.read(lambda tx: store.sessions.recent(tx, limit=9))]
+            place = values[0] if isinstance(values[0], int) else 0
+            if name == "wait":
+                await clock.sleep(float(str(values[0])))
+            elif name == "create":
+                await make_session(store, values[0] if isinstance(values[0], str) else None)
+            elif ids:
+                await change(store, ids[place % len(ids)], str(name), [str(value) for value in values[1:]])
+
+
+async def change(store: Store, session_id: str, name: str, values: list[str]) -> None:
+    now = store.clock.now()
+    if name == "append":
+        await store.append(session_id, Draft(values[0], values[1]))
+    elif name == "delete":
+        await store.write(lambda tx: store.deletions.delete(tx, session_id))
+    elif name == "title":
+        await store.write(lambda tx: store.sessions.set_title(tx, session_id, "t"))
+    elif name == "route":
+        await store.write(lambda tx: store.routes.bind(tx, values[0], session_id, now=now))
+    else:
+        await squeeze(store, session_id)
+
+
+async def make_session(store: Store, key: str | None) -> None:
+    session = await store.write(
+        lambda tx: store.sessions.create(
+            tx, source="telegram", now=store.clock.now(), random_hex=_hex, session_key=key, chat_id=key and key[-1]
+        )
+    )
+    if key is not None:
+        await store.write(lambda tx: store.routes.bind(tx, key, session.id, now=store.clock.now()))
+
+
+async def squeeze(store: Store, session_id: str) -> None:
+    view = await store.view(session_id)
+    if not view.tail:
+        return
+    last = view.tail[-1].id
+    row = Compression(
+        session_id,
+        view.epoch + 1,
+        last,
+        last,
+        (),
+        SUMMARY,
+        snapshot_id(session_id, store.clock.now() + view.epoch),
+        1.0,
+    )
+    await store.write(lambda tx: store.compressions.commit(tx, row))
+
+
+_NUMBERS = iter(range(10**9))
+
+
+def _hex(count: int) -> str:
+    return f"{next(_NUMBERS):0{2 * count}x}"

@@ -1,0 +1,214 @@
+"""A repair that is killed, has no room, is not wanted, or is not alone."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.store.store import Store
+from hermes.types import Draft
+from tests.audit.test_repair import backups, bytes_of, findings
+from tests.audit.wounds import CHILD, KEY, PARENT, ROTATED_AT, SUMMARY, Hand, child_that_no_key_follows
+from tests.conftest import Ran
+from tests.db.processes import await_end, finish, hear, say, start
+from tests.scale import scale
+from tests.store import old_files as old
+from tests.store.old_files import OldFile
+
+Hermes = Callable[..., Ran]
+MANY = 12
+
+
+def badly_wounded(home: Path) -> OldFile:
+    """Many conversations whose key stayed behind, each with its summary twice."""
+    file = old.current_file(home)
+    hand = Hand(file)
+    for number in range(MANY):
+        key, parent, child = f"agent:main:telegram:dm:{number}", f"parent-{number}", f"child-{number}"
+        known = hand.keyed(key)
+        hand.session(parent, ROTATED_AT - 9, ended_at=ROTATED_AT, end_reason="compression", **known)
+        hand.say(parent, ROTATED_AT - 8, f"question {number}")
+        hand.session(child, ROTATED_AT, parent_session_id=parent, **known)
+        hand.say(child, ROTATED_AT, SUMMARY)
+        hand.say(child, ROTATED_AT, SUMMARY)
+        hand.route(key, parent)
+    return file
+
+
+def check_sound(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.contract("3.12")
+def test_a_repair_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    badly_wounded(tmp_path / "template")
+    messages = old.dump(tmp_path / "template" / "state.db", ["messages"])
+    interrupted = 0
+    for number in range(scale(8, 100)):
+        home = shutil.copytree(tmp_path / "template", tmp_path / str(number))
+        process = start("tests.audit.mender", home)
+        hear(process)
+        say(process, "go")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.005, 0.3))  # not to wait for anything: the moment of the kill is drawn
+        process.send_signal(signal.SIGKILL)
+        await_end(process)
+        check_sound(home / "state.db")
+        interrupted += process.returncode == -signal.SIGKILL
+        assert finish_repair(home).endswith(" 0 left\n")
+        assert finish_repair(home) == "0 mended, 0 left\n"
+        assert old.dump(home / "state.db", ["messages"]) == messages
+        assert routes(home / "state.db") == {f"agent:main:telegram:dm:{n}": f"child-{n}" for n in range(MANY)}
+    assert interrupted
+
+
+def finish_repair(home: Path) -> str:
+    process = start("tests.audit.mender", home)
+    hear(process)
+    say(process, "go")
+    return finish(process)
+
+
+def routes(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as db:
+        return dict(db.execute("SELECT session_key, session_id FROM hermes_routes"))
+
+
+@pytest.mark.contract("3.12")
+def test_many_damages_are_mended_in_one_run(hermes: Hermes, home: Path) -> None:
+    file = badly_wounded(home)
+    assert len(findings(hermes("doctor", "--json"))) == 2 * MANY
+    ran = hermes("doctor", "--repair", "--yes")
+    assert ran.code == 0
+    assert ran.out.count("mended  [") == 2 * MANY
+    assert len(routes(file.path)) == MANY
+    assert len(backups(home)) == 1
+
+
+@pytest.mark.contract("3.12", "10.6")
+def test_without_room_for_the_backup_nothing_is_changed(home: Path) -> None:
+    file = old.current_file(home)
+    child_that_no_key_follows(Hand(file))
+    before = bytes_of(home)
+    size = file.path.stat().st_size // 2
+    code = (
+        "import resource, signal, sys, hermes.cli.main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "sys.exit(hermes.cli.main.run(['doctor', '--repair', '--yes']))"
+    )
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot make the backup" in done.stderr
+    assert "nothing was changed" in done.stderr
+    assert bytes_of(home) == before, "and no half of a backup is left"
+
+
+@pytest.mark.contract("3.12")
+def test_a_repair_nobody_agreed_to_changes_nothing(hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child_that_no_key_follows(Hand(old.current_file(home)))
+    before = bytes_of(home)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ran = hermes("doctor", "--repair")
+    assert ran.code == 2
+    assert "repairing needs a yes. Add --yes" in ran.err
+    assert bytes_of(home) == before
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "copies"), [("n\n", 130, 0), ("y\n", 0, 1)])
+def test_a_person_is_asked_first(
+    hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, copies: int
+) -> None:
+    child_that_no_key_follows(Hand(old.current_file(home)))
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert hermes("doctor", "--repair").code == code
+    assert len(backups(home)) == copies
+
+
+@pytest.mark.contract("3.12")
+def test_a_file_with_damaged_pages_is_not_mended(hermes: Hermes, home: Path) -> None:
+    file = old.current_file(home)
+    child_that_no_key_follows(Hand(file))
+    ((page,),) = file.rows("SELECT rootpage FROM sqlite_master WHERE name = 'idx_sessions_title'")
+    data = bytearray(file.path.read_bytes())
+    data[4096 * (int(str(page)) - 1) : 4096 * int(str(page))] = b"\xa5" * 4096
+    file.path.write_bytes(data)
+    before = bytes_of(home)
+    ran = hermes("doctor", "--repair", "--yes")
+    assert ran.code == 1
+    assert bytes_of(home) == before
+
+
+@pytest.mark.contract("3.12", "1.6")
+async def test_messages_that_arrive_during_a_repair_are_kept(home: Path) -> None:
+    file = badly_wounded(home)
+    async with await Store.open(file.path, clock=SystemClock(), lock_timeout=30) as store:
+        session = await store.create_session("cli")
+        process = start("tests.audit.mender", home)
+        await asyncio.to_thread(hear, process)
+        say(process, "go")
+        ended = asyncio.create_task(asyncio.to_thread(finish, process))
+        count = 0
+        while not ended.done():
+            await store.append(session.id, Draft("user", str(count)))
+            count += 1
+            await asyncio.sleep(0)
+        assert (await ended).endswith("0 left\n")
+        view = await store.view(session.id)
+        assert [message.content for message in view.messages] == [str(number) for number in range(count)]
+        assert count > 0
+
+
+@pytest.mark.contract("3.12")
+def test_a_running_process_is_warned_about(hermes: Hermes, home: Path) -> None:
+    child_that_no_key_follows(Hand(old.current_file(home)))
+    holder = (
+        "import sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1]); db.execute('SELECT count(*) FROM sessions').fetchone()\n"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holder, str(home / "state.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        hear(process)
+        ran = hermes("doctor", "--repair", "--yes", "--json")
+        assert process.stdin is not None
+        process.stdin.close()
+    assert ran.code == 0
+    assert f"process {process.pid} has {home / 'state.db'} open" in ran.err
+    assert json.loads(ran.out)["repair"]["left"] == 0
+
+
+def test_two_backups_in_one_second_have_names_of_their_own(hermes: Hermes, home: Path) -> None:
+    file = old.current_file(home)
+    child_that_no_key_follows(Hand(file))
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    file.run(f"DELETE FROM hermes_routes WHERE session_key = '{KEY}'")
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    first, second = backups(home)
+    assert first != second
+    assert {PARENT, CHILD} <= {str(row[0]) for row in OldFile(second, 22).rows("SELECT id FROM sessions")}

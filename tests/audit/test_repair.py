@@ -1,0 +1,124 @@
+"""Every kind of damage is found, explained, mended once, and nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.store.store import Store
+from hermes.types import Json
+from tests.audit.wounds import CASES, Wound, wounded
+from tests.conftest import Ran
+from tests.store import old_files as old
+
+Hermes = Callable[..., Ran]
+every_wound = pytest.mark.parametrize(("wound", "layout"), CASES, ids=[f"{wound}-{layout}" for wound, layout in CASES])
+
+
+def findings(ran: Ran) -> list[Json]:
+    """What a doctor has to say against conversations."""
+    return [finding for finding in json.loads(ran.out)["findings"] if finding["level"] == "fail"]
+
+
+def bytes_of(home: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in home.glob("state.db*")}
+
+
+def backups(home: Path) -> list[Path]:
+    return sorted(home.glob("state.db.backup-*"))
+
+
+@every_wound
+@pytest.mark.contract("3.12")
+def test_damage_is_found_and_explained_and_finding_changes_nothing(
+    hermes: Hermes, home: Path, wound: Wound, layout: int
+) -> None:
+    wounded(home, wound, layout)
+    before = bytes_of(home)
+    ran = hermes("doctor", "--json")
+    assert ran.code == 1
+    (found,) = findings(ran)
+    assert found["code"] == wound.code
+    assert set(wound.named) <= set(found["sessions"])
+    for session in wound.named:
+        assert session in found["detail"]
+    assert found["remedy"]
+    text = hermes("doctor")
+    assert text.code == 1
+    assert f"FAIL  sessions  [{wound.code}]" in text.out
+    assert bytes_of(home) == before
+
+
+@every_wound
+@pytest.mark.contract("3.12", "1.5")
+def test_repair_mends_it_after_a_backup_and_a_second_run_finds_nothing(
+    hermes: Hermes, home: Path, wound: Wound, layout: int
+) -> None:
+    file = wounded(home, wound, layout)
+    before, messages = old.dump(file.path), old.dump(file.path, ["messages", "gateway_routing"])
+    ran = hermes("doctor", "--repair", "--yes", "--json")
+    assert ran.code == 0, ran.out
+    assert [mended["code"] for mended in json.loads(ran.out)["repair"]["mended"]] == [wound.code]
+    (backup,) = backups(home)
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert old.dump(backup) == before
+    assert old.dump(file.path, ["messages", "gateway_routing"]) == messages, "no message is rewritten"
+    after = bytes_of(home)
+    again = hermes("doctor", "--repair", "--yes", "--json")
+    assert again.code == 0
+    assert findings(again) == []
+    assert "repair" not in json.loads(again.out)
+    assert bytes_of(home) == after
+
+
+@every_wound
+@pytest.mark.contract("3.12")
+def test_conversations_and_keys_are_right_after_a_repair(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
+    file = wounded(home, wound, layout)
+    assert hermes("doctor", "--repair", "--yes").code == 0
+
+    async def look() -> None:
+        async with await Store.open(file.path, clock=SystemClock(), lock_timeout=10) as store:
+            routes = await store.read(store.routes.all)
+            assert {key: routes.get(key) for key in wound.routes} == wound.routes
+            listed = await store.read(lambda tx: store.sessions.recent(tx, limit=-1, everything=True))
+            ends = {entry.session.id: entry.session.end_reason for entry in listed}
+            assert {session: ends[session] for session in wound.open_sessions} == dict.fromkeys(wound.open_sessions)
+            assert {session: ends[session] for session in wound.ended} == wound.ended
+            for session, wanted in wound.sees.items():
+                assert [m.content for m in (await store.view(session)).messages] == wanted
+
+    asyncio.run(look())
+
+
+@every_wound
+@pytest.mark.contract("3.12")
+def test_everything_but_second_copies_and_strangers_words_can_still_be_read(
+    hermes: Hermes, home: Path, wound: Wound, layout: int
+) -> None:
+    file = wounded(home, wound, layout)
+    sessions = [str(row[0]) for row in file.rows("SELECT id FROM sessions ORDER BY id")]
+    before = {session: exported(hermes, session) for session in sessions}
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    for session in sessions:
+        assert sorted([*exported(hermes, session), *wound.hidden.get(session, [])]) == sorted(before[session])
+
+
+@every_wound
+def test_deleting_a_mended_session_takes_its_marks_along(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
+    file = wounded(home, wound, layout)
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    for session in wound.hidden:
+        assert hermes("sessions", "delete", session, "--yes").code == 0
+        assert file.rows("SELECT count(*) FROM hermes_mended") == [(0,)]
+
+
+def exported(hermes: Hermes, session: str) -> list[str]:
+    lines = [json.loads(line) for line in hermes("sessions", "export", session).out.splitlines()]
+    return [line["content"] for line in lines if line["type"] == "message" and "content" in line]

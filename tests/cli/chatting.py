@@ -1,0 +1,107 @@
+"""`hermes chat` as a process of its own, and a scripted model endpoint as another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.types import Json
+from tests.conftest import Ran
+from tests.db.processes import ROOT, hear, start
+
+KEY = "sk-loop-0123456789abcdef"
+ENDINGS = ("Replied", "Stopped", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A scripted endpoint that runs as a process."""
+
+    port: int
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def requests(self) -> list[Json]:
+        """The bodies that were posted so far."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_requests", timeout=20) as answer:
+            found: list[Json] = json.load(answer)
+            return found
+
+
+@contextmanager
+def serving(folder: Path, answers: Sequence[Json], **more: Json) -> Iterator[Endpoint]:
+    """Serve a script (see tests/llm/loopback.py) while the block runs."""
+    script = folder / "script.json"
+    script.write_text(json.dumps({"answers": answers, **more}))
+    process = start("tests.llm.loopback", "--script", script)
+    try:
+        yield Endpoint(json.loads(hear(process))["port"])
+    finally:
+        with process:
+            process.kill()
+
+
+def environment(home: Path, base_url: str | None = None, **more: str) -> dict[str, str]:
+    """A machine with nothing on it but this home, and maybe an endpoint."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "OPENAI_"))}
+    endpoint = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY, "HERMES_MODEL": "loop-1"} if base_url else {}
+    return {**kept, "HERMES_HOME": str(home), **endpoint, **more}
+
+
+def start_chat(env: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """Start `hermes chat` with pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "hermes", "chat", *arguments],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def chat(env: Mapping[str, str], *arguments: str, said: str | bytes = "", timeout: float = 60) -> Ran:
+    """Run `hermes chat` to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes", "chat", *arguments],
+        cwd=ROOT,
+        env=env,
+        input=said.encode() if isinstance(said, str) else said,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def events(output: str) -> list[Json]:
+    """The events of `--json`; the last line may be cut off by a kill."""
+    return [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def turns(output: str) -> list[list[Json]]:
+    """The events of `--json`, turn by turn; each turn has one ending, the last."""
+    split: list[list[Json]] = [[]]
+    for event in events(output):
+        split[-1].append(event)
+        if event["type"] in ENDINGS:
+            split.append([])
+    assert split.pop() == [], "the last turn has no ending"
+    return split
+
+
+def configure(home: Path, text: str) -> None:
+    """Write config.yaml."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(text)

@@ -1,0 +1,124 @@
+"""The real program in a pseudo-terminal, seen through a terminal emulator: what a person would see and type."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping
+from typing import Self
+
+import pyte
+
+ENTER, ALT_ENTER, TAB, UP = "\r", "\x1b\r", "\t", "\x1b[A"
+CTRL_C, CTRL_D = "\x03", "\x04"
+DEADLINE = 30.0
+
+
+class Screen:
+    """Runs a command line of ours at a terminal while the block runs. Waiting fails with what is to be seen."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str],
+        columns: int = 80,
+        rows: int = 40,
+        patience: float = DEADLINE,
+    ) -> None:
+        self._patience = patience
+        self._command = [sys.executable, "-m", "hermes", *arguments]
+        self._env = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **env}
+        self._emulated = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._emulated)
+        self._gone = False
+        self.raw = b""
+
+    def __enter__(self) -> Self:
+        self._ours, theirs = os.openpty()
+        self._resize()
+        # The emulator answers when the program asks where the cursor is.
+        self._emulated.write_process_input = self.type  # type: ignore[method-assign]
+        self.process = subprocess.Popen(
+            self._command, stdin=theirs, stdout=theirs, stderr=theirs, env=self._env, start_new_session=True
+        )
+        os.close(theirs)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+    @property
+    def rows(self) -> list[str]:
+        """What is to be seen, without trailing blanks."""
+        return [row.rstrip() for row in self._emulated.display]
+
+    @property
+    def status(self) -> str:
+        """The lowest row."""
+        return self.rows[-1]
+
+    @property
+    def prompt(self) -> str:
+        """The row that the cursor is in."""
+        return self.rows[self._emulated.cursor.y]
+
+    def type(self, data: str) -> None:
+        """Press keys."""
+        os.write(self._ours, data.encode())
+
+    def resize(self, columns: int) -> None:
+        """Change the window's width."""
+        self._emulated.resize(columns=columns)
+        self._resize()
+
+    def wait(self, seen: Callable[[Self], bool]) -> Self:
+        """Return when `seen` is true."""
+        until = time.monotonic() + self._patience
+        while not seen(self):
+            if self._gone or time.monotonic() > until:
+                raise AssertionError("not to be seen:\n" + "\n".join(self.rows))
+            self._read()
+        return self
+
+    def wait_for(self, text: str) -> Self:
+        """Return when `text` is somewhere on the screen."""
+        return self.wait(lambda screen: text in "\n".join(screen.rows))
+
+    def wait_for_rows(self, *wanted: str) -> Self:
+        """Return when these rows follow one another somewhere on the screen."""
+        return self.wait(lambda screen: "\n".join(["", *wanted, ""]) in "\n".join(["", *screen.rows, ""]))
+
+    def wait_for_prompt(self) -> Self:
+        """Return when the prompt is there and empty."""
+        return self.wait(lambda screen: screen.prompt == "›" and screen.status != "")
+
+    def ended(self) -> int:
+        """The exit code, when the program has ended."""
+        until = time.monotonic() + self._patience
+        while not self._gone and time.monotonic() < until:
+            self._read()
+        return self.process.wait(self._patience)
+
+    def _read(self) -> None:
+        """Take in what the program wrote, within a moment."""
+        if not select.select([self._ours], [], [], 0.1)[0]:
+            return
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # Linux says so when the last one on the other side is gone
+            self._gone = True
+            return
+        self.raw += data
+        self._stream.feed(data)
+
+    def _resize(self) -> None:
+        size = struct.pack("HHHH", self._emulated.lines, self._emulated.columns, 0, 0)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)

@@ -1,0 +1,260 @@
+"""`hermes chat` at a terminal, as a person sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.conversation import COMMANDS
+from hermes.types import Json
+from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
+
+ROOT = Path(__file__).parent.parent.parent
+Chat = Callable[..., Screen]
+ECHO = {"echo": True}
+
+
+@pytest.fixture
+def chat(tmp_path: Path, home: Path) -> Iterator[Chat]:
+    """Starts `hermes chat` against a scripted model: `chat({"says": …}, …)`; further turns are echoed."""
+    servers: list[subprocess.Popen[str]] = []
+
+    def start(*answers: Json, columns: int = 80, env: dict[str, str] | None = None) -> Screen:
+        script = tmp_path / f"script-{len(servers)}.json"
+        script.write_text(json.dumps({"answers": answers, "then": ECHO}), encoding="utf-8")
+        command = [sys.executable, "-m", "tests.llm.loopback", "--script", str(script)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ))
+        servers.append(server)
+        assert server.stdout is not None
+        port = json.loads(server.stdout.readline())["port"]
+        model = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "HERMES_MODEL": "loop-1"}
+        return Screen("chat", env={**plain_env(home), **model, **(env or {})}, columns=columns)
+
+    yield start
+    for server in servers:
+        server.kill()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
+def plain_env(home: Path) -> dict[str, str]:
+    """An environment without a model."""
+    return {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ} | {
+        "HERMES_HOME": str(home),
+        "PYTHONUTF8": "1",
+    }
+
+
+def stored(home: Path) -> list[tuple[str, str]]:
+    """Role and content of all messages, in order; none before there is a store."""
+    connection = sqlite3.connect(home / "state.db")
+    try:
+        return connection.execute("SELECT role, content FROM messages ORDER BY id").fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.mark.contract("10.1")
+def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "The beginning of it", "ending": "hang"}}) as screen:
+        screen.wait_for("/help for commands").wait_for_prompt()
+        assert screen.status == "model loop-1 · session new · memory notes"
+        screen.type("hello" + ENTER)
+        screen.wait_for("The beginning of it")
+        assert "session 2" in screen.status
+        screen.type(CTRL_C)
+        screen.wait_for_rows("› hello", "The beginning of it", "(stopped)", "", "›")
+        assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]
+
+
+def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said_next(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "So it goes", "ending": "hang"}}) as screen:
+        screen.wait_for_prompt().type("one" + ENTER)
+        screen.wait_for("So it goes").type("and then two" + ENTER)
+        screen.wait_for("next: and then two").type("half a th")
+        screen.wait(lambda screen: screen.prompt == "› half a th")
+        screen.type("\x15/stop" + ENTER)
+        screen.wait_for("(stopped)").wait_for("› and then two")
+        screen.wait(lambda _: len(stored(home)) == 4).wait_for_prompt()
+        assert "next:" not in "\n".join(screen.rows)
+        assert "/stop" not in "\n".join(screen.rows)
+        assert [content for _, content in stored(home)] == ["one", "So it goes", "and then two", "and then two"]
+
+
+def test_a_sign_of_waiting_comes_and_leaves_nothing_behind(chat: Chat) -> None:
+    with chat({"says": {"text": "At last.", "delay": 1.5}}) as screen:
+        screen.wait_for_prompt().type("well?" + ENTER)
+        screen.wait_for("Ctrl-C stops it")
+        screen.wait_for_rows("› well?", "At last.", "", "›")
+
+
+def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
+    note = json.dumps({"action": "add", "target": "user", "content": "Likes tea"})
+    calls = {"says": {"calls": [["memory", note]]}}
+    with chat(calls, {"says": {"text": "Noted."}}, {"fails": {"status": 401, "message": "bad key"}}) as screen:
+        screen.wait_for_prompt().type("I like tea" + ENTER)
+        screen.wait_for_rows("Noted.", "", "›")
+        assert screen.rows[3].startswith('· memory {"action"')
+        assert screen.rows[4].endswith("Memory updated: Likes tea")
+        screen.type("again" + ENTER)
+        screen.wait_for("hermes: 127.0.0.1").wait_for_prompt()
+
+
+def test_long_replies_break_between_words_and_code_stays_whole(chat: Chat) -> None:
+    code = "```\nx = 'this is one line of code'\n```"
+    text = f"\n\nThese are words that do not fit.\n\n{code}\n漢字とかな交じり文が続く長い行\n\n"
+    with chat({"says": {"text": text}}, columns=24) as screen:
+        screen.wait_for_prompt().type("go" + ENTER)
+        words = ["These are words that do", "not fit.", ""]
+        wrapped = ["```", "x = 'this is one line of", " code'", "```"]
+        screen.wait_for_rows("› go", *words, *wrapped, "漢字とかな交じり文が続く", "長い行", "", "›")
+
+
+def test_pasted_and_alt_enter_lines_are_one_message(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("first" + ALT_ENTER + "second\x1b[200~ and\rthird\x1b[201~")
+        screen.wait(lambda screen: screen.prompt == "  third")
+        assert stored(home) == []
+        screen.type(ENTER)
+        screen.wait(lambda _: stored(home) != [])
+        assert stored(home)[0] == ("user", "first\nsecond and\nthird")
+
+
+def test_history_is_for_this_user_alone_and_is_there_in_the_next_run(home: Path, chat: Chat) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("remember me" + ENTER)
+        screen.wait_for_prompt().type(CTRL_D)
+        assert screen.ended() == 0
+    assert stat.S_IMODE((home / "chat_history").stat().st_mode) == 0o600
+    with chat() as screen:
+        screen.wait_for_prompt().type(UP)
+        screen.wait(lambda screen: screen.prompt == "› remember me")
+
+
+def test_tab_completes_commands_sessions_and_words(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait(lambda _: len(stored(home)) == 2).type("/re")
+        screen.wait_for("Go on with another session").type(TAB)
+        screen.wait(lambda screen: screen.prompt == "› /resume").type(" 2")
+        screen.wait(lambda screen: "hello" in screen.rows[screen.rows.index(screen.prompt) + 1])
+        screen.type(TAB)
+        screen.wait(
+            lambda screen: screen.prompt.startswith("› /resume 2") and len(screen.prompt) == len("› /resume ") + 24
+        )
+        screen.type(CTRL_C + "/memory o")
+        screen.wait_for("Incognito from here on")
+
+
+def test_commands_are_seen_in_the_status_line(chat: Chat) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("/title Garden" + ENTER)
+        screen.wait(lambda screen: "session Garden" in screen.status).type("hello" + ENTER)
+        screen.wait_for_prompt().type("/memory off" + ENTER)
+        screen.wait(lambda screen: "memory incognito" in screen.status).type("/memory on" + ENTER)
+        screen.wait(lambda screen: "memory notes" in screen.status).type("/new" + ENTER)
+        screen.wait(lambda screen: "session new" in screen.status).type("/sessions" + ENTER)
+        screen.wait_for("`/resume ID` goes on with one").type("/resume Garden" + ENTER)
+        screen.wait(lambda screen: "session Garden" in screen.status)
+        screen.wait_for("(2 messages)")
+
+
+def test_help_lists_every_command_and_an_unknown_one_says_so(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("/help" + ENTER)
+        for name, command in COMMANDS.items():
+            screen.wait_for(f"/{command.usage}")
+            assert name in command.usage
+        screen.type("/frobnicate" + ENTER)
+        screen.wait_for("there is no command /frobnicate").type(" /etc is a folder" + ENTER)
+        screen.wait(lambda _: stored(home) != [])
+        assert stored(home)[0] == ("user", "/etc is a folder")
+
+
+def test_a_failing_memory_provider_is_seen_in_the_status_line(chat: Chat, home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  provider: nowhere\n", encoding="utf-8")
+    with chat() as screen:
+        screen.wait_for_prompt()
+        assert screen.status.endswith("memory notes + nowhere")
+        screen.type("hello" + ENTER)
+        screen.wait_for("going on without it")
+        screen.wait(lambda screen: screen.status.endswith("notes + nowhere (failing)"))
+        screen.type(CTRL_D)
+        assert screen.ended() == 0
+        assert b"exception" not in screen.raw.lower()
+
+
+def test_without_a_model_it_says_so_and_answers(home: Path) -> None:
+    with Screen("chat", env=plain_env(home)) as screen:
+        screen.wait_for_prompt()
+        assert screen.status == "model none · session new · memory notes"
+        screen.type("hello" + ENTER)
+        screen.wait_for("No model is configured").wait_for_prompt()
+
+
+@pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER])
+def test_every_way_out_ends_with_0_and_says_how_to_come_back(keys: str, chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for_prompt().type("/title Greeting" + ENTER)
+        screen.wait_for("Title: Greeting").wait_for_prompt().type(keys)
+        assert screen.ended() == 0
+        screen.wait_for("`hermes chat -s 2")
+
+
+def test_one_ctrl_c_clears_the_line_or_asks_again(chat: Chat) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("some words")
+        screen.wait(lambda screen: screen.prompt == "› some words").type(CTRL_C)
+        screen.wait_for_prompt().type(CTRL_C)
+        screen.wait(lambda screen: screen.status == "Ctrl-C again to leave").type("x")
+        screen.wait(lambda screen: "memory notes" in screen.status)
+
+
+def test_a_closed_window_keeps_what_was_said(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "Half of a rep", "ending": "hang"}}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("Half of a rep")
+        screen.process.send_signal(signal.SIGHUP)
+        assert screen.ended() == 128 + signal.SIGHUP
+    assert stored(home) == [("user", "hello"), ("assistant", "Half of a rep")]
+
+
+def test_narrow_and_resized_windows_keep_prompt_and_status_in_one_row(chat: Chat) -> None:
+    with chat({"says": {"text": "Some words, and more to come", "ending": "hang"}}, columns=40) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("more to come")
+        screen.resize(30)
+        screen.wait(lambda screen: screen.status.startswith("loop-1 · 20") and screen.status.endswith("· notes"))
+        screen.resize(80)
+        screen.wait(lambda screen: screen.status.startswith("model loop-1"))
+        assert "\n".join(screen.rows).count("more to come") == 1
+
+
+def test_a_terminal_that_cannot_redraw_gets_plain_rows(chat: Chat) -> None:
+    with chat(env={"TERM": "dumb"}) as screen:
+        screen.wait_for("›").type("hello there\n")
+        screen.wait_for_rows("› hello there", "hello there", "", "›")
+        screen.type("/quit\n")
+        assert screen.ended() == 0
+    assert b"\x1b" not in screen.raw
+
+
+def test_no_color_is_honoured(chat: Chat) -> None:
+    with chat({"says": {"text": "x", "ending": "hang"}}, env={"NO_COLOR": "1"}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("x").type(CTRL_C)
+        screen.wait_for("(stopped)").wait_for_prompt()
+    assert b"\x1b[2m(stopped)" not in screen.raw
+    assert not [code for code in (b"\x1b[31m", b";38;5;", b"[38;5;") if code in screen.raw]

@@ -1,0 +1,177 @@
+"""Telegram from outside: a gateway process, a Bot API on loopback, a model process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
+from tests.gateway.hosts import GatewayProcess, ModelProcess, wait_until
+
+
+@pytest.fixture
+def api() -> Iterator[BotApi]:
+    with BotApi() as running:
+        yield running
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[ModelProcess]:
+    with ModelProcess(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, api: BotApi, model: ModelProcess) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path / "home", api, model) as running:
+        yield running
+        assert TOKEN not in running.output()
+        assert "Traceback" not in running.output(), running.output()
+
+
+@pytest.mark.contract("1.2", "10.2")
+def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_own(
+    api: BotApi, gateway: GatewayProcess
+) -> None:
+    ann, bob = api.person("Ann"), api.person("Bob")
+    group, topic = api.group("Garden"), api.group("Forum", topic=7)
+    api.say(ann.dm, "hello", ann)
+    api.say(group, f"@{USERNAME} what grows here?", bob)
+    api.say(topic, f"/status@{USERNAME}", ann)
+    api.say(topic, f"and here, @{USERNAME}?", ann)
+    api.until(lambda: api.texts(ann.dm.id) == ["hello"])
+    api.until(lambda: api.texts(group.id) == ["[Bob] what grows here?"])
+    api.until(lambda: len(api.texts(topic.id, 7)) == 2)
+    assert api.texts(topic.id, 7)[0].startswith("session ")
+    assert api.texts(topic.id, 7)[1] == "[Ann] and here?"
+    keys = {key for (key,) in gateway.rows("SELECT session_key FROM sessions")}
+    assert keys == {
+        f"agent:main:telegram:dm:{ann.id}",
+        f"agent:main:telegram:group:{group.id}",
+        f"agent:main:telegram:group:{topic.id}:7",
+    }
+    gateway.stop()
+    assert "telegram" not in gateway.status()
+
+
+@pytest.mark.contract("2.4")
+def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_reply(api: BotApi, tmp_path: Path) -> None:
+    answers = [{"says": {"text": "first", "delay": 3.0}}, {"says": {"text": "second"}}]
+    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+        ann, bob = api.person("Ann"), api.person("Bob")
+        group = api.group("Garden")
+        api.say(group, "/none of this is a command", ann)
+        wait_until(model.asked)
+        waiting = [f"@{USERNAME} m{number}" for number in range(40)]
+        for number, text in enumerate(waiting):
+            api.say(group, text, (ann, bob)[number % 2])
+        api.until(lambda: api.texts(group.id) == ["first", "second"])
+        _, joined = model.asked()
+        names = ("Ann", "Bob")
+        assert joined == [
+            "[Ann] /none of this is a command",
+            *(f"[{names[number % 2]}] m{number}" for number in range(40)),
+        ]
+        assert len(gateway.said()) == 41
+        gateway.stop()
+
+
+@pytest.mark.contract("2.5")
+def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(
+    api: BotApi, gateway: GatewayProcess
+) -> None:
+    ann, bob = api.person("Ann"), api.person("Bob")
+    api.refuse("sendMessage", 429, "Too Many Requests: retry after 1", retry_after=1)
+    api.refuse("sendMessage", 500, "Internal Server Error", times=2)
+    api.lose("sendMessage", times=2)
+    api.lose("getUpdates", times=2)
+    for number in range(4):
+        api.say(ann.dm, f"/title a{number}", ann)
+        api.say(bob.dm, f"/title b{number}", bob)
+    api.until(lambda: len(api.texts(ann.dm.id)) == 4 and len(api.texts(bob.dm.id)) == 4, seconds=60)
+    assert api.texts(ann.dm.id) == [f"Title: a{number}" for number in range(4)]
+    assert api.texts(bob.dm.id) == [f"Title: b{number}" for number in range(4)]
+    gateway.stop()
+
+
+def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: GatewayProcess) -> None:
+    ann = api.person("Ann")
+    api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
+    api.say(ann.dm, "/title x", ann)
+    api.until(lambda: api.texts(ann.dm.id))
+    first, second = api.called("sendmessage")
+    assert second.at - first.at >= 2.9
+    gateway.stop()
+
+
+def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: GatewayProcess) -> None:
+    ann, bob = api.person("Ann"), api.person("Bob")
+    api.leave(ann.id)
+    api.say(ann.dm, "/title x", ann)
+    api.say(bob.dm, "/title y", bob)
+    api.until(lambda: api.texts(bob.dm.id) == ["Title: y"])
+    wait_until(lambda: gateway.rows("SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'dead'"))
+    gateway.stop()
+
+
+def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
+    api: BotApi, tmp_path: Path, model: ModelProcess
+) -> None:
+    with GatewayProcess(tmp_path / "home", api, model, {"gateway.allow": ""}) as gateway:
+        eve, friend = api.person("Eve"), api.person("Fay")
+        first = api.push({"message": api.message(eve.dm, eve, text="hello")})
+        api.push({"message": api.message(eve.dm, eve, voice={"file_id": "a", "file_unique_id": "b", "duration": 1})})
+        api.say(api.group("Garden"), f"@{USERNAME} hello", friend)
+        last = api.push({"message": api.message(eve.dm, eve, text="anyone?")})
+        api.until(lambda: {first, last} <= api.confirmed and api.texts(eve.dm.id))
+        [refusal] = api.texts(eve.dm.id)
+        code = refusal.split("hermes gateway pair ")[1].split()[0]
+        assert "may talk now" in gateway.hermes("gateway", "pair", code)
+        api.say(eve.dm, "and now?", eve)
+        api.until(lambda: api.texts(eve.dm.id) == [refusal, "and now?"])
+        assert gateway.said() == ["and now?"]
+        gateway.stop()
+
+
+def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotApi, tmp_path: Path) -> None:
+    words = [f"{'🧑‍🚀🎉' * 5}{number}" for number in range(900)]
+    answers = [{"says": {"text": " ".join(words), "piece": 500}}]
+    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+        ann = api.person("Ann")
+        api.say(ann.dm, "celebrate", ann)
+        api.until(lambda: " ".join(api.texts(ann.dm.id)) == " ".join(words))
+        assert all(units(text) <= 4096 for text in api.texts(ann.dm.id))
+        assert len(api.texts(ann.dm.id)) < 10
+        gateway.stop()
+
+
+def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: BotApi, tmp_path: Path) -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 4
+    answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
+    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+        ann = api.person("Ann")
+        api.say(ann.dm, "tell", ann)
+        api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
+        assert api.called("sendchataction")
+        shown = api.sent[0].texts
+        assert len(shown) >= 3
+        assert all(text.startswith(preview) for preview in shown)
+        assert sorted(shown, key=len) == shown
+        edits = [call.at for call in [*api.called("sendmessage"), *api.called("editmessagetext")]]
+        assert all(after - before >= 0.9 for before, after in pairwise(edits[:-1]))
+        gateway.stop()
+
+
+def test_reply_whose_preview_was_deleted_is_sent_anew(api: BotApi, tmp_path: Path) -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 4
+    answers = [{"says": {"text": text, "piece": 2, "pause": 0.02}}]
+    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+        ann = api.person("Ann")
+        api.say(ann.dm, "tell", ann)
+        api.until(lambda: api.sent)
+        api.sent.clear()
+        api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
+        gateway.stop()

@@ -1,0 +1,338 @@
+"""The Telegram adapter against the Bot API on loopback: what it understands, and what it makes of trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+
+from hermes.clock import SystemClock
+from hermes.errors import SettingsError, StoreBusyError
+from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
+from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.types import Json
+from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
+
+
+@dataclass
+class Desk:
+    """An intake that keeps what it gets; the first `busy` times it cannot."""
+
+    busy: int = 0
+    taken: list[Inbound] = field(default_factory=list)
+    reports: list[tuple[str, str]] = field(default_factory=list)
+
+    async def receive(self, message: Inbound) -> None:
+        if self.busy:
+            self.busy -= 1
+            raise StoreBusyError("locked")
+        self.taken.append(message)
+
+    async def report(self, part: str, state: str, detail: str) -> None:
+        self.reports.append((state, detail))
+
+
+@pytest.fixture
+def api() -> Iterator[BotApi]:
+    with BotApi() as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def bot(api: BotApi) -> AsyncIterator[Telegram]:
+    made = Telegram(TelegramTerms(TOKEN, api.base_url), SystemClock())
+    yield made
+    await made.close()
+
+
+@asynccontextmanager
+async def polling(bot: Telegram, desk: Desk) -> AsyncIterator[None]:
+    task = asyncio.create_task(bot.run(desk))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def hear(api: BotApi, bot: Telegram, *, updates: int, desk: Desk | None = None) -> list[Inbound]:
+    """Poll until so many updates are confirmed; what was taken of them."""
+    desk = desk or Desk()
+    async with polling(bot, desk):
+        await asyncio.to_thread(api.until, lambda: len(api.confirmed) >= updates)
+    return desk.taken
+
+
+def chat(place: Place) -> Chat:
+    return Chat("telegram", "dm" if place.type == "private" else "group", str(place.id))
+
+
+REPLIED: dict[str, Json] = {"message_id": 1, "date": 1, "from": {"id": BOT_ID, "is_bot": True, "first_name": "Hermes"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"text": "plain"}, "plain"),
+        ({"text": "half a \ud83d pair"}, "half a \ufffd pair"),
+        ({"text": "/start deep-link"}, "/help"),
+        ({"text": f"/new@{USERNAME.upper()} now"}, "/new now"),
+        ({"text": "/new@another_bot"}, None),
+        ({"text": "why?", "reply_to_message": {**REPLIED, "text": "so\nand so"}}, "> so\n> and so\n\nwhy?"),
+        ({"text": "why?", "reply_to_message": {**REPLIED, "text": "x" * 900}}, f"> {'x' * 200} …\n\nwhy?"),
+        (
+            {"text": "why?", "reply_to_message": {**REPLIED, "text": "so"}, "quote": {"text": "s", "position": 0}},
+            "> s\n\nwhy?",
+        ),
+        (
+            {"text": "x", "forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
+            "(forwarded from Eve)\n\nx",
+        ),
+        ({"photo": [], "caption": "look"}, "look"),
+        (
+            {"voice": {"file_id": "a", "file_unique_id": "b", "duration": 1}},
+            "[a voice message, which cannot be seen or heard here]",
+        ),
+        (
+            {"document": {"file_id": "a", "file_unique_id": "b", "file_name": "tax.pdf"}, "caption": "read it"},
+            "[a file “tax.pdf”, which cannot be opened here]\n\nread it",
+        ),
+        ({"location": {"longitude": 2.5, "latitude": 1.5}}, "[a location at 1.5, 2.5]"),
+        ({"new_chat_members": [{"id": 1, "is_bot": False, "first_name": "x"}]}, None),
+        ({}, None),
+    ],
+)
+async def test_message_reads_as_what_was_said(
+    api: BotApi, bot: Telegram, more: dict[str, Json], text: str | None
+) -> None:
+    ann = api.person("Ann")
+    number = api.push({"message": api.message(ann.dm, ann, **more)})
+    assert number
+    taken = await hear(api, bot, updates=1)
+    assert [message.text for message in taken] == ([] if text is None else [text])
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"text": "hi all"}, None),
+        ({"text": "mail me at x@hermes_test_bot.example"}, None),
+        ({"text": f"@{USERNAME}_other hi"}, None),
+        ({"text": f"@{USERNAME.title()}: hi"}, "hi"),
+        ({"text": f"so, @{USERNAME}, hi"}, "so hi"),
+        ({"text": f"@{USERNAME}"}, f"@{USERNAME}"),
+        ({"caption": f"@{USERNAME} look", "photo": [{"file_id": "a", "file_unique_id": "b", "width": 1, "height": 1}]},
+         "[a photo, which cannot be seen or heard here]\n\nlook"),
+        ({"text": "yes", "reply_to_message": {**REPLIED, "text": "really?"}}, "> really?\n\nyes"),
+        ({"text": "/status"}, "/status"),
+        ({"text": "hi", "reply_to_message": {**REPLIED, "forum_topic_created": {"name": "t", "icon_color": 1}}}, None),
+    ],
+)  # fmt: skip
+async def test_in_a_group_only_what_is_said_to_the_bot_is_heard(
+    api: BotApi, bot: Telegram, more: dict[str, Json], text: str | None
+) -> None:
+    ann = api.person("Ann")
+    api.push({"message": api.message(api.group("Garden"), ann, **_chatted(more))})
+    taken = await hear(api, bot, updates=1)
+    assert [message.text for message in taken] == ([] if text is None else [text])
+    assert [message.author_name for message in taken] == ["Ann"] * len(taken)
+
+
+def _chatted(more: dict[str, Json]) -> dict[str, Json]:
+    """A message that is replied to is in some chat too."""
+    replied = more.get("reply_to_message")
+    return {**more, "reply_to_message": {**replied, "chat": {"id": 1, "type": "group"}}} if replied else more
+
+
+async def test_without_mentions_only_everything_in_a_group_is_heard(api: BotApi) -> None:
+    ann = api.person("Ann")
+    api.say(api.group("Garden"), "hi all", ann)
+    bot = Telegram(TelegramTerms(TOKEN, api.base_url, mentions_only=False), SystemClock())
+    taken = await hear(api, bot, updates=1)
+    await bot.close()
+    assert [message.text for message in taken] == ["hi all"]
+
+
+async def test_edited_message_is_a_new_one_that_says_so(api: BotApi, bot: Telegram) -> None:
+    ann = api.person("Ann")
+    message = api.message(ann.dm, ann, text="first")
+    api.push({"message": message})
+    first = api.push({"edited_message": {**message, "text": "second", "edit_date": 2}})
+    second = api.push({"edited_message": {**message, "text": "third", "edit_date": 2}})
+    moved = {**message, "location": {"longitude": 2.5, "latitude": 1.5}, "edit_date": 2}
+    api.push({"edited_message": {name: value for name, value in moved.items() if name != "text"}})
+    taken = await hear(api, bot, updates=4)
+    number = message["message_id"]
+    assert [(one.text, one.message_id) for one in taken] == [
+        ("first", f"{number}"),
+        ("(edited) second", f"{number}.{first}"),
+        ("(edited) third", f"{number}.{second}"),
+    ]
+
+
+async def test_what_nobody_said_or_nobody_can_read_blocks_nothing(api: BotApi, bot: Telegram) -> None:
+    ann = api.person("Ann")
+    good = api.message(ann.dm, ann, text="x")
+    channel = Place(-100, "channel", "News")
+    strange: list[Json] = [
+        {"message": {"text": "no chat"}},
+        {"message": {**good, "text": 7}},
+        {"message": {**good, "chat": {**ann.dm.to_json(), "id": "a"}}},
+        {"message": "nonsense"},
+        {"message": None},
+        {"channel_post": api.message(channel, ann, text="news")},
+        {"message": {**good, "from": {**ann.to_json(), "is_bot": True}}},
+        {"message": {name: value for name, value in good.items() if name != "from"}},
+        {"poll_answer": {"poll_id": "1", "option_ids": []}},
+        {"a_new_invention": {"deep": [[[]]]}},
+        {},
+    ]
+    for update in strange:
+        api.push(update)
+    api.say(ann.dm, "still there?", ann)
+    taken = await hear(api, bot, updates=len(strange) + 1)
+    assert [message.text for message in taken] == ["still there?"]
+
+
+async def test_topic_is_a_thread_and_a_chain_of_replies_is_not(api: BotApi, bot: Telegram) -> None:
+    ann, topic, group = api.person("Ann"), api.group("Forum", topic=7), api.group("Garden")
+    api.say(topic, "/status", ann)
+    api.say(group, "/status", ann, message_thread_id=99)
+    taken = await hear(api, bot, updates=2)
+    assert [message.chat.thread_id for message in taken] == ["7", None]
+
+
+async def test_anonymous_admin_speaks_as_the_group(api: BotApi, bot: Telegram) -> None:
+    group = api.group("Garden")
+    anonymous = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
+    message = api.message(group, Person(1, "x"), text="/status", sender_chat=group.to_json())
+    api.push({"message": {**message, "from": anonymous}})
+    [heard] = await hear(api, bot, updates=1)
+    assert (heard.author_id, heard.author_name) == (str(group.id), "Garden")
+
+
+@pytest.mark.contract("2.1")
+async def test_nothing_is_confirmed_that_was_not_taken(api: BotApi, bot: Telegram) -> None:
+    ann, desk = api.person("Ann"), Desk(busy=1)
+    seen: list[tuple[str, int]] = []
+    api.on_call = lambda call: seen.append((call.given.get("offset", ""), len(desk.taken)))
+    first = api.push({"message": api.message(ann.dm, ann, text="one")})
+    second = api.push({"message": api.message(ann.dm, ann, text="two")})
+    await hear(api, bot, updates=2, desk=desk)
+    assert [message.text for message in desk.taken] == ["one", "two"]
+    assert api.confirmed == {first, second}
+    assert all(taken == 2 for offset, taken in seen if offset)
+    assert [state for state, _ in desk.reports] == ["ok", "failing", "ok"]
+
+
+async def test_trouble_is_reported_once_and_its_end_once(api: BotApi, bot: Telegram) -> None:
+    desk, ann = Desk(), api.person("Ann")
+    api.refuse("getMe", 502, "Bad Gateway")
+    api.refuse("getUpdates", 409, "Conflict: terminated by other getUpdates request")
+    api.lose("getUpdates")
+    api.say(ann.dm, "hello", ann)
+    await hear(api, bot, updates=1, desk=desk)
+    assert [message.text for message in desk.taken] == ["hello"]
+    assert [state for state, _ in desk.reports] == ["failing", "ok"]
+
+
+async def test_polling_takes_a_webhook_away_and_counts_anew_after_all_is_confirmed(api: BotApi, bot: Telegram) -> None:
+    ann = api.person("Ann")
+    api.webhook = {"url": "https://gone.example"}
+    api.say(ann.dm, "hello", ann)
+    async with polling(bot, Desk()):
+        await asyncio.to_thread(api.until, lambda: api.confirmed)
+    assert api.webhook == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "description", "parameters", "expected", "wait"),
+    [
+        (429, "Too Many Requests: retry after 7", {"retry_after": 7}, SendLater, 7.0),
+        (500, "Internal Server Error", {}, SendLater, None),
+        (502, "Bad Gateway", {}, SendLater, None),
+        (401, "Unauthorized", {}, SendLater, 60.0),
+        (403, "Forbidden: bot was blocked by the user", {}, SendNever, None),
+        (400, "Bad Request: chat not found", {}, SendNever, None),
+        (400, "Bad Request: message thread not found", {}, SendNever, None),
+    ],
+)
+async def test_refusal_says_whether_the_message_may_be_sent_later(
+    api: BotApi,
+    bot: Telegram,
+    status: int,
+    description: str,
+    parameters: dict[str, Json],
+    expected: type[Exception],
+    wait: float | None,
+) -> None:
+    ann = api.person("Ann")
+    api.refuse("sendMessage", status, description, **parameters)
+    with pytest.raises(expected) as refused:
+        await bot.send(chat(ann.dm), "hello")
+    assert getattr(refused.value, "wait", None) == wait
+    assert TOKEN not in str(refused.value)
+    assert api.texts(ann.dm.id) == []
+
+
+async def test_lost_connection_is_a_reason_to_send_later(api: BotApi, bot: Telegram) -> None:
+    ann = api.person("Ann")
+    api.lose("sendMessage")
+    with pytest.raises(SendLater):
+        await bot.send(chat(ann.dm), "hello")
+    api.lose("sendChatAction")
+    with pytest.raises(SendLater):
+        await bot.show_typing(chat(ann.dm))
+
+
+async def test_group_that_became_a_supergroup_is_followed(api: BotApi, bot: Telegram) -> None:
+    group = api.group("Garden")
+    moved = "Bad Request: group chat was upgraded to a supergroup chat"
+    api.refuse("sendMessage", 400, moved, migrate_to_chat_id=group.id)
+    await bot.send(Chat("telegram", "group", "-5"), "hello")
+    assert api.texts(group.id) == ["hello"]
+
+
+async def test_formatting_that_telegram_refuses_does_not_lose_the_text(api: BotApi, bot: Telegram) -> None:
+    ann = api.person("Ann")
+    api.refuse("sendMessage", 400, "Bad Request: can't parse entities: unexpected end")
+    sent = await bot.send(chat(ann.dm), "**bold** and _so_")
+    assert api.texts(ann.dm.id) == ["**bold** and _so_"]
+    await bot.edit(chat(ann.dm), sent, "**bold** and _so_")
+    assert api.texts(ann.dm.id) == ["bold and so"]
+    assert [entity["type"] for entity in api.sent[0].entities] == ["bold", "italic"]
+
+
+async def test_edit_that_changes_nothing_is_fine_and_one_of_a_gone_message_is_told_apart(
+    api: BotApi, bot: Telegram
+) -> None:
+    ann = api.person("Ann")
+    sent = await bot.send(chat(ann.dm), "hello")
+    await bot.edit(chat(ann.dm), sent, "hello")
+    api.sent.clear()
+    with pytest.raises(MessageGone):
+        await bot.edit(chat(ann.dm), sent, "hello again")
+
+
+def test_webhook_without_a_secret_is_refused() -> None:
+    with pytest.raises(SettingsError, match="webhook_secret"):
+        Telegram(TelegramTerms(TOKEN, "http://x", webhook_url="https://example.org/hook"), SystemClock())
+
+
+async def test_token_shows_in_no_log_line_and_no_report(api: BotApi, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = f"{TOKEN}-wrong"
+    bot, desk = Telegram(TelegramTerms(wrong, api.base_url), SystemClock()), Desk()
+    async with polling(bot, desk):
+        await asyncio.to_thread(api.until, lambda: desk.reports)
+    with pytest.raises(SendLater) as refused:
+        await bot.send(Chat("telegram", "dm", "1"), "hello")
+    await bot.close()
+    shown = f"{caplog.text} {desk.reports} {refused.value!r} {refused.value.__cause__!r}"
+    assert wrong not in shown
+    assert desk.reports[0][0] == "failing"

@@ -1,0 +1,123 @@
+"""kill -9 at any moment: what Telegram was told has arrived is answered, once in the store, in order."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.bot_api import BotApi, Call
+from tests.gateway.hosts import GatewayProcess, ModelProcess
+from tests.scale import scale
+
+MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
+
+
+class Killer:
+    """Kills a gateway a chosen time after it made a certain call, or after anything at all."""
+
+    def __init__(self, gateway: GatewayProcess, chance: random.Random) -> None:
+        self._gateway = gateway
+        self._chance = chance
+        self._method = chance.choice(MOMENTS)
+        self._skip = chance.randrange(4)
+        self.done = threading.Event()
+
+    def look(self, call: Call) -> None:
+        """Told of every call before it has an effect; the call waits, so the kill may come before, in or after it."""
+        if self.done.is_set() or self._method not in ("any", call.method):
+            return
+        self._skip -= 1
+        if self._skip < 0:
+            self.done.set()
+            threading.Timer(self._chance.choice((0.0, 0.002, 0.01, 0.05, 0.3)), self._gateway.kill).start()
+
+
+@pytest.mark.stress
+@pytest.mark.contract("2.1", "2.2", "2.5")
+@pytest.mark.parametrize("seed", range(scale(8, 200)))
+@pytest.mark.timeout(120)
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    slow = {"echo": True, "pause": chance.choice((0.0, 0.02, 0.1))}
+    with BotApi() as api, ModelProcess(tmp_path, then=slow) as model:
+        people = [api.person("Ann"), api.person("Bob")]
+        gateway = GatewayProcess(tmp_path / "home", api, model)
+        said: dict[int, list[str]] = {person.id: [] for person in people}
+        for life in range(2):
+            killer = Killer(gateway, chance)
+            api.on_call = killer.look
+            with gateway:
+                for number in range(chance.randrange(1, 6)):
+                    person = chance.choice(people)
+                    text = f"{person.name} says in life {life} as number {number} something that takes a while to say"
+                    said[person.id].append(text)
+                    api.say(person.dm, text, person)
+                killer.done.wait(chance.choice((1.0, 6.0)))
+                gateway.kill()
+        api.on_call = lambda _: None
+        with gateway:
+            for person in people:
+                said[person.id].append(f"{person.name}: goodbye")
+                api.say(person.dm, f"{person.name}: goodbye", person)
+            api.until(
+                lambda: all(api.texts(p.id) and api.texts(p.id)[-1].endswith(": goodbye") for p in people), seconds=60
+            )
+            gateway.stop()
+        _check(gateway, api, said)
+
+
+def _check(gateway: GatewayProcess, api: BotApi, said: dict[int, list[str]]) -> None:
+    for chat_id, texts in said.items():
+        key = f"agent:main:telegram:dm:{chat_id}"
+        rows = gateway.rows(
+            "SELECT m.role, m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE s.session_key = '{key}' ORDER BY m.id"
+        )
+        assert [content for role, content in rows if role == "user"] == texts
+        replies = [str(content) for role, content in rows if role == "assistant" and content]
+        shown = iter(api.texts(chat_id))
+        assert all(any(text == reply for text in shown) for reply in replies), (replies, api.texts(chat_id))
+    left = gateway.rows("SELECT queue, key, state, reason FROM hermes_queue WHERE state != 'done'")
+    assert left == []
+
+
+@pytest.mark.contract("2.5")
+def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Path) -> None:
+    with BotApi() as api, ModelProcess(tmp_path) as model:
+        ann = api.person("Ann")
+        gateway = GatewayProcess(tmp_path / "home", api, model)
+        api.refuse("sendMessage", 500, "Internal Server Error", times=1000)
+        with gateway:
+            api.say(ann.dm, "hello", ann)
+            api.until(lambda: api.called("sendmessage"))
+            gateway.kill()
+        assert gateway.said("assistant") == ["hello"]
+        api.recover()
+        with gateway:
+            api.until(lambda: api.texts(ann.dm.id) == ["hello"])
+            gateway.stop()
+        with gateway:
+            api.say(ann.dm, "/title x", ann)
+            api.until(lambda: len(api.texts(ann.dm.id)) == 2)
+            gateway.stop()
+        assert api.texts(ann.dm.id) == ["hello", "Title: x"]
+        assert len(model.asked()) == 1
+
+
+@pytest.mark.contract("2.1")
+def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tmp_path: Path) -> None:
+    answers = [{"says": {"text": "never heard", "delay": 60.0}}]
+    with BotApi() as api, ModelProcess(tmp_path, answers) as model:
+        ann = api.person("Ann")
+        gateway = GatewayProcess(tmp_path / "home", api, model)
+        with gateway:
+            number = api.push({"message": api.message(ann.dm, ann, text="hello")})
+            api.until(lambda: number in api.confirmed and len(gateway.said()) == 1)
+            gateway.kill()
+        with gateway:
+            api.until(lambda: api.texts(ann.dm.id) == ["hello"])
+            gateway.stop()
+        assert gateway.said() == ["hello"]

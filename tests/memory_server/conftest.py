@@ -1,0 +1,57 @@
+"""One server for all tests of a run; every test has a workspace of its own."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+import pytest_asyncio
+from honcho import Honcho
+
+from tests.memory_server.sdk import Caller, connected
+from tests.memory_server.serving import SECRET, Served, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server without keys."""
+    with running(tmp_path_factory.mktemp("memory")) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that asks for keys."""
+    with running(tmp_path_factory.mktemp("guarded"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+        yield served
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
+
+
+@pytest_asyncio.fixture
+async def honcho(server: Served, workspace: str) -> AsyncIterator[Honcho]:
+    """The official client on a workspace of its own."""
+    async with connected(server.url, workspace) as client:
+        yield client
+
+
+@pytest.fixture
+def http(server: Served, workspace: str) -> Iterator[httpx.Client]:
+    """A plain client whose paths begin inside the workspace, which exists."""
+    with server.client() as outside:
+        outside.post("/v3/workspaces", json={"id": workspace}).raise_for_status()
+    with httpx.Client(base_url=f"{server.url}/v3/workspaces/{workspace}", timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    """Calls the SDK's methods in one of its two ways."""
+    return Caller(in_async=request.param == "async")

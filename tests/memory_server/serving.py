@@ -1,0 +1,77 @@
+"""A real memory server in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "a secret that only the tests know, long enough for HS256"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server."""
+
+    url: str
+    folder: Path
+    process: subprocess.Popen[str]
+
+    def client(self, key: str | None = None) -> httpx.Client:
+        """A plain HTTP client for what no SDK would send."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+
+def start(folder: Path, *options: str, **variables: str) -> Served:
+    """Start a server on a free port; it answers as soon as this returns."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AUTH_", "HONCHO_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hermes", "memory", "serve", "--port", "0", "--data", str(folder), *options],
+        cwd=ROOT,
+        env={**clean, "PYTHONPATH": str(ROOT / "src"), **variables},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    found = re.search(r"http://\S+?:\d+", line)
+    assert found, line + process.stderr.read()
+    return Served(found.group(), folder, process)
+
+
+def stop(served: Served) -> str:
+    """End it as a person would; what it complained about."""
+    served.process.terminate()
+    with served.process:
+        assert served.process.stderr is not None
+        return served.process.stderr.read()
+
+
+def kill(served: Served) -> None:
+    """End it in the middle of whatever it does."""
+    served.process.kill()
+    with served.process:
+        pass
+
+
+@contextmanager
+def running(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
+    """A server for the length of a block; its complaints fail the test."""
+    served = start(folder, *options, **variables)
+    try:
+        yield served
+    except BaseException:
+        complaints = stop(served)
+        sys.stderr.write(complaints)
+        raise
+    complaints = stop(served)
+    assert not complaints, complaints

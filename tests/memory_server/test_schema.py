@@ -1,0 +1,129 @@
+"""The file: its tables are what the migrations make, and hot queries use an index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, event
+
+from hermes.errors import StoreNewerError
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database
+from hermes.memory_server.db.tables import metadata
+from hermes.memory_server.engine.conclusions import list_conclusions
+from hermes.memory_server.engine.context import fill_window
+from hermes.memory_server.engine.jobs import claim_job, has_work
+from hermes.memory_server.engine.messages import append_messages, list_messages, prepare_draft
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.recall import Choice, View, choose
+from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.sessions import get_session, list_sessions
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.worker import perform
+
+NOW = 1_700_000_000_000_000
+
+
+@pytest.fixture
+async def tx(tmp_path: Path) -> Any:
+    """A transaction in a file that holds a little of everything."""
+    await open_database(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
+    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        for session in range(3):
+            drafts = [prepare_draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
+            append_messages(connection, "w", f"s{session}", drafts, NOW)
+        while (job := claim_job(connection, "me", NOW)) is not None:
+            perform(connection, job, NOW)
+            connection.exec_driver_sql("UPDATE jobs SET state = 'done' WHERE id = ?", (job.id,))
+        yield connection
+    engine.dispose()
+
+
+def test_newest_migration_is_the_one_that_the_code_expects() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+async def test_all_migrations_together_make_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
+    await open_database(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}")
+    with engine.connect() as connection:
+        own = {table.name for table in metadata.sorted_tables}
+        context = MigrationContext.configure(
+            connection, opts={"include_name": lambda name, kind, _parents: kind != "table" or name in own}
+        )
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    await open_database(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.commit()
+    with pytest.raises(StoreNewerError):
+        open_database(tmp_path)
+    assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+    connection.close()
+
+
+HOT: dict[str, Callable[[Tx], object]] = {
+    "append": lambda tx: append_messages(tx, "w", "s1", [prepare_draft("I am here.", "peer1")], NOW),
+    "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
+    "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, Page()),
+    "list sessions": lambda tx: list_sessions(tx, "w", None, Page()),
+    "context": lambda tx: fill_window(tx, get_session(tx, "w", "s0"), 1000, with_summary=True),
+    "search": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", None, 10),
+    "search with a filter": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", {"peer_id": "peer1"}, 10),
+    "search as a peer": lambda tx: search_messages(
+        tx, VectorIndex(), Place(1), "house", {"peer_perspective": "peer1"}, 10
+    ),
+    "representation": lambda tx: choose(tx, VectorIndex(), View((1,), 1), Choice("house", None, None, True, 25)),
+    "list conclusions": lambda tx: list_conclusions(tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, Page()),
+    "look for work": lambda tx: has_work(tx, NOW),
+    "claim work": lambda tx: claim_job(tx, "me", NOW),
+}
+
+
+@pytest.mark.parametrize("name", [*HOT])
+def test_hot_queries_scan_no_table(tx: Tx, name: str) -> None:
+    scans: list[str] = []
+    for statement, parameters in recorded(tx, HOT[name]):
+        if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE")):
+            plan = tx.connection.cursor().execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            scans += [f"{row[3]}: {statement}" for row in plan if is_scan(row[3])]
+    assert scans == []
+
+
+def is_scan(step: str) -> bool:
+    """A walk over a whole table. Virtual tables, subqueries of one row and constants are none."""
+    if not step.startswith("SCAN") or "VIRTUAL TABLE" in step or "CONSTANT ROW" in step:
+        return False
+    return "anon_" not in step and "USING" not in step
+
+
+def recorded(tx: Tx, run: Callable[[Tx], object]) -> Iterator[tuple[str, Any]]:
+    """Every statement that `run` sends."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        sent.append((statement, parameters[0] if many else parameters))
+
+    event.listen(tx, "before_cursor_execute", note)
+    run(tx)
+    event.remove(tx, "before_cursor_execute", note)
+    assert sent
+    yield from sent

@@ -1,0 +1,34 @@
+"""Whatever is sent, within the schema or not, there is no 5xx and no answer that breaks the schema."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.memory_server.serving import ROOT, start, stop
+from tests.scale import scale
+
+CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance"
+
+
+@pytest.mark.contract("9.8")
+def test_no_request_breaks_the_server_or_its_own_schema(tmp_path: Path) -> None:
+    """Drive every operation with generated requests; what it finds is printed with a command that repeats it."""
+    examples = str(scale(5, 150))
+    server = start(tmp_path / "data")
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", CHECKS]
+    ran = subprocess.run(
+        [*command, "--max-examples", examples, "--phases", "examples,coverage,fuzzing", "--seed", "7", "--no-color"],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    complaints = stop(server)
+    assert "Error" not in complaints, complaints
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]

@@ -1,0 +1,74 @@
+"""The contract tests leave out no public method of the SDK, and hold with the oldest version too."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from honcho import Honcho, Peer, Session
+from honcho.conclusions import ConclusionsView, WorkspaceConclusions
+from honcho.scope import Scope
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+OLDEST = "2.2.0"
+NEWEST = "2.7.0"
+OWN = {"construct", "copy", "dict", "from_orm", "json", "parse_file", "parse_obj", "parse_raw", "schema", "schema_json"}
+"""What the SDK's classes inherit from pydantic."""
+
+
+def called_names() -> set[str]:
+    """Every attribute that the contract tests speak of."""
+    tree = ast.parse((HERE / "test_sdk.py").read_text(encoding="utf-8"))
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize("kind", [Honcho, Peer, Session, Scope, ConclusionsView, WorkspaceConclusions])
+def test_no_public_method_is_left_out(kind: type) -> None:
+    public = {
+        name
+        for name, value in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith(("_", "model_", "validate", "update_forward")) and name not in OWN
+        and value.__module__.startswith("honcho")
+    }  # fmt: skip
+    assert public
+    assert public - called_names() == set()
+
+
+def test_contract_runs_with_the_newest_version() -> None:
+    assert version("honcho-ai") == NEWEST
+
+
+@pytest.fixture(scope="session")
+def oldest(request: pytest.FixtureRequest) -> Path:
+    """A folder with the oldest version in it, fetched once."""
+    folder = Path(request.config.cache.mkdir(f"honcho-ai-{OLDEST}"))
+    if not (folder / "honcho").is_dir():
+        wanted = [f"honcho-ai=={OLDEST}", "--no-deps", "--target", str(folder), "--quiet"]
+        fetched = subprocess.run(
+            [sys.executable, "-m", "pip", "install", *wanted], check=False, capture_output=True, text=True
+        )
+        if fetched.returncode:
+            pytest.skip(f"honcho-ai {OLDEST} cannot be fetched here: {fetched.stderr.strip()[-200:]}")
+    return folder
+
+
+@pytest.mark.contract("9.1")
+def test_contract_holds_with_the_oldest_version(oldest: Path) -> None:
+    path = os.pathsep.join([str(oldest), str(ROOT / "src"), str(ROOT)])
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", str(HERE / "test_sdk.py")],
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:]
+    assert " passed" in ran.stdout

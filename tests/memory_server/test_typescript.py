@@ -1,0 +1,49 @@
+"""The official TypeScript SDK works against our server: every method."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.memory_server.serving import Served
+
+HERE = Path(__file__).parent
+VERSION = "2.5.0"
+
+
+@pytest.fixture(scope="session")
+def package(request: pytest.FixtureRequest) -> Path:
+    """A folder with the package in it, fetched once."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("node and npm are not installed")
+    folder = Path(request.config.cache.mkdir(f"honcho-ts-{VERSION}"))
+    if not (folder / "node_modules" / "@honcho-ai").is_dir():
+        wanted = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
+        fetched = subprocess.run(wanted, check=False, capture_output=True, text=True)
+        if fetched.returncode:
+            pytest.skip(f"@honcho-ai/sdk cannot be fetched here: {fetched.stderr.strip()[-200:]}")
+    return folder
+
+
+@pytest.mark.contract("9.1")
+def test_every_method_of_the_typescript_sdk_works(package: Path, server: Served, workspace: str) -> None:
+    script = package / "contract.mjs"
+    shutil.copyfile(HERE / "typescript_contract.mjs", script)
+    ran = subprocess.run(
+        ["node", str(script), server.url, workspace], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "all methods work" in ran.stdout
+
+
+def test_no_public_method_of_the_typescript_sdk_is_left_out(package: Path) -> None:
+    script = (HERE / "typescript_contract.mjs").read_text(encoding="utf-8")
+    dist = package / "node_modules" / "@honcho-ai" / "sdk" / "dist"
+    for name in ("client", "peer", "session", "conclusions", "scope"):
+        declared = re.findall(r"^    ([a-z]\w*)\(", (dist / f"{name}.d.ts").read_text(encoding="utf-8"), re.MULTILINE)
+        for method in set(declared) - {"constructor", "toString"}:
+            assert f".{method}(" in script, f"{name}.{method} is not called"
