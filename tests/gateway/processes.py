@@ -88,8 +88,9 @@ class GatewayProcess:
         return self
 
     def start(self) -> GatewayProcess:
-        """Start it and wait until its API answers."""
-        self.begin()
+        """Start it, if it is not begun, and wait until its API answers."""
+        if self._process is None or self._process.poll() is not None:
+            self.begin()
         until = time.monotonic() + PATIENCE
         while not (url := self._reported()):
             assert self._process is not None
