@@ -215,6 +215,9 @@ class Compressor:
             made = replace(
                 await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
             )
+        if estimate_tokens(made.text) >= cut.tokens + estimate_tokens(work.seen.view.summary or ""):
+            work.end("skipped", "it would not be shorter")
+            return
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
         swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
         try:
