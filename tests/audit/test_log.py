@@ -17,7 +17,7 @@ from tests.audit.wounds import EVIDENCE, X, Y
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
-AUDIT = pytest.mark.contract("3.12")
+AUDIT = pytest.mark.contract("3.9", "3.12")
 
 
 def line(event: str, session: str, at: int, *, bracket: str | None = None, op: str | None = "aa", n: str = "9") -> str:
@@ -108,6 +108,19 @@ def test_a_crash_in_the_old_format_does_not_pair_the_wrong_lines(tmp_path: Path)
     )
     assert codes(audit) == []
     assert [operation.start.session_id for operation in audit.unfinished] == ["S"]
+
+
+@AUDIT
+def test_an_old_end_goes_to_the_start_that_names_its_session(tmp_path: Path) -> None:
+    audit = read(
+        tmp_path,
+        line("started", "S", 1, op=None),
+        line("started", "T", 5, bracket="S", op=None),
+        line("done", "S", 9, op=None),
+        line("done", "T", 10, bracket="S", op=None),
+    )
+    assert codes(audit) == ["log-anomaly-b"]
+    assert audit.unfinished == []
 
 
 @AUDIT

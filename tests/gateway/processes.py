@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -87,8 +88,9 @@ class GatewayProcess:
         return self
 
     def start(self) -> GatewayProcess:
-        """Start it and wait until its API answers."""
-        self.begin()
+        """Start it, if it is not begun, and wait until its API answers."""
+        if self._process is None or self._process.poll() is not None:
+            self.begin()
         until = time.monotonic() + PATIENCE
         while not (url := self._reported()):
             assert self._process is not None
@@ -121,6 +123,10 @@ class GatewayProcess:
         """SIGTERM, and its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
+        return self._close()
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself; its exit code."""
         return self._close()
 
     def errors(self) -> str:
@@ -161,6 +167,14 @@ def rows(home: Path, query: str, *arguments: object) -> list[tuple[object, ...]]
     """What a query over the home's store gives."""
     with closing(sqlite3.connect(home / "state.db")) as db:
         return [tuple(row) for row in db.execute(query, arguments)]
+
+
+async def appears(home: Path, query: str, *arguments: object) -> None:
+    """Wait until a query over the home's store gives something."""
+    until = time.monotonic() + PATIENCE
+    while not rows(home, query, *arguments):
+        assert time.monotonic() < until, query
+        await asyncio.sleep(0.005)
 
 
 def said(home: Path, session_id: str, role: str = "user") -> list[object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import httpx
@@ -11,7 +10,16 @@ import pytest
 
 from hermes.compression.summarise import PROMPT
 from tests.gateway.asking import ask, ask_async, in_session, reply
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, said, write_config
+from tests.gateway.processes import (
+    GatewayProcess,
+    ModelProcess,
+    api_settings,
+    appears,
+    echo_model,
+    rows,
+    said,
+    write_config,
+)
 
 LATE = 40
 SUMMARY = 3.0
@@ -37,7 +45,7 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
                 for number in range(LATE):
                     headers = in_session("s", f"late-{number}")
                     asked.append(asyncio.create_task(ask_async(client, gateway.url, f"late {number}", headers=headers)))
-                    await _accepted(empty_home, f"late-{number}")
+                    await appears(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:late-{number}")
                 assert not trigger.done(), "the messages came too late to prove anything"
                 assert reply(await trigger) == f"echo: trigger {PADDING}"
                 answers = [await answer for answer in asked]
@@ -50,13 +58,6 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
     assert {answer.headers["x-hermes-session-id"] for answer in answers} == {"s"}
     assert said(empty_home, "s")[-LATE:] == [f"late {number}" for number in range(LATE)]
     assert rows(empty_home, "SELECT count(*) FROM hermes_compressions WHERE session_id = 's'") == [(1,)]
-
-
-async def _accepted(home: Path, key: str) -> None:
-    until = time.monotonic() + 30
-    while not rows(home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{key}"):
-        assert time.monotonic() < until
-        await asyncio.sleep(0.002)
 
 
 def _summaries(model: ModelProcess) -> list[list[dict[str, str]]]:

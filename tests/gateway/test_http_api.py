@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import httpx
@@ -18,6 +17,7 @@ from tests.gateway.processes import (
     GatewayProcess,
     ModelProcess,
     api_settings,
+    appears,
     echo_model,
     rows,
     said,
@@ -189,18 +189,11 @@ async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProces
                     ask_async(client, gateway.url, f"m{number}", headers=in_session("ordered", f"o{number}"))
                 )
             )
-            await _arrived(gateway.home, f"o{number}")
+            await appears(gateway.home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:o{number}")
         answers = [reply(await answer) for answer in asked]
     assert answers == [f"echo: m{number}" for number in range(8)]
     spoken = rows(gateway.home, "SELECT content FROM messages WHERE session_id = 'ordered' ORDER BY id")
     assert [row[0] for row in spoken] == [text for n in range(8) for text in (f"m{n}", f"echo: m{n}")]
-
-
-async def _arrived(home: Path, key: str) -> None:
-    until = time.monotonic() + 30
-    while not rows(home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{key}"):
-        assert time.monotonic() < until
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize(

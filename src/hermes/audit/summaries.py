@@ -76,6 +76,8 @@ class Copies:
 
 def find_double_summaries(tx: Tx, case: Case) -> Iterator[Damage]:
     """Every session that shows one summary more than once. The first copy stays."""
+    if not case.has_older_traces:
+        return  # we never store a summary as a message, whatever someone writes
     _, shape = read_shape(tx)
     births = {child.id: child.started_at + BIRTH for child in case.sessions.values() if case.parent(child) is not None}
     compacted = _last_compacted(tx, shape)

@@ -11,6 +11,8 @@ from hermes.llm.failures import Fault, from_transport
 from hermes.llm.patience import OutOfPatience, Patience, Timeouts
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 KEEP_ALIVE = 30.0
@@ -48,12 +50,17 @@ class Answer:
 
 
 class Connection:
-    """A pool of connections to one endpoint, opened when first needed."""
+    """Connections to one endpoint, opened when first needed; one that is free is used again.
+
+    Each is a client of its own: a client that holds many looks at all of them, several times, for every request.
+    """
 
     def __init__(self, endpoint: Endpoint, timeouts: Timeouts) -> None:
         self._endpoint = endpoint
         self._timeouts = timeouts
-        self._client: httpx.AsyncClient | None = None
+        self._free: list[httpx.AsyncClient] = []
+        self._tls: ssl.SSLContext | None = None
+        self._closings = 0
 
     @asynccontextmanager
     async def exchange(
@@ -62,47 +69,59 @@ class Connection:
         """Send a request and give the answer, whatever its status. Raises Fault."""
         import httpx
 
-        try:
-            response = await self._send(method, path, patience, body)
-        except OutOfPatience as error:
-            raise Fault("timeout", f"{self._endpoint.netloc} did not answer within {error.seconds:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-            raise from_transport(self._endpoint, error) from error
-        try:
-            yield Answer(response, self._endpoint, patience, self._timeouts)
-        finally:
-            await response.aclose()
+        async with self._client() as client:
+            try:
+                response = await self._send(client, method, path, patience, body)
+            except OutOfPatience as error:
+                raise Fault("timeout", f"{self._endpoint.netloc} did not answer within {error.seconds:g} s") from error
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+                raise from_transport(self._endpoint, error) from error
+            try:
+                yield Answer(response, self._endpoint, patience, self._timeouts)
+            finally:
+                await response.aclose()
 
     async def close(self) -> None:
-        """Close what is open. The next exchange opens it again."""
-        client, self._client = self._client, None
-        if client is not None:
+        """Close what is open; what is in use closes when it is free. The next exchange opens a new one."""
+        self._closings += 1
+        free, self._free = self._free, []
+        for client in free:
             await client.aclose()
 
-    async def _send(self, method: str, path: str, patience: Patience, body: bytes | None) -> httpx.Response:
-        client = self._open()
+    @asynccontextmanager
+    async def _client(self) -> AsyncGenerator[httpx.AsyncClient, None]:
+        closings = self._closings
+        client = self._free.pop() if self._free else self._new_client()
+        try:
+            yield client
+        finally:
+            if closings == self._closings:
+                self._free.append(client)
+            else:
+                await client.aclose()
+
+    async def _send(
+        self, client: httpx.AsyncClient, method: str, path: str, patience: Patience, body: bytes | None
+    ) -> httpx.Response:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         request = client.build_request(method, self._endpoint.url(path), content=body, headers=headers)
         return await patience.wait(client.send(request, stream=True), self._timeouts.first_byte)
-
-    def _open(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = self._new_client()
-        return self._client
 
     def _new_client(self) -> httpx.AsyncClient:
         import httpx
 
         try:
+            if self._endpoint.scheme == "https" and self._tls is None:
+                self._tls = httpx.create_ssl_context(trust_env=not self._endpoint.is_loopback)
             return httpx.AsyncClient(
                 headers={"User-Agent": "hermes", **self._endpoint.headers()},
                 # Reading is timed by Patience, which also knows the total.
                 timeout=httpx.Timeout(None, connect=self._timeouts.connect),
-                limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE),
+                limits=httpx.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE),
                 # Proxies and certificates come from the environment, but nothing stands between us and this machine.
                 trust_env=not self._endpoint.is_loopback,
-                # Without TLS there is nothing to verify, and loading the certificates takes 60 ms.
-                verify=self._endpoint.scheme == "https",
+                # Loading the certificates takes 60 ms: once, and not at all without TLS.
+                verify=self._tls or False,
             )
         except (ImportError, ValueError, OSError) as error:
             what = "cannot be reached: a proxy or SSL_CERT_FILE variable holds what cannot be used"

@@ -1,0 +1,175 @@
+"""A gateway in this process: real store, a scripted model, and a platform in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes.app import App
+from hermes.clock import Clock, SystemClock
+from hermes.gateway.gateway import Gateway
+from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
+from hermes.home import Home
+from hermes.hosting import open_gateway
+from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.settings import FileEntry, resolve
+from hermes.store.store import Store
+
+PATIENCE = 30.0
+Sending = Callable[[Chat, str], None]
+
+
+class QuickClock:
+    """A clock that runs `speed` times as fast as the machine's."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._begun = time.monotonic()
+
+    def now(self) -> float:
+        return 1_800_000_000.0 + (time.monotonic() - self._begun) * self._speed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._speed)
+
+
+class FakePlatform:
+    """A chat platform in memory. `sent` is what people see; `before_send` may raise as a platform would."""
+
+    longest_message = 4000
+
+    def __init__(self, name: str = "fake", *, can_edit: bool = False) -> None:
+        self.name = name
+        self.can_edit = can_edit
+        self.sent: list[tuple[str, str]] = []
+        self.edits: list[tuple[str, str]] = []
+        self.before_send: Sending = lambda _chat, _text: None
+        self.closed = False
+        self._intake: asyncio.Future[Intake] = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.Condition()
+
+    async def run(self, intake: Intake) -> None:
+        self._intake.set_result(intake)
+        await intake.report(self.name, "ok", "")
+        await asyncio.Event().wait()
+
+    async def deliver(self, message: Inbound) -> None:
+        """A message comes in; when this returns it is acknowledged."""
+        await (await self._intake).receive(message)
+
+    async def send(self, chat: Chat, text: str) -> str:
+        self.before_send(chat, text)
+        self.sent.append((chat.chat_id, text))
+        async with self._changed:
+            self._changed.notify_all()
+        return str(len(self.sent))
+
+    async def edit(self, chat: Chat, message_id: str, text: str) -> None:
+        self.edits.append((message_id, text))
+        self.sent[int(message_id) - 1] = (chat.chat_id, text)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def show_typing(self, chat: Chat) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def texts(self, chat_id: str) -> list[str]:
+        return [text for chat, text in self.sent if chat == chat_id]
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until what was sent makes this true."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(true)
+
+
+_ids = iter(range(1, 1_000_000))
+
+
+def message(
+    text: str,
+    chat_id: str = "7",
+    *,
+    kind: ChatType = "dm",
+    author: str = "ann",
+    alt: str | None = None,
+    message_id: str | None = None,
+    platform: str = "fake",
+) -> Inbound:
+    """A message of a person in a chat, with an id of its own."""
+    return Inbound(
+        chat=Chat(platform, kind, chat_id),
+        message_id=message_id or str(next(_ids)),
+        text=text,
+        author_id=author,
+        author_name=author.title(),
+        author_alt=alt,
+    )
+
+
+def echo(request: ModelRequest) -> Answer:
+    """Answers with what was said since the last reply, joined."""
+    said: list[str] = []
+    for found in request.messages:
+        said = [] if found["role"] == "assistant" else [*said, found["content"]] if found["role"] == "user" else said
+    return Reply(f"echo: {' + '.join(said)}")
+
+
+@dataclass
+class Core:
+    """A running gateway and what it works with."""
+
+    gateway: Gateway
+    store: Store
+    model: ScriptedModel
+    platform: FakePlatform
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    running: asyncio.Task[None] | None = None
+
+    async def end(self) -> None:
+        """End it in good order."""
+        self.stopping.set()
+        assert self.running is not None
+        await self.running
+
+    def asked(self, place: int = -1) -> list[str]:
+        """What people said, as the model saw it in one of its requests."""
+        return [m["content"] for m in self.model.requests[place].messages if m["role"] == "user"]
+
+
+def load_app(home: Path, clock: Clock, **settings: object) -> App:
+    """The app of a home with these settings (`__` for a dot)."""
+    entries = [FileEntry(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    path = Home(home)
+    return App(path, {}, resolve(entries, {}), clock)
+
+
+@asynccontextmanager
+async def running_core(
+    home: Path,
+    script: Callable[[ModelRequest], Answer] = echo,
+    *,
+    platform: FakePlatform | None = None,
+    clock: Clock | None = None,
+    **settings: object,
+) -> AsyncIterator[Core]:
+    """A gateway over the store of `home` that everybody may talk to."""
+    given = {"gateway__allow": "*", "memory__review_every": 0, "compression__idle": 0, **settings}
+    app = load_app(home, clock or SystemClock(), **given)
+    async with await app.open_store() as store:
+        model = ScriptedModel(script)
+        gateway = open_gateway(app, store, model)
+        core = Core(gateway, store, model, platform or FakePlatform())
+        core.running = asyncio.create_task(gateway.run([core.platform], core.stopping))
+        try:
+            yield core
+        finally:
+            await core.end()

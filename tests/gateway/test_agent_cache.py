@@ -1,0 +1,167 @@
+"""Agents that stay warm: which one a message gets, when one is closed, and that none is closed at work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from hermes.agent.agent import Agent
+from hermes.gateway.agent_cache import NOBODY, AgentCache, Person
+from hermes.llm.scripted import ScriptedModel
+from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.provider import ProviderContext
+from hermes.store.store import Store
+from hermes.types import Session
+from tests.agent.agents import make_agent
+from tests.gateway.core import echo
+
+
+@dataclass
+class Bench:
+    """A cache over agents that remember when they are closed."""
+
+    store: Store
+    signature: str = "one"
+    time: float = 0.0
+    made: list[Agent] = field(default_factory=list)
+    closed: list[Agent] = field(default_factory=list)
+    slow_to_close: asyncio.Event | None = None
+
+    def cache(self, *, largest: int = 100, idle: float = 60.0) -> AgentCache:
+        async def signature() -> str:
+            return self.signature
+
+        return AgentCache(make=self.make, signature=signature, largest=largest, idle=idle, now=lambda: self.time)
+
+    async def make(self, session: Session, person: Person) -> Agent:
+        agent = make_agent(self.store, session.id, ScriptedModel(echo))
+        context = ProviderContext(self.store.db.path.parent, None, session.id, "test", user_id=person.user_id)
+        agent.memory = _Closing(context, lambda: self._close(agent))
+        self.made.append(agent)
+        return agent
+
+    async def _close(self, agent: Agent) -> None:
+        if self.slow_to_close is not None:
+            await self.slow_to_close.wait()
+        self.closed.append(agent)
+
+
+class _Closing(Memory):
+    def __init__(self, context: ProviderContext, closing: Callable[[], Awaitable[None]]) -> None:
+        super().__init__("none", None, context, Deadlines())
+        self._closing = closing
+
+    async def close(self) -> None:
+        await self._closing()
+
+
+def session(name: str, kind: str = "dm") -> Session:
+    return Session(name, "fake", 0.0, chat_type=kind)
+
+
+async def use(cache: AgentCache, name: str, person: Person = NOBODY, kind: str = "dm") -> Agent:
+    async with cache.use(session(name, kind), f"key:{name}", person) as agent:
+        return agent
+
+
+async def settle() -> None:
+    """Let what was only scheduled happen."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_same_chat_gets_the_same_agent(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache()
+    assert await use(cache, "a") is await use(cache, "a")
+    assert await use(cache, "a") is not await use(cache, "b")
+    assert len(bench.made) == 2
+
+
+@pytest.mark.contract("4.4")
+async def test_a_changed_signature_gives_a_fresh_agent_and_closes_the_old_one(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache()
+    old = await use(cache, "a")
+    bench.signature = "two"
+    new = await use(cache, "a")
+    await settle()
+    assert new is not old
+    assert bench.closed == [old]
+    bench.signature = "one"  # back again: the old one is gone for good
+    assert await use(cache, "a") not in (old, new)
+
+
+@pytest.mark.contract("4.4")
+async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache(largest=1, idle=5.0)
+    async with cache.use(session("a"), "key:a", NOBODY) as working:
+        bench.time = 100.0
+        bench.signature = "two"
+        await use(cache, "a")
+        await use(cache, "b")
+        cache.evict()
+        await settle()
+        assert working not in bench.closed
+    await settle()
+    assert working in bench.closed
+
+
+async def test_the_longest_unused_go_first_above_the_limit(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache(largest=2)
+    a, b = await use(cache, "a"), await use(cache, "b")
+    assert await use(cache, "a") is a
+    await use(cache, "c")
+    await settle()
+    assert bench.closed == [b]
+    assert len(cache) == 2
+
+
+async def test_what_is_idle_for_too_long_goes(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache(idle=10.0)
+    a = await use(cache, "a")
+    bench.time = 8.0
+    b = await use(cache, "b")
+    bench.time = 12.0
+    cache.evict()
+    await settle()
+    assert (bench.closed, len(cache)) == ([a], 1)
+    assert await use(cache, "b") is b
+
+
+@pytest.mark.contract("4.4")
+async def test_in_a_direct_chat_the_person_belongs_to_the_agent_and_in_a_group_to_the_turn(store: Store) -> None:
+    cache = Bench(store).cache()
+    ann, bob, alt = Person("ann"), Person("bob"), Person("ann", "@ann")
+    assert len({id(await use(cache, "d", person)) for person in (ann, bob, alt, ann)}) == 3
+    assert len({id(await use(cache, "g", person, "group")) for person in (ann, bob, alt)}) == 1
+
+
+async def test_closing_keeps_nobody_waiting(store: Store) -> None:
+    bench = Bench(store, slow_to_close=asyncio.Event())
+    cache = bench.cache(largest=1)
+    async with asyncio.timeout(5):
+        for name in "abc":
+            await use(cache, name)
+    assert bench.closed == []
+    assert bench.slow_to_close is not None
+    bench.slow_to_close.set()
+    await cache.close()
+    assert set(map(id, bench.closed)) == set(map(id, bench.made))
+
+
+async def test_the_end_closes_everything_once(store: Store) -> None:
+    bench = Bench(store)
+    cache = bench.cache()
+    for name in "abc":
+        await use(cache, name)
+    cache.retire("b")
+    await cache.close()
+    assert sorted(agent.session_id for agent in bench.closed) == ["a", "b", "c"]
+    assert len(cache) == 0

@@ -1,0 +1,117 @@
+"""`hermes gateway` as its owner uses it, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.db.processes import ROOT
+from tests.gateway.asking import ask, body, in_session, reply
+from tests.gateway.core import message, running_core
+from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, write_config
+
+
+def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "hermes", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HERMES_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_status_stop_and_a_second_gateway(model: ModelProcess, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model))
+    assert hermes(empty_home, "gateway", "status").returncode == 1
+    assert hermes(empty_home, "gateway", "stop").stdout == "not running\n"
+    with GatewayProcess(empty_home) as gateway:
+        reply(ask(gateway.url, "hi", headers=in_session("s")))
+        status = hermes(empty_home, "gateway", "status", "--json")
+        told = json.loads(status.stdout)
+        assert status.returncode == 0
+        assert f":{gateway.pid}:" in told["running"]
+        assert [(part["part"], part["state"], part["detail"]) for part in told["parts"]] == [("api", "ok", gateway.url)]
+        assert told["queues"]["inbox"]["waiting"] == 0
+        assert gateway.url in hermes(empty_home, "gateway", "status").stdout
+        second = hermes(empty_home, "gateway", "run")
+        assert second.returncode == 1
+        assert "a gateway is running for this home already" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert reply(ask(gateway.url, "still there?")) == "echo: still there?"
+        assert hermes(empty_home, "gateway", "stop").stdout == "ended\n"
+        assert gateway.wait() == 0
+    assert hermes(empty_home, "gateway", "status").returncode == 1
+
+
+def test_a_gateway_without_a_platform_says_what_to_do(empty_home: Path) -> None:
+    done = hermes(empty_home, "gateway", "run")
+    assert done.returncode == 2
+    assert "api.enabled" in done.stderr
+
+
+async def test_the_owner_lets_people_in_and_out(tmp_path: Path) -> None:
+    async with running_core(tmp_path, gateway__allow="") as core:
+        await core.platform.deliver(message("let me in", author="eve"))
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        [asked] = json.loads(hermes(tmp_path, "gateway", "pair", "--json").stdout)
+        assert (asked["user_id"], asked["state"]) == ("eve", "pending")
+        paired = hermes(tmp_path, "gateway", "pair", asked["code"].lower())
+        assert paired.stdout == "Eve (fake:eve) may talk now.\n"
+        await core.platform.deliver(message("thanks", author="eve"))
+        await core.platform.until(lambda: core.platform.texts("7")[1:] == ["echo: thanks"])
+        assert "eve" in hermes(tmp_path, "gateway", "pair").stdout
+        assert "may not talk any more" in hermes(tmp_path, "gateway", "pair", "--remove", "fake:eve").stdout
+        assert "was not paired" in hermes(tmp_path, "gateway", "pair", "--remove", "fake:eve").stdout
+        unknown = hermes(tmp_path, "gateway", "pair", "WRONG")
+        assert unknown.returncode == 1
+        assert "nobody has the pairing code" in unknown.stderr
+
+
+@pytest.mark.contract("P1")
+def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what_waits(empty_home: Path) -> None:
+    with echo_model(delay=1.5) as model:
+        write_config(empty_home, api_settings(model))
+        with GatewayProcess(empty_home) as gateway:
+            answers: dict[str, httpx.Response] = {}
+
+            def talk(text: str) -> None:
+                answers[text] = ask(gateway.url, text, headers=in_session("s", text))
+
+            talking: list[threading.Thread] = []
+            for text in ("running", "waiting"):
+                talking.append(threading.Thread(target=talk, args=(text,)))
+                talking[-1].start()
+                _wait_for(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{text}")
+            _wait_for(empty_home, "SELECT 1 FROM messages WHERE content = ?", "running")
+            with httpx.Client() as early:  # a connection that is open before the end begins
+                assert early.get(gateway.url.replace("/v1", "/health")).status_code == 200
+                assert gateway.end() == 0
+                with pytest.raises(httpx.TransportError):
+                    early.post(f"{gateway.url}/chat/completions", json=body("new"))
+            for thread in talking:
+                thread.join()
+            assert reply(answers["running"]) == "echo: running"
+            assert answers["waiting"].status_code == 503
+            assert "the message is kept" in answers["waiting"].json()["error"]["message"]
+        with GatewayProcess(empty_home) as gateway:
+            assert reply(ask(gateway.url, "waiting", headers=in_session("s", "waiting"))) == "echo: waiting"
+    stored = rows(empty_home, "SELECT content FROM messages ORDER BY id")
+    assert stored == [("running",), ("echo: running",), ("waiting",), ("echo: waiting",)]
+
+
+def _wait_for(home: Path, query: str, *arguments: object) -> None:
+    until = time.monotonic() + 30
+    while not rows(home, query, *arguments):
+        assert time.monotonic() < until, query
+        time.sleep(0.005)

@@ -1,0 +1,89 @@
+"""Replies: recorded before they are sent, sent in order, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.gateway.platform import Chat, SendLater, SendNever
+from tests.gateway.core import FakePlatform, QuickClock, message, running_core
+from tests.gateway.processes import appears, rows
+
+
+class Moody(FakePlatform):
+    """Raises what it is told for a text, a number of times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moods: dict[str, list[Exception]] = {}
+        self.tried: list[str] = []
+        self.before_send = self._be_moody
+
+    def _be_moody(self, _: Chat, text: str) -> None:
+        self.tried.append(text)
+        if self.moods.get(text):
+            raise self.moods[text].pop(0)
+
+
+@pytest.mark.contract("2.5")
+async def test_a_message_that_must_wait_keeps_those_behind_it_in_order(tmp_path: Path) -> None:
+    platform = Moody()
+    platform.moods["echo: one"] = [SendLater("too fast", 2.0), SendLater("still too fast")]
+    async with running_core(tmp_path, platform=platform, clock=QuickClock(20)) as core:
+        await platform.deliver(message("one"))
+        await appears(tmp_path, "SELECT 1 FROM messages WHERE role = 'assistant'")
+        await platform.deliver(message("two"))
+        await platform.deliver(message("hi", "other"))
+        await platform.until(lambda: len(platform.sent) == 3)
+        assert core.platform.texts("7") == ["echo: one", "echo: two"]
+    assert platform.tried.count("echo: one") == 3
+    assert platform.tried.index("echo: hi") < len(platform.tried) - 2, "another chat does not wait"
+
+
+@pytest.mark.contract("2.5")
+async def test_a_message_that_nobody_will_take_is_put_aside_and_the_next_one_goes(tmp_path: Path) -> None:
+    platform = Moody()
+    platform.moods["echo: one"] = [SendNever("the chat is gone")]
+    async with running_core(tmp_path, platform=platform):
+        await platform.deliver(message("one"))
+        await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'dead'")
+        await platform.deliver(message("two"))
+        await platform.until(lambda: platform.texts("7") == ["echo: two"])
+    dead = rows(tmp_path, "SELECT reason FROM hermes_queue WHERE queue = 'outbound' AND state = 'dead'")
+    assert dead == [("the chat is gone",)]
+
+
+async def test_a_platforms_defect_is_tried_again_and_then_put_aside(tmp_path: Path) -> None:
+    platform = Moody()
+    platform.moods["echo: one"] = [RuntimeError("a defect")] * 2
+    platform.moods["echo: two"] = [RuntimeError("a defect")] * 99
+    async with running_core(tmp_path, platform=platform, clock=QuickClock(20)):
+        await platform.deliver(message("one"))
+        await platform.until(lambda: platform.texts("7") == ["echo: one"])
+        await platform.deliver(message("two"))
+        await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'dead'")
+    assert platform.tried.count("echo: two") == 5
+
+
+@pytest.mark.contract("2.5", "P1")
+async def test_a_reply_that_was_not_sent_is_sent_after_the_restart(tmp_path: Path) -> None:
+    platform = Moody()
+    platform.moods["echo: one"] = [SendLater("down", 0.5)] * 99
+    async with running_core(tmp_path, platform=platform):
+        await platform.deliver(message("one"))
+        await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND reason = 'down'")
+    assert platform.sent == []
+    async with running_core(tmp_path) as core:
+        await core.platform.until(lambda: core.platform.texts("7") == ["echo: one"])
+    assert len(core.model.requests) == 0, "no second turn"
+
+
+async def test_a_long_reply_goes_in_pieces_in_order(tmp_path: Path) -> None:
+    text = "\n\n".join(f"paragraph {number} " + "word " * 300 for number in range(6))
+    async with running_core(tmp_path) as core:
+        await core.platform.deliver(message(text))
+        await core.platform.until(lambda: len(core.platform.sent) == 3)
+        pieces = core.platform.texts("7")
+    assert all(len(piece) <= 4000 for piece in pieces)
+    assert " ".join(" ".join(pieces).split()) == " ".join(f"echo: {text}".split())

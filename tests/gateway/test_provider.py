@@ -1,0 +1,136 @@
+"""What a memory provider gets to know through a gateway, with a plugin from the home's own folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.asking import ask, in_session, reply
+from tests.gateway.core import message, running_core
+from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, write_config
+
+PLUGIN = """
+import json, pathlib
+from dataclasses import asdict
+from hermes.memory.provider import MemoryProvider
+
+HERE = pathlib.Path(__file__).parent
+
+class Tape(MemoryProvider):
+    name = "tape"
+
+    def _write(self, *what):
+        with (HERE / "tape.jsonl").open("a") as tape:
+            tape.write(json.dumps(what, default=str) + "\\n")
+
+    async def is_available(self):
+        return True
+
+    async def initialize(self, context):
+        self._write("initialize", asdict(context))
+
+    async def sync_turn(self, turn):
+        self._write("sync_turn", turn.session_id)
+
+    async def shutdown(self):
+        self._write("shutdown")
+
+    def cache_busting_signature(self):
+        self._write("signature")
+        path = HERE / "peer.txt"
+        if path.exists() and path.read_text() == "hang":
+            import time
+            time.sleep(30)
+        return {"tape.peer": path.read_text() if path.exists() else ""}
+
+create_provider = Tape
+"""
+OTHER = PLUGIN.replace("tape", "other").replace("Tape", "Other")
+
+
+def install(home: Path) -> Path:
+    """Two plugins, of which the settings name one."""
+    for name, text in (("tape", PLUGIN), ("other", OTHER)):
+        folder = home / "plugins" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(text, encoding="utf-8")
+    return home / "plugins" / "tape"
+
+
+def tape(folder: Path, kind: str) -> list[Any]:
+    """What the plugin was called with."""
+    path = folder / "tape.jsonl"
+    calls = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return [call[1:] for call in calls if call[0] == kind]
+
+
+@pytest.mark.contract("4.7")
+async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: Path) -> None:
+    folder = install(tmp_path)
+    async with running_core(tmp_path, memory__provider="tape") as core:
+        await core.platform.deliver(message("/title Stamps & co", "8439114563", author="8439114563", alt="@Ann:b"))
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        (folder / "peer.txt").write_text("changed", encoding="utf-8")
+        await core.platform.deliver(message("hello", "8439114563", author="8439114563", alt="@Ann:b"))
+        await core.platform.until(lambda: len(core.platform.sent) == 2)
+        await core.platform.deliver(message("hello", "-100", kind="group", author="17", alt="@bob"))
+        await core.platform.until(lambda: len(core.platform.sent) == 3)
+    [[direct], [group]] = tape(folder, "initialize")
+    assert direct["gateway_session_key"] == "agent:main:fake:dm:8439114563"
+    assert (direct["user_id"], direct["user_id_alt"]) == ("8439114563", "@Ann:b")
+    assert (direct["platform"], direct["chat_type"], direct["title"]) == ("fake", "dm", "Stamps & co")
+    assert group["gateway_session_key"] == "agent:main:fake:group:-100"
+    assert (group["user_id"], group["user_id_alt"]) == (None, None), "in a group the speaker belongs to the turn"
+    assert (group["platform"], group["chat_type"]) == ("fake", "group")
+
+
+@pytest.mark.contract("4.4")
+async def test_a_changed_signature_gives_the_next_message_a_fresh_agent(tmp_path: Path) -> None:
+    folder = install(tmp_path)
+    async with running_core(tmp_path, memory__provider="tape") as core:
+        for number, peer in enumerate(("ann", "ann", "bob", "bob", "ann")):
+            (folder / "peer.txt").write_text(peer, encoding="utf-8")
+            await core.platform.deliver(message(f"hello {number}"))
+            await core.platform.until(lambda number=number: len(core.platform.sent) == number + 1)  # type: ignore[misc]
+            assert len(tape(folder, "signature")) == number + 1
+        assert len(tape(folder, "initialize")) == 3
+    assert len(tape(folder, "shutdown")) == 3, "each agent was closed"
+    assert len(tape(folder, "sync_turn")) == 5
+    assert not (tmp_path / "plugins" / "other" / "other.jsonl").exists(), "only the active provider is asked"
+
+
+@pytest.mark.contract("4.4", "P4")
+async def test_a_signature_that_hangs_delays_one_message_by_its_deadline_and_the_next_not_at_all(
+    tmp_path: Path,
+) -> None:
+    folder = install(tmp_path)
+    (folder / "peer.txt").write_text("hang", encoding="utf-8")
+    async with running_core(tmp_path, memory__provider="tape", memory__deadline=0.3) as core:
+        for number in range(3):
+            await core.platform.deliver(message(f"hello {number}"))
+            await core.platform.until(lambda number=number: len(core.platform.sent) == number + 1)  # type: ignore[misc]
+        assert len(tape(folder, "signature")) == 1
+    assert core.platform.texts("7") == [f"echo: hello {number}" for number in range(3)]
+
+
+@pytest.mark.contract("4.6", "4.7")
+def test_a_request_without_a_session_has_no_provider_and_one_with_a_session_has(
+    model: ModelProcess, empty_home: Path
+) -> None:
+    folder = install(empty_home)
+    write_config(empty_home, api_settings(model, memory__provider="tape"))
+    with GatewayProcess(empty_home) as gateway:
+        assert reply(ask(gateway.url, "hello")) == "echo: hello"
+        assert tape(folder, "initialize") == []
+        headers = {**in_session("chosen"), "X-Hermes-Session-Key": "agent:main:shop:dm:42"}
+        assert reply(ask(gateway.url, "hello", headers=headers, user="customer 42")) == "echo: hello"
+        assert gateway.end() == 0
+    [[context]] = tape(folder, "initialize")
+    assert context["session_id"] == "chosen"
+    assert context["gateway_session_key"] == "agent:main:shop:dm:42"
+    assert (context["platform"], context["chat_type"], context["user_id"]) == ("api", "api", "customer 42")
+    assert len(tape(folder, "sync_turn")) == 1
+    assert len(tape(folder, "shutdown")) == 1
