@@ -5,6 +5,7 @@ Without an address it serves a folder of its own and also tells the cold start, 
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -27,7 +28,7 @@ SIZES = tuple(int(size) for size in os.environ.get("BENCH_SIZES", "1000,4000,220
 CLIENTS = 16
 CHANCE = random.Random(7)
 VOCABULARY = ["".join(CHANCE.choices("aeioulnrstmdkpgvb", k=CHANCE.randint(3, 9))) for _ in range(8000)]
-OFTEN = [1.0 / rank for rank in range(1, len(VOCABULARY) + 1)]
+OFTEN = list(itertools.accumulate(1.0 / rank for rank in range(1, len(VOCABULARY) + 1)))
 """Few words are frequent and most are rare, as in what people say."""
 
 
@@ -82,7 +83,7 @@ def _time_health(url: str) -> list[float]:
 
 
 def _words(count: int) -> str:
-    return " ".join(CHANCE.choices(VOCABULARY, OFTEN, k=count))
+    return " ".join(CHANCE.choices(VOCABULARY, cum_weights=OFTEN, k=count))
 
 
 def _text(number: int) -> str:

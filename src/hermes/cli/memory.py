@@ -57,14 +57,14 @@ def serve(
 def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options
-    from hermes.memory_server.db.schema import open_database
+    from hermes.memory_server.db.schema import open_for_work
     from hermes.memory_server.engine.worker import Worker
 
     folder = _folder(ctx, data)
     secret = Options.from_env(os.environ).webhook_secret
 
     async def run() -> None:
-        database = open_database(folder)
+        database = open_for_work(folder)
         working = Worker(database, SystemClock(), webhook_secret=secret)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):

@@ -27,7 +27,7 @@ from hermes.memory_server.api import (
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.wire import Json
-from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.worker import Worker
 from hermes.memory_server.tokens import count_tokens
@@ -42,15 +42,17 @@ def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: boo
         server = Server(database, clock, options)
         app.state.server = server
         count_tokens(""), embed("ready")  # so that the first request does not wait for the vocabulary
-        worker = Worker(database, clock, webhook_secret=options.webhook_secret) if with_worker else None
+        background = open_for_work(folder) if with_worker else None
+        worker = Worker(background, clock, webhook_secret=options.webhook_secret) if background else None
         server.worker = worker
         working = asyncio.create_task(worker.run()) if worker else None
         try:
             yield
         finally:
-            if worker is not None and working is not None:
+            if worker is not None and working is not None and background is not None:
                 worker.stop()
                 await working
+                await background.close()
             await database.close()
 
     app = FastAPI(

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -30,6 +30,8 @@ T = TypeVar("T")
 Tx: TypeAlias = Connection
 """An open transaction. Functions that take one must have no effect outside it."""
 
+Synchronous = Literal["FULL", "NORMAL"]
+"""FULL: a write is on the disk when it is acknowledged. NORMAL: it may be undone, whole, by a power cut."""
 READERS = 2
 GROUP_LIMIT = 64
 """How many waiting writes share one commit."""
@@ -52,8 +54,9 @@ class _Write(Generic[T]):
 class Database:
     """An open file. `write` and `read` run a function in a transaction and return what it returned."""
 
-    def __init__(self, path: Path, *, lock_timeout: float = 30.0) -> None:
+    def __init__(self, path: Path, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL") -> None:
         self.path = path
+        self._synchronous = synchronous
         self._lock_timeout = lock_timeout
         self._writes: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
         self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, isolation_level="AUTOCOMMIT")
@@ -119,7 +122,7 @@ class Database:
         try:
             writer = self._connect()
             self._wait_for_lock(writer, "PRAGMA journal_mode = WAL")
-            writer.exec_driver_sql("PRAGMA synchronous = FULL")
+            writer.exec_driver_sql(f"PRAGMA synchronous = {self._synchronous}")
             writer.exec_driver_sql("PRAGMA secure_delete = ON")
         except DBAPIError as error:
             raise self._translate(error) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import inspect
 
 from hermes.errors import StoreNewerError
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.engine import Database, Synchronous, Tx
 
 FILE = "memory.db"
 HEAD = "0001"
@@ -15,10 +15,15 @@ HEAD = "0001"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def open_database(folder: Path, *, lock_timeout: float = 30.0) -> Database:
+def open_for_work(folder: Path) -> Database:
+    """As `open_database`, for background work: what a power cut undoes waits again, so none needs to reach the disk."""
+    return open_database(folder, synchronous="NORMAL")
+
+
+def open_database(folder: Path, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL") -> Database:
     """The folder's database, at the newest schema, ready to use."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    database = Database(folder / FILE, lock_timeout=lock_timeout)
+    database = Database(folder / FILE, lock_timeout=lock_timeout, synchronous=synchronous)
     if _version_in(database) != HEAD:
         database.migrate(lambda tx: _upgrade(tx, database.path))
     database.start()

@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 IDLE = 0.25
 """Seconds between two looks at an empty queue; a process that queues work itself wakes its worker at once."""
 CLEAN_EVERY = 600.0
-SETTLE = 0.02
-"""Seconds between new work and its beginning: who writes message after message is not disturbed after each."""
+SETTLE = 0.05
+PATIENCE = 1.0
+"""Work begins when nobody wrote for SETTLE seconds, or after PATIENCE: who writes message after message goes first."""
 SLICE = 0.004
 """Seconds that work may hold the write lock, beside the last job's own time."""
 SLOW = ("webhook",)
@@ -73,9 +74,20 @@ class Worker:
             await self._rest()
 
     async def _work_off(self) -> None:
-        await asyncio.sleep(SETTLE)
+        await self._settle()
         while not self._stopped:
             if not await self.work_once():
+                return
+
+    async def _settle(self) -> None:
+        """Wait until nobody wrote for a moment, but not for long."""
+        end = time.monotonic() + PATIENCE
+        while not self._stopped and time.monotonic() < end:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(SETTLE):
+                    await self._wake.wait()
+            except TimeoutError:
                 return
 
     async def work_once(self) -> bool:
