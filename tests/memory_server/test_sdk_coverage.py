@@ -15,6 +15,8 @@ from honcho import Honcho, Peer, Session
 from honcho.conclusions import ConclusionsView, WorkspaceConclusions
 from honcho.scope import Scope
 
+from tests.parts import missing
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OLDEST = "2.2.0"
@@ -55,7 +57,7 @@ def oldest(request: pytest.FixtureRequest) -> Path:
             [sys.executable, "-m", "pip", "install", *wanted], check=False, capture_output=True, text=True
         )
         if fetched.returncode:
-            pytest.skip(f"honcho-ai {OLDEST} cannot be fetched here: {fetched.stderr.strip()[-200:]}")
+            missing(f"honcho-ai {OLDEST} cannot be fetched here: {fetched.stderr.strip()[-200:]}")
     return folder
 
 

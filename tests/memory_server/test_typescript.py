@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.memory_server.serving import Served
+from tests.parts import missing, need_commands
 
 HERE = Path(__file__).parent
 VERSION = "2.5.0"
@@ -18,14 +19,13 @@ VERSION = "2.5.0"
 @pytest.fixture(scope="session")
 def package(request: pytest.FixtureRequest) -> Path:
     """A folder with the package in it, fetched once."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed")
+    need_commands(("node", "npm"), ("nodejs", "npm"))
     folder = Path(request.config.cache.mkdir(f"honcho-ts-{VERSION}"))
     if not (folder / "node_modules" / "@honcho-ai").is_dir():
         wanted = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
         fetched = subprocess.run(wanted, check=False, capture_output=True, text=True)
         if fetched.returncode:
-            pytest.skip(f"@honcho-ai/sdk cannot be fetched here: {fetched.stderr.strip()[-200:]}")
+            missing(f"@honcho-ai/sdk cannot be fetched here: {fetched.stderr.strip()[-200:]}")
     return folder
 
 
