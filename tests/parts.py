@@ -1,4 +1,4 @@
-"""Real parts that a test needs beside the environment: installed when we are root, and in CI never missing in silence."""
+"""Real parts that a test needs beside the environment: installed when we are root, never missing silently in CI."""
 
 from __future__ import annotations
 
