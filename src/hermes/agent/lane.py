@@ -13,8 +13,8 @@ from hermes.errors import SessionBusyError
 from hermes.store.store import Store
 from hermes.store.tenure import Claim, Tenure, kept, take
 
-INBOX = "inbox"
-"""The queue whose lanes are sessions."""
+SESSIONS = "session"
+"""Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms)
     """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
 
     def hold(tx: Tx) -> Lease | None:
-        return queue.hold_lane(tx, INBOX, session_id, owner, ttl=terms.ttl, now=store.clock.now())
+        return queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
 
     def release(tx: Tx, lease: Lease) -> None:
-        queue.release_lane(tx, INBOX, session_id, lease)
+        queue.release_lane(tx, SESSIONS, session_id, lease)
 
     claim = Claim(f"the lane of session {session_id}", hold, release, terms.ttl)
     async with kept(store, claim, await _wait_for_lane(store, session_id, claim, terms)) as tenure:

@@ -13,7 +13,6 @@ from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from hermes.agent.lane import INBOX
 from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
@@ -22,7 +21,7 @@ from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
-from hermes.gateway.inbox import Inbox, Received
+from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.lanes import Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hermes.agent.lane import INBOX
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.gateway.access import Access, Verdict
@@ -21,6 +20,8 @@ from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
+INBOX = "inbox"
+"""The queue of what people said. Its lanes are conversations."""
 STOP = "/stop"
 
 

@@ -10,7 +10,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.lane import INBOX
 from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -19,7 +18,7 @@ from hermes.errors import HermesError, StaleError, StoreError
 from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
-from hermes.gateway.inbox import Inbox, is_stop
+from hermes.gateway.inbox import INBOX, Inbox, is_stop
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.outcome import Ending, done_with
