@@ -92,7 +92,7 @@ def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what
             for text in ("running", "waiting"):
                 talking.append(threading.Thread(target=talk, args=(text,)))
                 talking[-1].start()
-                _wait_for(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:{text}")
+                _wait_for(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"{text}"]')
             _wait_for(empty_home, "SELECT 1 FROM messages WHERE content = ?", "running")
             with httpx.Client() as early:  # a connection that is open before the end begins
                 assert early.get(gateway.url.replace("/v1", "/health")).status_code == 200

@@ -189,7 +189,7 @@ async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProces
                     ask_async(client, gateway.url, f"m{number}", headers=in_session("ordered", f"o{number}"))
                 )
             )
-            await appears(gateway.home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f"%:o{number}")
+            await appears(gateway.home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"o{number}"]')
         answers = [reply(await answer) for answer in asked]
     assert answers == [f"echo: m{number}" for number in range(8)]
     spoken = rows(gateway.home, "SELECT content FROM messages WHERE session_id = 'ordered' ORDER BY id")

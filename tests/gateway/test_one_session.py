@@ -12,6 +12,8 @@ from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.platform import Chat, Inbound
 from hermes.gateway.platforms.api_follow import follow
 from tests.gateway.core import PATIENCE, Core, running_core
+from tests.gateway.processes import rows, said
+from tests.gateway.test_gateway_core import Gate
 
 
 def request(text: str, message_id: str, *, session: str | None = None, key: str | None = None) -> Inbound:
@@ -44,3 +46,77 @@ async def test_two_sessions_whose_keys_are_each_others_ids_are_answered(tmp_path
             talk(core, request("hi b", "1", session="b", key="a")),
         )
     assert answers == ["echo: hi a", "echo: hi b"]
+
+
+@pytest.mark.contract("2.2", "P2")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((("a:b", None), "c"), (("a", None), "b:c")),
+        ((("x", None), "1"), ((None, "x"), "1")),
+        ((("p", "k1"), "1"), (("q", "k1"), "1")),
+    ],
+)
+async def test_an_idempotency_key_of_one_session_means_nothing_in_another(
+    tmp_path: Path, one: tuple[tuple[str | None, str | None], str], other: tuple[tuple[str | None, str | None], str]
+) -> None:
+    async with running_core(tmp_path) as core:
+        for text, ((session, key), message_id) in (("first", one), ("second", other)):
+            assert await talk(core, request(text, message_id, session=session, key=key)) == f"echo: {text}"
+    assert len(rows(tmp_path, "SELECT 1 FROM sessions")) == 2
+
+
+NAMES: list[tuple[str | None, str | None]] = [("s", None), (None, "k"), ("s", "k")]
+
+
+@pytest.mark.contract("2.2", "P2")
+@pytest.mark.parametrize("again", NAMES)
+@pytest.mark.parametrize("first", NAMES)
+async def test_an_idempotency_key_has_one_effect_whatever_the_session_is_called(
+    tmp_path: Path, first: tuple[str | None, str | None], again: tuple[str | None, str | None]
+) -> None:
+    async with running_core(tmp_path) as core:
+        await talk(core, request("begin", "0", session="s", key="k"))
+        for session, key in (first, again):
+            assert await talk(core, request("once", "1", session=session, key=key)) == "echo: once"
+    assert said(tmp_path, "s") == ["begin", "once"]
+    assert len(core.model.requests) == 2
+
+
+@pytest.mark.contract("2.3")
+async def test_a_session_has_one_lane_whatever_it_is_called(tmp_path: Path) -> None:
+    gate = Gate()
+    texts = [f"m{number}" for number in range(6)]
+    async with running_core(tmp_path, gate) as core:
+        await core.gateway.receive(request("wait", "first", session="s", key="k"))
+        await gate.asked.wait()
+        for number, text in enumerate(texts):
+            session, key = NAMES[number % 3]
+            await core.gateway.receive(request(text, text, session=session, key=key))
+        assert rows(tmp_path, "SELECT count(DISTINCT lane) FROM hermes_queue WHERE queue = 'inbox'") == [(1,)]
+        gate.opened.set()
+        assert await talk(core, request("last", "last", session="s")) == "echo: last"
+    assert said(tmp_path, "s") == ["wait", *texts, "last"]
+
+
+@pytest.mark.contract("2.6")
+@pytest.mark.parametrize(("session", "key"), NAMES)
+async def test_stop_ends_the_turn_of_its_session_whatever_it_is_called(
+    tmp_path: Path, session: str | None, key: str | None
+) -> None:
+    gate = Gate()
+    async with running_core(tmp_path, gate) as core:
+        await core.gateway.receive(request("wait", "first", session="s", key="k"))
+        await gate.asked.wait()
+        assert await talk(core, request("/stop", "stop", session=session, key=key)) == "Stopped."
+
+
+async def test_a_key_given_to_a_session_with_another_key_shares_its_lane_and_can_begin_anew(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await talk(core, request("one", "1", session="s", key="first"))
+        await talk(core, request("two", "2", session="s", key="second"))
+        await talk(core, request("/new", "3", key="second"))
+        await talk(core, request("three", "4", key="second"))
+        await talk(core, request("four", "5", key="first"))
+    assert said(tmp_path, "s") == ["one", "two", "four"]
+    assert rows(tmp_path, "SELECT count(DISTINCT lane) FROM hermes_queue WHERE queue = 'inbox'") == [(1,)]

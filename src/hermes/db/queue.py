@@ -332,6 +332,14 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
     ).rowcount
 
 
+def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
+    """Items turned out to belong to this session: they go when it goes."""
+    tx.executemany(
+        "UPDATE hermes_queue SET session_id = ? WHERE id = ? AND state = 'waiting'",
+        [(session_id, item.id) for item in items],
+    )
+
+
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
     gone = tx.execute("SELECT queue, lane FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()

@@ -61,7 +61,7 @@ async def _new(asked: Asked) -> str:
         if asked.store.messages.last_id(tx, bound.id) == 0:
             return bound.id
         asked.store.sessions.end(tx, bound.id, "session_reset", now=now)
-        session = asked.inbox.new_session(tx, asked.key, asked.message)
+        session = asked.inbox.new_session(tx, bound.session_key or asked.key, asked.message)
         asked.store.routes.bind(tx, asked.key, session.id, now=now)
         return session.id
 

@@ -21,7 +21,8 @@ from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
-from hermes.gateway.inbox import INBOX, Inbox, Received
+from hermes.gateway.inbox import Inbox, Received
+from hermes.gateway.item_key import INBOX
 from hermes.gateway.lanes import Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
@@ -126,9 +127,9 @@ class Gateway:
             if not self._listeners[item_key]:
                 del self._listeners[item_key]
 
-    def stop_turn(self, key: str) -> bool:
-        """End the running turn of a session key."""
-        return self._lanes.stop_turn(key)
+    def stop_turn(self, session_id: str) -> bool:
+        """End the running turn of a session."""
+        return self._lanes.stop_turn(session_id)
 
     async def run(self, platforms: Sequence[Platform], stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start."""

@@ -12,6 +12,7 @@ from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.gateway.access import Access, Verdict
 from hermes.gateway.agent_cache import DIRECT
+from hermes.gateway.item_key import INBOX, find_item, item_key_of
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Inbound
 from hermes.store.ids import session_key
@@ -20,8 +21,7 @@ from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-INBOX = "inbox"
-"""The queue of what people said. Its lanes are conversations."""
+API = "api"
 STOP = "/stop"
 
 
@@ -47,7 +47,7 @@ class Received:
 
 
 class Inbox:
-    """Takes messages in. `stop` ends the running turn of a session key; `wake` tells the lanes and the delivery."""
+    """Takes messages in. `stop` ends the running turn of a session; `wake` tells the lanes and the delivery."""
 
     def __init__(
         self, store: Store, agent_name: str, access: Access, *, stop: Callable[[str], bool], wake: asyncio.Event
@@ -62,7 +62,7 @@ class Inbox:
         """Commit a message. When this returns it cannot get lost, and the same one again has no effect."""
         received = await self._store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.text):
-            received = replace(received, stopped=self._stop(received.key))
+            received = replace(received, stopped=self._stop(received.session_id or ""))
             if message.chat.chat_type != "api":
                 await self._store.write(lambda tx: self._tell_of_stop(tx, message, received))
         if received.fresh:
@@ -76,23 +76,26 @@ class Inbox:
 
     def _commit(self, tx: Tx, message: Inbound) -> Received:
         now = self._store.clock.now()
-        key, item_key = self._key_of(tx, message), item_key_of(message)
+        key, item_key = self.key_of(tx, message), item_key_of(message)
         verdict = self._access.judge(tx, message, now=now)
         if verdict.kind == "refused":
             enqueue_text(tx, message.chat, key, f"refusal:{item_key}", verdict.refusal, now=now)
         if verdict.kind != "welcome":
             return Received(key, item_key, None, False, verdict)
+        if (known := find_item(tx, self._store, message)) is not None:
+            return Received(key, known.key, known.session_id, False, verdict)
         session = self.open_session(tx, key, message)
-        lane = f"{key}#stop" if is_stop(message.text) else key
-        fresh = queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
-        return Received(key, item_key, session.id, fresh, verdict)
+        lane = self._lane_of(session)
+        lane = f"{lane}#stop" if is_stop(message.text) else lane
+        queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
+        return Received(key, item_key, session.id, True, verdict)
 
     def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
         text = "Stopped." if received.stopped else "Nothing is running."
         now = self._store.clock.now()
         enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
 
-    def _key_of(self, tx: Tx, message: Inbound) -> str:
+    def key_of(self, tx: Tx, message: Inbound) -> str:
         """The session key of a message: the client's own, that of the session it names, or made of the chat."""
         if message.session_key is not None:
             return message.session_key
@@ -102,6 +105,11 @@ class Inbox:
                 return known
         chat = message.chat
         return session_key(self._agent_name, chat.platform, chat.chat_type, chat.chat_id, chat.thread_id)
+
+    def _lane_of(self, session: Session) -> str:
+        """A session has one lane, by whatever name a message comes to it. `/new` passes it on to the next session, so
+        that nothing overtakes what waits behind it."""
+        return session.session_key or session_key(self._agent_name, API, API, session.id)
 
     def open_session(self, tx: Tx, key: str, message: Inbound) -> Session:
         """The session that a message names, else the one its key is bound to. A new one is made, and a key that is new
@@ -119,7 +127,7 @@ class Inbox:
         return session
 
     def new_session(self, tx: Tx, key: str, message: Inbound, *, session_id: str | None = None) -> Session:
-        """A fresh session for a chat."""
+        """A fresh session for a chat; `key` names its lane."""
         return self._store.sessions.create(
             tx,
             source=message.chat.platform,
@@ -132,8 +140,3 @@ class Inbox:
             chat_type=message.chat.chat_type,
             thread_id=message.chat.thread_id,
         )
-
-
-def item_key_of(message: Inbound) -> str:
-    """What tells a message from every other: one that comes twice has one effect."""
-    return f"{message.chat.platform}:{message.chat.chat_id}:{message.message_id}"

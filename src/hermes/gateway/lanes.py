@@ -18,7 +18,8 @@ from hermes.errors import HermesError, StaleError, StoreError
 from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
-from hermes.gateway.inbox import INBOX, Inbox, is_stop
+from hermes.gateway.inbox import Inbox, is_stop
+from hermes.gateway.item_key import INBOX
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.outcome import Ending, done_with
@@ -58,9 +59,9 @@ class Lanes:
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def stop_turn(self, key: str) -> bool:
-        """End the running turn of a session key; False when none runs."""
-        running = self.stops.get(key)
+    def stop_turn(self, session_id: str) -> bool:
+        """End the running turn of a session; False when none runs."""
+        running = self.stops.get(session_id)
         if running is not None:
             running.set()
         return running is not None
@@ -136,9 +137,8 @@ class Lanes:
         if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox
             await self._settle(claimed, [Done()])
             return
-        key = claimed.lane
-        session = await self.store.write(lambda tx: self.inbox.open_session(tx, key, part.first))
-        session = replace(session, session_key=key)  # what the agent and its memory are told
+        session = await self.store.write(lambda tx: self._open_session(tx, part))
+        key = session.session_key or ""
         token = SESSION.set(session.id)
         try:
             person = Person(part.first.author_id, part.first.author_alt)
@@ -146,9 +146,16 @@ class Lanes:
                 if part.command is None:
                     await self._run_turn(claimed, part, session, agent)
                 else:
-                    await self._run_command(claimed, part, part.command, agent)
+                    await self._run_command(claimed, part, part.command, key, agent)
         finally:
             SESSION.reset(token)
+
+    def _open_session(self, tx: Tx, part: Part) -> Session:
+        """The session that a part belongs to by now, with the key that it came by: that is what memory is told."""
+        key = self.inbox.key_of(tx, part.first)
+        session = self.inbox.open_session(tx, key, part.first)
+        queue.assign(tx, part.items, session.id)
+        return replace(session, session_key=key)
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:
         """Try again later. A defect that does not go away puts the item aside, and that is said."""
@@ -165,13 +172,15 @@ class Lanes:
         except HermesError as worse:  # the lease runs out, then the lane is taken again
             log.error("lane %s could not be put off: %s", claimed.lane, worse.line())
 
-    async def _run_command(self, claimed: Claim, part: Part, asked: tuple[Command, str], agent: Agent) -> None:
+    async def _run_command(
+        self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent
+    ) -> None:
         command, rest = asked
-        text = await command.run(Asked(self.store, self.inbox, agent, claimed.lane, part.first, rest))
+        text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest))
         ending = Replied(agent.session_id, 0, text)
         await self._settle(claimed, [done_with(ending)], say=text)
         self.hear(part.keys, ending)
-        bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, claimed.lane))
+        bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, key))
         if bound != agent.session_id:
             self.agents.retire(agent.session_id)
 
@@ -183,7 +192,7 @@ class Lanes:
         record = _Record(self, claimed, part, session.id, live, [item for item, _ in new])
         accepted = not new
         end: Ending | None = None
-        stop = self.stops[claimed.lane] = asyncio.Event()
+        stop = self.stops[session.id] = asyncio.Event()
         try:
             async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
                 async for event in events:
@@ -194,7 +203,7 @@ class Lanes:
                     if not isinstance(event, Stopped | Failed):
                         self.hear(part.keys, event)
         finally:
-            del self.stops[claimed.lane]
+            del self.stops[session.id]
             if live is not None:
                 await live.end()
         assert end is not None, "a turn has an end"

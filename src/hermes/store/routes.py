@@ -36,6 +36,11 @@ class Routes:
         bound = self._old_entries(tx).get(session_key) if row is None else str(row["session_id"])
         return bound if bound is not None and self._sessions.exists(tx, bound) else None
 
+    def keys_of(self, tx: Tx, session_id: str) -> list[str]:
+        """The keys that we have bound to a session."""
+        rows = tx.execute("SELECT session_key FROM hermes_routes WHERE session_id = ? ORDER BY 1", (session_id,))
+        return [row["session_key"] for row in rows]
+
     def all(self, tx: Tx) -> dict[str, str]:
         """Every binding in force, ours over those of older versions."""
         ours = {row["session_key"]: row["session_id"] for row in tx.execute("SELECT * FROM hermes_routes")}

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import Received, item_key_of
+from hermes.gateway.inbox import Received
+from hermes.gateway.item_key import item_key_of
+from hermes.gateway.outcome import Ending
 from hermes.gateway.platform import Inbound
 
 
@@ -17,20 +19,25 @@ async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received 
     A message that was handed in before has no second turn: only its end is heard, be it long past or yet to come.
     """
     heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
-    item_key = item_key_of(message)
-    with gateway.listen(item_key, heard.put_nowait):
+    with gateway.listen(item_key_of(message), heard.put_nowait):
         received = await gateway.receive(message)
         yield received
         if received.stopped is not None:
             yield Replied(received.session_id or "", 0, "Stopped." if received.stopped else "Nothing is running.")
             return
-        if not received.fresh and (ending := await gateway.ending_of(item_key)) is not None:
-            yield ending
-            return
-        while True:
+        while received.fresh:
             event = await heard.get()
-            over = isinstance(event, Replied | Stopped | Failed)
-            if over or received.fresh:
-                yield event
-            if over:
+            yield event
+            if isinstance(event, Replied | Stopped | Failed):
                 return
+    yield await _wait_for_end(gateway, received.item_key)
+
+
+async def _wait_for_end(gateway: Gateway, item_key: str) -> Ending:
+    heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
+    with gateway.listen(item_key, heard.put_nowait):
+        ending = await gateway.ending_of(item_key)
+        while ending is None:
+            event = await heard.get()
+            ending = event if isinstance(event, Replied | Stopped | Failed) else None
+        return ending
