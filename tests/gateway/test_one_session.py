@@ -45,7 +45,7 @@ async def test_two_sessions_whose_keys_are_each_others_ids_are_answered(tmp_path
             talk(core, request("hi a", "1", session="a", key="b")),
             talk(core, request("hi b", "1", session="b", key="a")),
         )
-    assert answers == ["echo: hi a", "echo: hi b"]
+    assert list(answers) == ["echo: hi a", "echo: hi b"]
 
 
 @pytest.mark.contract("2.2", "P2")

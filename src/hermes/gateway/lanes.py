@@ -189,7 +189,7 @@ class Lanes:
         new = [(item, draft_of(said)) for item, said in zip(part.items, part.messages, strict=True)]
         new = [(item, draft) for item, draft in new if item.id not in known]
         live = self._show_live(part.first.chat)
-        record = _Record(self, claimed, part, session.id, live, [item for item, _ in new])
+        record = _Record(self, claimed, part, session.id, live, [item for item, _ in new], known)
         accepted = not new
         end: Ending | None = None
         stop = self.stops[session.id] = asyncio.Event()
@@ -202,12 +202,29 @@ class Lanes:
                         end = end or event  # what fails after a reply does not undo it
                     if not isinstance(event, Stopped | Failed):
                         self.hear(part.keys, event)
+        except _AnsweredError as answered:
+            await self._settle_answered(claimed, part, answered)
+            return
         finally:
             del self.stops[session.id]
             if live is not None:
                 await live.end()
         assert end is not None, "a turn has an end"
         await self._end_turn(claimed, part, end, live, accepted=accepted)
+
+    async def _settle_answered(self, claimed: Claim, part: Part, answered: _AnsweredError) -> None:
+        """What was answered while we were away has its reply; what follows it in the lane is next."""
+        reply = answered.reply
+        ending = Replied(reply.session_id, reply.id, reply.content or "", None, reply.token_count)
+
+        def settle(tx: Tx) -> None:
+            queue.settle(tx, claimed, [done_with(ending)] * answered.count, now=self.store.clock.now())
+            text, chat = ending.text, part.first.chat
+            self.enqueue(tx, chat, claimed.lane, text, f"reply:{reply.id}", session_id=reply.session_id)
+
+        await self.store.write(settle)
+        self.hear(part.keys[: answered.count], ending)
+        self.wake_delivery.set()
 
     def _show_live(self, chat: Chat) -> LiveReply | None:
         platform = self.platforms.get(chat.platform)
@@ -280,9 +297,18 @@ class Lanes:
                 log.warning("lane %s could not be kept: %s", claimed.lane, error.line())
 
 
+class _AnsweredError(Exception):
+    """The first `count` items of a part were said before a crash, and someone has answered them since."""
+
+    def __init__(self, reply: Message, count: int) -> None:
+        super().__init__(f"message {reply.id} is the reply")
+        self.reply = reply
+        self.count = count
+
+
 @dataclass(slots=True)
 class _Record:
-    """Settles the inbox in the transaction of the reply."""
+    """Settles the inbox in the transaction of the reply. Nothing is said when the first item has its reply already."""
 
     lanes: Lanes
     claimed: Claim
@@ -290,10 +316,24 @@ class _Record:
     session_id: str
     live: LiveReply | None
     fresh: Sequence[Item]
+    known: Mapping[int, int]
+    """The items that were said before, with their messages."""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
+        self._look_for_reply(tx)
         pairs = [(item.id, message.id) for item, message in zip(self.fresh, messages, strict=True)]
         record_messages(tx, self.session_id, pairs)
+
+    def _look_for_reply(self, tx: Tx) -> None:
+        replies: list[Message] = []
+        for item in self.part.items:
+            said = self.known.get(item.id)
+            reply = self.lanes.store.messages.reply_after(tx, self.session_id, said) if said is not None else None
+            if reply is None or (replies and reply.id != replies[0].id):
+                break
+            replies.append(reply)
+        if replies:
+            raise _AnsweredError(replies[0], len(replies))
 
     async def concluding(self) -> None:
         if self.live is not None:

@@ -75,13 +75,13 @@ def record_messages(tx: Tx, session_id: str, pairs: Iterable[tuple[int, int]]) -
     )
 
 
-def said_already(tx: Tx, item_ids: Iterable[int]) -> set[int]:
-    """Those inbox items that are messages of the log."""
-    return {
-        item_id
+def said_already(tx: Tx, item_ids: Iterable[int]) -> dict[int, int]:
+    """Those inbox items that are messages of the log, with the id of the message."""
+    found = {
+        item_id: tx.execute("SELECT message_id FROM hermes_inbox_messages WHERE item_id = ?", (item_id,)).fetchone()
         for item_id in item_ids
-        if tx.execute("SELECT 1 FROM hermes_inbox_messages WHERE item_id = ?", (item_id,)).fetchone()
     }
+    return {item_id: int(row["message_id"]) for item_id, row in found.items() if row is not None}
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:

@@ -75,6 +75,16 @@ class Messages:
         row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (message_id,)).fetchone()
         return None if row is None else message_from_row(row)
 
+    def reply_after(self, tx: Tx, session_id: str, message_id: int) -> Message | None:
+        """The first finished reply that was given after a message, or None: what it answers, it answers too."""
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND t.role = 'assistant' AND {self._kept} "
+            "ORDER BY t.id",
+            (session_id, message_id),
+        )
+        found = map(message_from_row, rows)
+        return next((m for m in found if m.content and not m.tool_calls and m.finish_reason != "error"), None)
+
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
