@@ -88,8 +88,9 @@ class Stopped:
     text: str
 
 
-FailureKind = Literal["model", "context_too_long", "busy", "ending", "host"]
-"""`busy`: another process talks in the session. `ending`: we shut down. `host`: the store, the notes or the home."""
+FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "host"]
+"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `host`: the
+store, the notes or the home."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,3 +120,24 @@ async def test_a_key_given_to_a_session_with_another_key_shares_its_lane_and_can
         await talk(core, request("four", "5", key="first"))
     assert said(tmp_path, "s") == ["one", "two", "four"]
     assert rows(tmp_path, "SELECT count(DISTINCT lane) FROM hermes_queue WHERE queue = 'inbox'") == [(1,)]
+
+
+@pytest.mark.parametrize("waiting", [("s", None), (None, "k")])
+async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
+    tmp_path: Path, waiting: tuple[str | None, str | None]
+) -> None:
+    gate = Gate()
+    async with running_core(tmp_path, gate, gateway__drain=0.1) as core, asyncio.timeout(PATIENCE):
+        await core.gateway.receive(request("wait", "first", session="s", key="k"))
+        await gate.asked.wait()
+        asked = request("and I?", "second", session=waiting[0], key=waiting[1])
+        heard = follow(core.gateway, asked)
+        await anext(heard)
+        again = follow(core.gateway, asked)
+        await anext(again)
+        await core.store.write(lambda tx: core.store.deletions.delete(tx, "s"))
+        for events in (heard, again):
+            async with aclosing(events):
+                end = await anext(events)
+                assert isinstance(end, Failed)
+                assert (end.kind, "deleted" in end.message) == ("gone", True)

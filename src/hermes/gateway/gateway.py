@@ -25,7 +25,7 @@ from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.item_key import INBOX
 from hermes.gateway.lanes import Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
-from hermes.gateway.outcome import Ending, recall_ending
+from hermes.gateway.outcome import GONE, Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Platform
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
@@ -108,7 +108,7 @@ class Gateway:
 
         def look(tx: Tx) -> Ending | None:
             item = queue.find(tx, INBOX, item_key)
-            return None if item is None else recall_ending(tx, self._store, item)
+            return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
         return await self._store.read(look)
 

@@ -11,6 +11,7 @@ from hermes.store.store import Store
 
 Ending = Replied | Stopped | Failed
 FORGOTTEN = "the message was handled, but its reply is gone"
+GONE = "the session was deleted, and the message with it"
 
 
 def done_with(ending: Ending) -> Done:
@@ -33,6 +34,8 @@ def recall_ending(tx: Tx, store: Store, item: Item) -> Ending | None:
         return None
     if item.state == "dead":
         return Failed(session_id, "host", item.reason or "it was given up")
+    if item.session_id is None:
+        return Failed("", "gone", GONE)
     note = json.loads(item.reason or "{}")
     if "reply" in note:
         message = store.messages.get(tx, note["reply"])

@@ -12,6 +12,9 @@ from hermes.gateway.item_key import item_key_of
 from hermes.gateway.outcome import Ending
 from hermes.gateway.platform import Inbound
 
+LOOK_EVERY = 1.0
+"""Seconds of silence after which we look whether what we wait for is still there: another process may delete it."""
+
 
 async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received | TurnEvent, None]:
     """First what became of the message, once it is committed; then the events of its turn, the last one its end.
@@ -26,7 +29,7 @@ async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received 
             yield Replied(received.session_id or "", 0, "Stopped." if received.stopped else "Nothing is running.")
             return
         while received.fresh:
-            event = await heard.get()
+            event = await _next_event(gateway, received.item_key, heard)
             yield event
             if isinstance(event, Replied | Stopped | Failed):
                 return
@@ -38,6 +41,18 @@ async def _wait_for_end(gateway: Gateway, item_key: str) -> Ending:
     with gateway.listen(item_key, heard.put_nowait):
         ending = await gateway.ending_of(item_key)
         while ending is None:
-            event = await heard.get()
+            event = await _next_event(gateway, item_key, heard)
             ending = event if isinstance(event, Replied | Stopped | Failed) else None
         return ending
+
+
+async def _next_event(gateway: Gateway, item_key: str, heard: asyncio.Queue[TurnEvent]) -> TurnEvent:
+    """The next event of an item's turn; one that is gone has failed."""
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_EVERY):
+                return await heard.get()
+        except TimeoutError:
+            ending = await gateway.ending_of(item_key)
+            if isinstance(ending, Failed) and ending.kind == "gone":
+                return ending

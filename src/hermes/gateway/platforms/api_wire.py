@@ -43,6 +43,8 @@ def failure(kind: FailureKind, message: str) -> ApiError:
         return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
     if kind in ("ending", "busy"):
         return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
+    if kind == "gone":
+        return ApiError(410, message, code="session_deleted", headers=KEPT)
     if kind == "model":
         return ApiError(502, message, kind="server_error", code="model_failed", headers=KEPT)
     return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
