@@ -135,6 +135,12 @@ class GatewayProcess:
         assert self._process.stderr is not None
         return self._process.stderr.read()
 
+    def error_lines(self) -> Iterator[str]:
+        """What it writes to stderr, line by line, as it comes."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        return iter(self._process.stderr.readline, "")
+
     def _close(self) -> int:
         assert self._process is not None
         code = self._process.wait(PATIENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -115,3 +116,19 @@ def _wait_for(home: Path, query: str, *arguments: object) -> None:
     while not rows(home, query, *arguments):
         assert time.monotonic() < until, query
         time.sleep(0.005)
+
+
+@pytest.mark.contract("P5")
+def test_a_port_that_is_taken_is_said_at_once_and_used_when_it_is_free(empty_home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, echo_model() as model:
+        port = taken.getsockname()[1]
+        write_config(empty_home, api_settings(model, api__port=port))
+        gateway = GatewayProcess(empty_home).begin()
+        assert any(f"127.0.0.1:{port}" in line and "api.port" in line for line in gateway.error_lines())
+        _wait_for(
+            empty_home, "SELECT 1 FROM hermes_gateway_status WHERE state = 'failing' AND detail LIKE ?", f"%:{port}%"
+        )
+        taken.close()
+        with gateway.start():
+            assert reply(ask(gateway.url, "free now?")) == "echo: free now?"
+            assert gateway.end() == 0

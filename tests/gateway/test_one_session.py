@@ -141,3 +141,34 @@ async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
                 end = await anext(events)
                 assert isinstance(end, Failed)
                 assert (end.kind, "deleted" in end.message) == ("gone", True)
+
+
+@pytest.mark.contract("2.2")
+async def test_stop_repeated_with_its_key_says_the_same_and_stops_nothing_more(tmp_path: Path) -> None:
+    gate = Gate()
+    stop = request("/stop", "stop", session="s")
+    async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
+        await core.gateway.receive(request("wait", "first", session="s"))
+        await gate.asked.wait()
+        assert await talk(core, stop) == "Stopped."
+        gate.asked.clear()
+        await core.gateway.receive(request("wait again", "second", session="s"))
+        await gate.asked.wait()
+        assert await talk(core, stop) == "Stopped."
+        gate.opened.set()
+        assert await talk(core, request("wait again", "second", session="s")) != ""
+    assert said(tmp_path, "s", "assistant")[-1] == "echo: wait again"
+    async with running_core(tmp_path) as core:
+        assert await talk(core, stop) == "Stopped."
+
+
+async def test_new_in_a_session_that_the_client_names_by_its_id_changes_nothing(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await talk(core, request("hi", "1", session="s", key="k"))
+        before = rows(tmp_path, "SELECT id, end_reason FROM sessions"), rows(tmp_path, "SELECT * FROM hermes_routes")
+        for key in (None, "k"):
+            assert "use another session id" in await talk(core, request("/new", f"new {key}", session="s", key=key))
+    assert (
+        rows(tmp_path, "SELECT id, end_reason FROM sessions"),
+        rows(tmp_path, "SELECT * FROM hermes_routes"),
+    ) == before

@@ -62,7 +62,7 @@ async def _serve(host: App, store: Store) -> None:
     stopping = asyncio.Event()
     try:
         with _signals(stopping):
-            await gateway.run(platforms, stopping)
+            await gateway.run(platforms, stopping, note)
     finally:
         for platform in platforms:
             await platform.close()

@@ -332,6 +332,14 @@ def prune(tx: Tx, queue: str, *, before: float) -> int:
     ).rowcount
 
 
+def conclude(tx: Tx, queue: str, key: str, note: str, *, now: float) -> None:
+    """An item had its effect outside of its lane: it is done, and `note` tells what came of it."""
+    tx.execute(
+        "UPDATE hermes_queue SET state = 'done', claimed = 0, reason = ?, finished_at = ? WHERE queue = ? AND key = ?",
+        (note, now, queue, key),
+    )
+
+
 def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
     """Items turned out to belong to this session: they go when it goes."""
     tx.executemany(

@@ -12,11 +12,12 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
-from hermes.gateway.inbox import Inbox
+from hermes.gateway.inbox import NOT_RUNNING, Inbox
 from hermes.gateway.platform import Inbound
 from hermes.store.store import Store
 
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
+NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
 REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
 
 
@@ -54,6 +55,9 @@ def find_command(text: str) -> tuple[Command, str] | None:
 
 
 async def _new(asked: Asked) -> str:
+    if asked.message.session_id is not None:
+        return NAMED
+
     def begin(tx: Tx) -> str:
         """A session that nobody has spoken in is new enough: a command that a crash repeats begins no second one."""
         now = asked.store.clock.now()
@@ -108,7 +112,7 @@ async def _help(_: Asked) -> str:
 
 
 async def _stop(_: Asked) -> str:
-    return "Nothing is running."
+    return NOT_RUNNING
 
 
 COMMANDS: dict[str, Command] = {

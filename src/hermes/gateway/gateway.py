@@ -131,8 +131,13 @@ class Gateway:
         """End the running turn of a session."""
         return self._lanes.stop_turn(session_id)
 
-    async def run(self, platforms: Sequence[Platform], stopping: asyncio.Event) -> None:
-        """Serve until `stopping` is set, then drain. What is not finished goes on after the next start."""
+    async def run(
+        self, platforms: Sequence[Platform], stopping: asyncio.Event, complain: Callable[[str], None] = log.warning
+    ) -> None:
+        """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
+
+        `complain` is told once of each platform that does not start, or falls over for the first time.
+        """
         lease = await self._store.write(self._take_over)
         self._platforms.update({platform.name: platform for platform in platforms})
         workers = [
@@ -140,7 +145,7 @@ class Gateway:
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
-        intakes = [asyncio.create_task(self._serve(platform), name=platform.name) for platform in platforms]
+        intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -151,16 +156,19 @@ class Gateway:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
 
-    async def _serve(self, platform: Platform) -> None:
+    async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
-        while True:
+        for failures in count():
             await self.report(platform.name, "starting", "")
             try:
                 await platform.run(_IntakeOf(self))
                 return
             except Exception as error:
                 log.exception("platform %s failed", platform.name)
-                await self.report(platform.name, "failing", f"{type(error).__name__}: {error}")
+                reason = f"{type(error).__name__}: {error}"
+                if failures == 0:
+                    complain(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
+                await self.report(platform.name, "failing", reason)
             await self._store.clock.sleep(RESTART_AFTER)
 
     async def _shut_down(

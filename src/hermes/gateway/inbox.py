@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 
 from hermes.db import queue
 from hermes.db.engine import Tx
+from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
 from hermes.gateway.agent_cache import DIRECT
 from hermes.gateway.item_key import INBOX, find_item, item_key_of
 from hermes.gateway.outbound import enqueue_text
+from hermes.gateway.outcome import done_with
 from hermes.gateway.platform import Inbound
 from hermes.store.ids import session_key
 from hermes.store.inbox import set_status
@@ -23,6 +25,7 @@ from hermes.types import Session
 log = logging.getLogger("hermes.gateway")
 API = "api"
 STOP = "/stop"
+STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
 
 def is_stop(text: str) -> bool:
@@ -63,8 +66,7 @@ class Inbox:
         received = await self._store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.text):
             received = replace(received, stopped=self._stop(received.session_id or ""))
-            if message.chat.chat_type != "api":
-                await self._store.write(lambda tx: self._tell_of_stop(tx, message, received))
+            await self._store.write(lambda tx: self._tell_of_stop(tx, message, received))
         if received.fresh:
             self._wake.set()
         return received
@@ -91,9 +93,12 @@ class Inbox:
         return Received(key, item_key, session.id, True, verdict)
 
     def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
-        text = "Stopped." if received.stopped else "Nothing is running."
-        now = self._store.clock.now()
-        enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
+        """Whoever asks again is told the same; a chat is sent it, a request hears of it by itself."""
+        now, text = self._store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
+        note = done_with(Replied(received.session_id or "", 0, text)).note
+        queue.conclude(tx, INBOX, received.item_key, note or "", now=now)
+        if message.chat.chat_type != API:
+            enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
 
     def key_of(self, tx: Tx, message: Inbound) -> str:
         """The session key of a message: the client's own, that of the session it names, or made of the chat."""

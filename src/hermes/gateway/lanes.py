@@ -13,12 +13,12 @@ from hermes.agent.agent import Agent
 from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry, backoff
+from hermes.db.queue import Claim, Dead, Item, Outcome, Retry, backoff
 from hermes.errors import HermesError, StaleError, StoreError
 from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
-from hermes.gateway.inbox import Inbox, is_stop
+from hermes.gateway.inbox import NOT_RUNNING, Inbox, is_stop
 from hermes.gateway.item_key import INBOX
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
@@ -134,8 +134,8 @@ class Lanes:
         self.wake.set()  # its lane may have more, and there is room
 
     async def _handle_part(self, claimed: Claim, part: Part) -> None:
-        if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox
-            await self._settle(claimed, [Done()])
+        if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
+            await self._settle(claimed, [done_with(Replied(part.items[0].session_id or "", 0, NOT_RUNNING))])
             return
         session = await self.store.write(lambda tx: self._open_session(tx, part))
         key = session.session_key or ""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import Received
+from hermes.gateway.inbox import NOT_RUNNING, STOPPED, Received
 from hermes.gateway.item_key import item_key_of
 from hermes.gateway.outcome import Ending
 from hermes.gateway.platform import Inbound
@@ -26,7 +26,7 @@ async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received 
         received = await gateway.receive(message)
         yield received
         if received.stopped is not None:
-            yield Replied(received.session_id or "", 0, "Stopped." if received.stopped else "Nothing is running.")
+            yield Replied(received.session_id or "", 0, STOPPED if received.stopped else NOT_RUNNING)
             return
         while received.fresh:
             event = await _next_event(gateway, received.item_key, heard)

@@ -103,8 +103,9 @@ def bind(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(2048)
-    except OSError:
+    except OSError as error:
         listening.close()
-        raise
+        reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise OSError(f"{reason}; end what uses it, or set `api.port` and `api.host`") from error
     listening.setblocking(False)
     return listening
