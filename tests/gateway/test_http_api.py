@@ -151,6 +151,28 @@ def test_a_session_key_means_one_session_until_a_new_one_is_begun(gateway: Gatew
     assert ask(gateway.url, "back", headers=in_session(session)).headers["x-hermes-session-id"] == session
 
 
+@pytest.mark.contract("1.2")
+async def test_an_answer_names_the_session_that_it_is_stored_in(empty_home: Path) -> None:
+    key = {"X-Hermes-Session-Key": "k"}
+    with echo_model(delay=0.3) as slow:
+        write_config(empty_home, api_settings(slow))
+        with GatewayProcess(empty_home) as gateway:
+            async with httpx.AsyncClient(timeout=60) as client:
+                asked = []
+                for text, stream in (("old", False), ("/new", False), ("whole", False), ("streamed", True)):
+                    headers = {**key, "Idempotency-Key": text}
+                    post = client.post(
+                        f"{gateway.url}/chat/completions", json=body(text, stream=stream), headers=headers
+                    )
+                    asked.append(asyncio.create_task(post))
+                    await appears(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"{text}"]')
+                answers = [await answer for answer in asked]
+    named = [answer.headers["x-hermes-session-id"] for answer in answers]
+    assert said(empty_home, named[0]) == ["old"]
+    assert said(empty_home, named[2]) == ["whole", "streamed"]
+    assert named[3] == named[2] != named[0]
+
+
 @pytest.mark.contract("2.2", "P2")
 def test_the_same_idempotency_key_gives_the_stored_reply_without_a_second_turn(gateway: GatewayProcess) -> None:
     headers = in_session("repeated", "key-1")

@@ -20,6 +20,7 @@ Events: TypeAlias = AsyncGenerator[Any, None]
 
 ALIVE_EVERY = 15.0
 """Seconds of silence after which a stream says that it is still there, so that nothing between cuts it."""
+SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
 INTERRUPTED = "the reply was cut off and begins anew; ask again with the same Idempotency-Key"
 
 
@@ -28,12 +29,20 @@ async def answer_whole(
 ) -> Response:
     """The reply in one piece. A client that leaves ends the listening, not the turn."""
     end = await _unless_gone(request.receive, _end_of(events))
+    headers = _told(headers, end)
     if isinstance(end, Failed):
         error = failure(end.kind, end.message)
         error.headers |= headers
         raise error
     usage = Usage(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else Usage(None, None)
     return JSONResponse(completion.whole(end.text, usage), headers=dict(headers))
+
+
+def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
+    """The headers, with the session that the turn is in: `/new` may have begun another one while a message waited."""
+    if SESSION_ID in headers and isinstance(found, Accepted | Replied | Stopped | Failed) and found.session_id:
+        return {**headers, SESSION_ID: header_text(found.session_id)}
+    return headers
 
 
 async def _end_of(events: Events) -> Replied | Stopped | Failed:
@@ -67,8 +76,8 @@ class EventStream(Response):
     """The reply as it grows."""
 
     def __init__(self, completion: Completion, events: Events, headers: Mapping[str, str]) -> None:
-        super().__init__(headers={**headers, "Cache-Control": "no-store"}, media_type="text/event-stream")
-        del self.headers["content-length"]
+        super().__init__(media_type="text/event-stream")
+        self._told = headers
         self._completion = completion
         self._events = events
 
@@ -80,12 +89,38 @@ class EventStream(Response):
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events):
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            pieces = kept_alive(write_stream(self._completion, self._events))
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            coming = asyncio.ensure_future(anext(self._events, None))
+            try:
+                await asyncio.wait({coming}, timeout=ALIVE_EVERY)
+                await self._send_head(send, coming.result() if coming.done() else None)
+                await self._send_body(send, _from_first(coming, self._events))
+            finally:
+                coming.cancel()
+                await asyncio.wait({coming})
+
+    async def _send_head(self, send: Send, first: object) -> None:
+        """The head waits for the first event, which knows the session, but not so long that the client gives up."""
+        self.init_headers({**_told(self._told, first), "Cache-Control": "no-store"})
+        del self.headers["content-length"]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+
+    async def _send_body(self, send: Send, events: Events) -> None:
+        async with aclosing(events), aclosing(kept_alive(write_stream(self._completion, events))) as pieces:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _from_first(first: asyncio.Future[Any], events: Events) -> Events:
+    if (found := await first) is not None:
+        yield found
+        async for found in events:
+            yield found
+
+
+def header_text(value: str) -> str:
+    """A text as a header can carry it."""
+    return value.encode("latin-1", "backslashreplace").decode("latin-1")
 
 
 async def write_stream(completion: Completion, events: Events) -> AsyncGenerator[bytes, None]:

@@ -30,8 +30,9 @@ from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.inbox import Received
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
+from hermes.gateway.platforms import api_reply
 from hermes.gateway.platforms.api_follow import follow
-from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
+from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
@@ -153,7 +154,10 @@ class HttpApi:
         events = follow(self._gateway, message)
         received = await anext(events)
         assert isinstance(received, Received), "it comes first"
-        headers = {"X-Hermes-Session-Id": _header(received.session_id), "X-Hermes-Session-Key": _header(received.key)}
+        headers = {
+            api_reply.SESSION_ID: header_text(received.session_id or ""),
+            api_reply.SESSION_KEY: header_text(received.key),
+        }
         return await self._respond(request, ask, events, headers)
 
     async def _respond(self, request: Request, ask: Ask, events: Events, headers: dict[str, str]) -> Response:
@@ -225,10 +229,6 @@ def _named(request: Request, header: str) -> str | None:
     if not 0 < len(value) <= 512 or not value.isprintable():
         raise ApiError(400, f"{header} takes 1 to 512 printable characters", param=header)
     return value
-
-
-def _header(value: str | None) -> str:
-    return (value or "").encode("latin-1", "backslashreplace").decode("latin-1")
 
 
 def _shown(host: str) -> str:
