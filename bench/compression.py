@@ -15,7 +15,8 @@ from hermes.compression.compressor import Compressor
 from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.llm.events import Completed, Reply
-from hermes.llm.scripted import ScriptedModel
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer, ScriptedModel
 from hermes.llm.tokens import estimate_request
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -37,6 +38,7 @@ def run() -> None:
 async def _measure(folder: Path) -> list[Row]:
     rows = [
         summarise(f"compress {LONG:,} tokens, instant model", await _compress_often(folder / "model.db", _model())),
+        summarise(f"compress {LONG:,} tokens, model of 1 s, less 1 s", await _compress_slowly(folder / "slow.db")),
         summarise(f"compress {LONG:,} tokens, digest", await _compress_often(folder / "digest.db", None)),
     ]
     first: Row | None = None
@@ -49,6 +51,18 @@ async def _measure(folder: Path) -> list[Row]:
 
 def _model() -> ScriptedModel:
     return ScriptedModel(lambda _: [Completed(Reply("they spoke of stamps"))], context_length=WINDOW)
+
+
+async def _compress_slowly(path: Path) -> list[float]:
+    """As with a real model, the conversation is read beside it for what its summary may leave out."""
+
+    def answer(_: ModelRequest) -> Answer:
+        enough = asyncio.Event()
+        asyncio.get_running_loop().call_later(1.0, enough.set)
+        return [enough, Completed(Reply("they spoke of stamps"))]
+
+    model = ScriptedModel(answer, context_length=2 * WINDOW)
+    return [taken - 1.0 for taken in await _compress_often(path, model)]
 
 
 def _compressor(store: Store, model: ScriptedModel | None) -> Compressor:

@@ -6,6 +6,7 @@ Without an address it serves a folder of its own and also tells the cold start, 
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -24,16 +25,15 @@ from bench.table import Row, report, summarise, time_calls
 
 SIZES = tuple(int(size) for size in os.environ.get("BENCH_SIZES", "1000,4000,22000").split(","))
 CLIENTS = 16
-WORDS = (
-    *("river", "stone", "garden", "letter", "window", "market", "winter", "summer", "doctor", "engine"),
-    *("violin", "harbour", "mountain", "kitchen", "bridge", "teacher", "orange", "silver", "morning", "evening"),
-    *("forest", "island", "candle", "paper", "bottle", "camera", "ticket", "journey", "hammer", "pocket"),
-)
+CHANCE = random.Random(7)
+VOCABULARY = ["".join(CHANCE.choices("aeioulnrstmdkpgvb", k=CHANCE.randint(3, 9))) for _ in range(8000)]
+OFTEN = [1.0 / rank for rank in range(1, len(VOCABULARY) + 1)]
+"""Few words are frequent and most are rare, as in what people say."""
 
 
 def run() -> None:
     """Measure a server of our own."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory(dir=Path.cwd() / "bench") as folder:
         process, url, cold = _serve(folder)
         try:
             rows = measure(url)
@@ -81,9 +81,12 @@ def _time_health(url: str) -> list[float]:
         return time_calls(lambda: client.get("/health"), 200)
 
 
+def _words(count: int) -> str:
+    return " ".join(CHANCE.choices(VOCABULARY, OFTEN, k=count))
+
+
 def _text(number: int) -> str:
-    picked = [WORDS[(number * step + step * step) % len(WORDS)] for step in range(1, 18)]
-    return f"I keep item {number} in the " + " ".join(picked) + "."
+    return f"I keep item {number} in {_words(22)}."
 
 
 def _at_size(url: str, size: int, floor: Row) -> list[Row]:
@@ -101,10 +104,10 @@ def _at_size(url: str, size: int, floor: Row) -> list[Row]:
         "add 1": (lambda: session.add_messages(alice.message(_text(next(numbers)))), 150),
         "list 50": (session.messages, 100),
         "context 2,000 tokens": (lambda: session.context(tokens=2000), 150),
-        "search workspace": (lambda: honcho.search(f"violin {WORDS[next(numbers) % 30]} letter", limit=10), 100),
-        "search session": (lambda: session.search("violin letter", limit=10), 100),
+        "search workspace": (lambda: honcho.search(_words(3), limit=10), 100),
+        "search session": (lambda: session.search(_words(3), limit=10), 100),
         "conclusions create 1": (lambda: view.create([{"content": _text(next(numbers))}]), 100),
-        "conclusions query": (lambda: view.query("violin letter"), 100),
+        "conclusions query": (lambda: view.query(_words(3)), 100),
     }
     rows = [summarise(f"add 100, N = {size:,}", [taken / (size // 100) for taken in many], floor)]
     for name, (call, count) in cases.items():
@@ -136,7 +139,7 @@ def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Ho
 
     def work(number: int) -> list[float]:
         def once() -> object:
-            return calls[number](author.message(_text(number)) if name == "add 1" else f"violin {WORDS[number]}")
+            return calls[number](author.message(_text(number)) if name == "add 1" else _words(3))
 
         once()
         return time_calls(once, 40)

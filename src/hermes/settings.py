@@ -150,7 +150,7 @@ AGENT_NAME = Setting("agent.name", "main", "The agent's name in session keys.")
 ALLOW = Setting(
     "gateway.allow",
     "",
-    "Who may talk without being paired, separated by commas: `telegram:12345`, `telegram:*` or `*`.",
+    "Who may talk unpaired, separated by commas: a person or a group (`telegram:12345`), `telegram:*` or `*`.",
 )
 AT_ONCE = Setting("gateway.at_once", 64, "Chats that are answered at the same time.", minimum=1, maximum=1000)
 CACHED_AGENTS = Setting("gateway.cached_agents", 1000, "Agents that are kept warm at most.", minimum=1)

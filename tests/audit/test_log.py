@@ -111,6 +111,19 @@ def test_a_crash_in_the_old_format_does_not_pair_the_wrong_lines(tmp_path: Path)
 
 
 @AUDIT
+def test_an_old_end_goes_to_the_start_that_names_its_session(tmp_path: Path) -> None:
+    audit = read(
+        tmp_path,
+        line("started", "S", 1, op=None),
+        line("started", "T", 5, bracket="S", op=None),
+        line("done", "S", 9, op=None),
+        line("done", "T", 10, bracket="S", op=None),
+    )
+    assert codes(audit) == ["log-anomaly-b"]
+    assert audit.unfinished == []
+
+
+@AUDIT
 def test_rotated_files_are_read_oldest_first_and_an_operation_may_span_them(tmp_path: Path) -> None:
     (tmp_path / "agent.log.2").write_text(line("started", "S", 1, op=None) + "\n")
     (tmp_path / "agent.log.1").write_text("")

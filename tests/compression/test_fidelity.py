@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
@@ -10,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.context import build_context
-from hermes.compression.digest import OPENING, make_digest
+from hermes.compression.digest import OPENING, add_missing, make_digest, read_telling
 from hermes.llm.tokens import estimate_tokens, fit_tokens
 from hermes.store.store import Store
 from hermes.types import Draft, Message
-from tests.compression.conversations import make_compressor
+from tests.compression.conversations import make_compressor, slow_summariser
 from tests.compression.plumbing_job import PLANTED, conversation, forgotten, more_talk
 from tests.scale import scale
 
@@ -116,3 +117,33 @@ def test_text_is_cut_to_the_longest_beginning_that_fits(text: str, tokens: int) 
     assert text.startswith(fitting)
     assert estimate_tokens(fitting) <= tokens
     assert fitting == text or estimate_tokens(text[: len(fitting) + 1]) > tokens
+
+
+@pytest.mark.contract("3.11")
+def test_what_a_weak_model_leaves_out_is_quoted_beside_its_summary() -> None:
+    telling = read_telling(None, stored(conversation()))
+    summary = add_missing("Marisol is allergic to penicillin. They spoke of the weather.", telling, 500)
+    assert forgotten(summary) == []
+    assert summary.count("penicillin") == 1
+    assert "file_" not in summary
+    again = add_missing("They spoke of the weather again.", read_telling(summary, stored(more_talk(1, 20))), 500)
+    assert len(forgotten(again)) <= 1
+
+
+def test_summary_that_says_it_all_is_left_alone() -> None:
+    good = " ".join(sentence for _, sentence in PLANTED.values())
+    assert add_missing(good, read_telling(None, stored(conversation())), 500) == good
+
+
+@pytest.mark.contract("3.11")
+async def test_compression_with_a_model_that_notices_nothing_keeps_the_facts(store: Store) -> None:
+    session_id = (await store.create_session("test")).id
+    await store.append(session_id, *conversation(), *more_talk(1, 6))
+    pause, go_on = asyncio.Event(), asyncio.Event()
+    compressor = make_compressor(store, slow_summariser(pause, go_on, "They spoke of the weather."), window=16_000)
+    running = asyncio.create_task(compressor.compress(session_id))
+    await pause.wait()
+    await asyncio.sleep(0.5)  # as a real model does: the conversation is read meanwhile
+    go_on.set()
+    assert (await running).outcome == "done"
+    assert forgotten(str(build_context("", await store.view(session_id)))) == []

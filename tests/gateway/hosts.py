@@ -75,7 +75,7 @@ class GatewayProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.running:
             self.kill()
 
     def start(self) -> Self:
@@ -93,6 +93,11 @@ class GatewayProcess:
                 stderr=output,
             )
         return self
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Kill it at once, wherever it is."""

@@ -89,12 +89,22 @@ async def test_commands_take_their_turn_and_new_begins_a_session_for_what_waits_
         texts = core.platform.texts("7")
     old, new = sessions(tmp_path)
     assert texts[:4] == ["echo: wait", "echo: second", "Title: Stamps", "echo: third"]
-    assert texts[4] == f"A new session begins: {new}. The old one is kept: {old}."
+    assert texts[4] == f"A new session begins: {new}. What was said before is kept."
+    assert rows(tmp_path, "SELECT end_reason FROM sessions ORDER BY started_at, id") == [("session_reset",), (None,)]
     assert texts[5] == "echo: fourth + fifth"
     assert said(tmp_path, old) == ["wait", "second", "third"]
     assert said(tmp_path, new) == ["fourth", "fifth"]
     assert rows(tmp_path, "SELECT title FROM sessions WHERE id = ?", old) == [("Stamps",)]
     assert rows(tmp_path, "SELECT session_id FROM hermes_routes") == [(new,)]
+
+
+@pytest.mark.contract("P2")
+async def test_new_in_a_session_that_nobody_spoke_in_begins_no_second_one(tmp_path: Path) -> None:
+    async with running_core(tmp_path, echo) as core:
+        for text in ("hello", "/new", "/new"):
+            await core.platform.deliver(message(text))
+        await core.platform.until(lambda: len(core.platform.sent) == 3)
+    assert len(sessions(tmp_path)) == 2
 
 
 @pytest.mark.contract("2.6")

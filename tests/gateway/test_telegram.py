@@ -136,6 +136,31 @@ def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
         gateway.stop()
 
 
+def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_path: Path, model: ModelProcess) -> None:
+    group, other, ann = api.group("Garden"), api.group("Elsewhere"), api.person("Ann")
+    with GatewayProcess(tmp_path / "home", api, model, {"gateway.allow": f"telegram:{group.id}"}) as gateway:
+        api.say(other, f"@{USERNAME} hello", ann)
+        api.say(group, f"@{USERNAME} hello", ann)
+        api.until(lambda: api.texts(group.id) == ["[Ann] hello"])
+        assert api.texts(other.id) == []
+        gateway.stop()
+
+
+def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_still_comes(
+    api: BotApi, tmp_path: Path
+) -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 5
+    answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
+    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+        ann = api.person("Ann")
+        api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
+        api.say(ann.dm, "tell", ann)
+        api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
+        first, second, *_ = api.called("sendmessage")
+        assert second.at - first.at >= 2.9
+        gateway.stop()
+
+
 def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotApi, tmp_path: Path) -> None:
     words = [f"{'🧑‍🚀🎉' * 5}{number}" for number in range(900)]
     answers = [{"says": {"text": " ".join(words), "piece": 500}}]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.bot_api import BotApi, Call
-from tests.gateway.hosts import GatewayProcess, ModelProcess
+from tests.gateway.hosts import GatewayProcess, ModelProcess, wait_until
 from tests.scale import scale
 
 MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
@@ -23,16 +23,29 @@ class Killer:
         self._chance = chance
         self._method = chance.choice(MOMENTS)
         self._skip = chance.randrange(4)
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
         self.done = threading.Event()
 
     def look(self, call: Call) -> None:
         """Told of every call before it has an effect; the call waits, so the kill may come before, in or after it."""
-        if self.done.is_set() or self._method not in ("any", call.method):
-            return
-        self._skip -= 1
-        if self._skip < 0:
+        with self._lock:
+            if self.done.is_set() or self._method not in ("any", call.method):
+                return
+            self._skip -= 1
+            if self._skip < 0:
+                self._timer = threading.Timer(self._chance.choice((0.0, 0.002, 0.01, 0.05, 0.3)), self._gateway.kill)
+                self._timer.start()
+                self.done.set()
+
+    def end(self, patience: float) -> None:
+        """Wait for the moment, for so long; then kill it anyway."""
+        self.done.wait(patience)
+        with self._lock:
             self.done.set()
-            threading.Timer(self._chance.choice((0.0, 0.002, 0.01, 0.05, 0.3)), self._gateway.kill).start()
+        if self._timer is not None:
+            self._timer.join()
+        self._gateway.kill()
 
 
 @pytest.mark.stress
@@ -55,8 +68,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: 
                     text = f"{person.name} says in life {life} as number {number} something that takes a while to say"
                     said[person.id].append(text)
                     api.say(person.dm, text, person)
-                killer.done.wait(chance.choice((1.0, 6.0)))
-                gateway.kill()
+                killer.end(chance.choice((1.0, 6.0)))
         api.on_call = lambda _: None
         with gateway:
             for person in people:
@@ -107,6 +119,29 @@ def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Pa
         assert len(model.asked()) == 1
 
 
+@pytest.mark.contract("2.5")
+def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path) -> None:
+    words = [f"word-{number}-{'x' * 90}" for number in range(400)]
+    with BotApi() as api, ModelProcess(tmp_path, [{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
+        ann = api.person("Ann")
+        gateway = GatewayProcess(tmp_path / "home", api, model)
+
+        def kill(call: Call) -> None:
+            if call.method == "sendmessage" and len(api.sent) == 5:
+                gateway.kill()
+                raise ConnectionError  # it never had an effect
+
+        api.on_call = kill
+        with gateway:
+            api.say(ann.dm, "much", ann)
+            wait_until(lambda: not gateway.running)
+        api.on_call = lambda _: None
+        with gateway:
+            api.until(lambda: api.texts(ann.dm.id) and api.texts(ann.dm.id)[-1].endswith(words[-1]))
+            gateway.stop()
+        assert " ".join(api.texts(ann.dm.id)) == " ".join(words)
+
+
 @pytest.mark.contract("2.1")
 def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tmp_path: Path) -> None:
     answers = [{"says": {"text": "never heard", "delay": 60.0}}]
@@ -115,7 +150,8 @@ def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tm
         gateway = GatewayProcess(tmp_path / "home", api, model)
         with gateway:
             number = api.push({"message": api.message(ann.dm, ann, text="hello")})
-            api.until(lambda: number in api.confirmed and len(gateway.said()) == 1)
+            api.until(lambda: number in api.confirmed)
+            wait_until(model.asked)
             gateway.kill()
         with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["hello"])

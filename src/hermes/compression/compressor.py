@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from hermes.compression.cut import Cut, choose_cut, view_tokens
-from hermes.compression.digest import make_digest
+from hermes.compression.digest import Entry, add_missing, make_digest, read_telling
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, Summary, summarise
 from hermes.db import leases
@@ -20,6 +20,7 @@ from hermes.db.leases import Lease
 from hermes.db.owners import is_gone
 from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
+from hermes.llm.tokens import estimate_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
 from hermes.store.ids import snapshot_id
@@ -35,6 +36,9 @@ LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
 
 LEASE = 30.0
 LAST_LOOK = 20.0
+HEAD_START = 0.05
+READING = 0.03
+"""Seconds: the reading beside the model begins when it has not answered by then, and is waited for as long after it."""
 TICK = 2e-6
 """Seconds between two snapshots of a session at least: their ids tell microseconds."""
 
@@ -211,6 +215,9 @@ class Compressor:
             made = replace(
                 await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
             )
+        if estimate_tokens(made.text) >= cut.tokens + estimate_tokens(work.seen.view.summary or ""):
+            work.end("skipped", "it would not be shorter")
+            return
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
         swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
         try:
@@ -259,14 +266,23 @@ class Compressor:
     async def _summarise(self, work: _Work, cut: Cut) -> Summary | NoSummary:
         if self._model is None:
             return await self._digest(work, cut)
-        return await summarise(
-            self._model,
-            work.seen.view.summary,
-            cut.leaving,
-            budget=self._summary_budget(work.request),
-            focus=work.request.focus,
-            deadline=self._deadline,
+        previous, budget = work.seen.view.summary, self._summary_budget(work.request)
+        focus = work.request.focus
+        writing = asyncio.ensure_future(
+            summarise(self._model, previous, cut.leaving, budget=budget, focus=focus, deadline=self._deadline)
         )
+        try:
+            if (await asyncio.wait({writing}, timeout=HEAD_START))[0]:
+                return writing.result()
+            # Read while the model writes: what a weak model leaves out is quoted.
+            reading = asyncio.ensure_future(asyncio.to_thread(read_telling, previous, cut.leaving))
+            made = await writing
+            await asyncio.wait({reading}, timeout=READING)
+            return _complete(made, reading.result(), cut, budget // 3) if reading.done() else made
+        finally:
+            if not writing.done():
+                writing.cancel()
+                await asyncio.wait({writing})
 
     async def _digest(self, work: _Work, cut: Cut) -> Summary:
         budget = self._summary_budget(work.request)
@@ -321,6 +337,14 @@ class Compressor:
             return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
 
         return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
+
+
+def _complete(made: Summary | NoSummary, telling: Sequence[Entry], cut: Cut, room: int) -> Summary | NoSummary:
+    """The summary with what it left out, as long as that is still shorter than what it replaces."""
+    if isinstance(made, NoSummary):
+        return made
+    text = add_missing(made.text, telling, room)
+    return replace(made, text=text) if estimate_tokens(text) < cut.tokens else made
 
 
 def _lease_name(session_id: str) -> str:

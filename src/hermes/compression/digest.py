@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hermes.llm.tokens import estimate_tokens
@@ -56,6 +56,10 @@ NEW_NAME = 0.7
 COUNTED = 4
 """Identifiers of one sentence that count: a list of hundreds is no better than four."""
 
+TELLING = PLAIN + 2.0
+STRONG = 5
+WORD = re.compile(r"\w{4,}")
+MISSING = "Also said, word for word:"
 OPENING = "Digest (made without a model, quoting what was said):"
 ALSO = "- also mentioned: "
 ALSO_SHARE = 5
@@ -63,7 +67,7 @@ ALSO_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """A line that may stand in the digest, and what speaks for it."""
 
     place: int
@@ -73,6 +77,16 @@ class _Entry:
     cost: int
     identifiers: tuple[str, ...]
     names: tuple[str, ...]
+
+    @property
+    def strong_identifiers(self) -> list[str]:
+        """Those long enough to be told from any other number."""
+        return [mark for mark in self.identifiers if len(mark) >= STRONG]
+
+    def is_in(self, text: str, words: Collection[str]) -> bool:
+        """Whether a text with these words says it: with its identifiers and most of its longer words."""
+        own = set(WORD.findall(self.line.casefold()))
+        return all(mark in text for mark in self.strong_identifiers) and 2 * len(own.intersection(words)) >= len(own)
 
     def value(self, covered: set[str]) -> float:
         """Worth per token; what others hold already is worth nothing, so it only falls as the digest grows."""
@@ -97,11 +111,29 @@ def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -
     return "\n".join([OPENING, *lines, *also])
 
 
-def _choose(entries: Iterable[_Entry], room: int, covered: set[str]) -> list[_Entry]:
+def read_telling(previous: str | None, leaving: Sequence[Message]) -> list[Entry]:
+    """What people and the assistant said, not tools, that names a fact, a decision, a task or an identifier."""
+    return [
+        entry
+        for entry in _entries(previous, leaving)
+        if entry.weight > ROLE_WEIGHTS["tool"] and (entry.base >= TELLING or entry.strong_identifiers)
+    ]
+
+
+def add_missing(summary: str, telling: Sequence[Entry], room: int) -> str:
+    """`summary`, and within `room` tokens the best of those sentences that it has not taken up, word for word."""
+    words = set(WORD.findall(summary.casefold()))
+    missing = [entry for entry in telling if not entry.is_in(summary, words)]
+    chosen = _choose(missing, room - estimate_tokens(MISSING) - 2, set())
+    lines = [entry.line for entry in sorted(chosen, key=lambda entry: entry.place)]
+    return "\n".join([summary, "", MISSING, *lines]) if lines else summary
+
+
+def _choose(entries: Iterable[Entry], room: int, covered: set[str]) -> list[Entry]:
     """The best that fit, one after another; a value is worked out anew only when it comes to the top."""
     heap = [(-entry.value(covered), -entry.place, entry) for entry in entries]
     heapq.heapify(heap)
-    chosen: list[_Entry] = []
+    chosen: list[Entry] = []
     while heap and room > 0:
         worth, place, entry = heapq.heappop(heap)
         if entry.cost > room:
@@ -115,7 +147,7 @@ def _choose(entries: Iterable[_Entry], room: int, covered: set[str]) -> list[_En
     return chosen
 
 
-def _also(entries: Sequence[_Entry], previous: str | None, covered: set[str], room: int) -> list[str]:
+def _also(entries: Sequence[Entry], previous: str | None, covered: set[str], room: int) -> list[str]:
     """Identifiers that no chosen sentence holds: those of an earlier list, then the newest."""
     listed = [line.removeprefix(ALSO) for line in (previous or "").splitlines() if line.startswith(ALSO)]
     earlier = [mark for line in listed for mark in line.split(", ")]
@@ -132,7 +164,7 @@ def _also(entries: Sequence[_Entry], previous: str | None, covered: set[str], ro
     return [ALSO + ", ".join(taken)] if taken else []
 
 
-def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[_Entry]:
+def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[Entry]:
     seen: set[str] = set()
     place = 0
     for speaker, weight, text in _spoken(previous, leaving):
@@ -147,7 +179,7 @@ def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[_Entr
 def _spoken(previous: str | None, leaving: Sequence[Message]) -> Iterator[tuple[str, float, str]]:
     """Who said what, and how much that weighs. Lines of an earlier digest say it themselves."""
     for line in (previous or "").splitlines():
-        if line == OPENING or line.startswith(ALSO):
+        if line in (OPENING, MISSING) or line.startswith(ALSO):
             continue
         speaker, colon, text = line.removeprefix("- ").partition(": ")
         if line.startswith("- ") and colon and speaker in ROLE_WEIGHTS:
@@ -180,10 +212,10 @@ def _identifiers(text: str) -> Iterator[str]:
         yield from IDENTIFIER.findall(" ".join(unusual))
 
 
-def _entry(place: int, speaker: str, weight: float, text: str) -> _Entry:
+def _entry(place: int, speaker: str, weight: float, text: str) -> Entry:
     line = f"- {speaker}: {text}" if speaker else f"- {text}"
     base = PLAIN + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
     base -= (0.5 if text.endswith(("?", "？")) else 0.0) + (0.4 if len(text) < 12 else 0.0)
     identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in _identifiers(text)))
     names = tuple(dict.fromkeys(NAME.findall(text)))
-    return _Entry(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)
+    return Entry(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)

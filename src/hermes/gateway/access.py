@@ -25,7 +25,7 @@ class Verdict:
 
 
 class Access:
-    """The rule for one gateway. `allow` holds `platform:user id`, `platform:*` or `*`."""
+    """The rule for one gateway. `allow` holds `platform:user id`, `platform:chat id`, `platform:*` or `*`."""
 
     def __init__(self, allow: frozenset[str], choose: Callable[[str], str]) -> None:
         self._allow = allow
@@ -53,5 +53,5 @@ class Access:
 
     def _listed(self, message: Inbound) -> bool:
         platform = message.chat.platform
-        ids = {message.author_id, message.author_alt} - {None}
-        return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{user}" for user in ids)})
+        ids = {message.author_id, message.author_alt, message.chat.chat_id} - {None}
+        return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})

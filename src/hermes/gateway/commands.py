@@ -8,12 +8,16 @@ from typing import TypeAlias
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
+from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.gateway.inbox import Inbox
 from hermes.gateway.platform import Inbound
 from hermes.store.store import Store
+
+INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
+REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,17 @@ def find_command(text: str) -> tuple[Command, str] | None:
 
 async def _new(asked: Asked) -> str:
     def begin(tx: Tx) -> str:
+        """A session that nobody has spoken in is new enough: a command that a crash repeats begins no second one."""
+        now = asked.store.clock.now()
+        bound = asked.inbox.open_session(tx, asked.key, asked.message)
+        if asked.store.messages.last_id(tx, bound.id) == 0:
+            return bound.id
+        asked.store.sessions.end(tx, bound.id, "session_reset", now=now)
         session = asked.inbox.new_session(tx, asked.key, asked.message)
-        asked.store.routes.bind(tx, asked.key, session.id, now=asked.store.clock.now())
+        asked.store.routes.bind(tx, asked.key, session.id, now=now)
         return session.id
 
-    session_id = await asked.store.write(begin)
-    return f"A new session begins: {session_id}. The old one is kept: {asked.agent.session_id}."
+    return f"A new session begins: {await asked.store.write(begin)}. What was said before is kept."
 
 
 async def _title(asked: Asked) -> str:
@@ -73,12 +82,12 @@ async def _compress(asked: Asked) -> str:
 
 async def _memory(asked: Asked) -> str:
     session_id, incognito = asked.agent.session_id, asked.store.incognito
-    if asked.rest == "off":
-        await asked.store.write(lambda tx: incognito.begin(tx, session_id))
-        return "Incognito: from here on nothing is recalled, noted or sent to memory."
-    if asked.rest == "on":
-        await asked.store.write(lambda tx: incognito.end(tx, session_id))
-        return "Memory is on again. What was said incognito stays out of it for good."
+    change = {"off": incognito.begin, "on": incognito.end}.get(asked.rest)
+    if change is not None:
+        # Between turns: a reply that a terminal is waiting for belongs to the side of its question.
+        async with hold_lane(asked.store, session_id, asked.agent.owner, LaneTerms()):
+            await asked.store.write(lambda tx: change(tx, session_id))
+        return INCOGNITO if asked.rest == "off" else REMEMBERED
     hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
     notes = asked.agent.notes.read("user") or "(nothing noted yet)"
     return f"Memory is {'off (incognito)' if hidden else 'on'}.\n{notes}"

@@ -20,7 +20,8 @@ log = logging.getLogger("hermes.gateway")
 OUTBOUND = "outbound"
 TTL = 60.0
 POLL = 1.0
-BATCH = 20
+BATCH = 1
+"""Each message is recorded as sent before the next one goes: a crash repeats at most the one that was under way."""
 DEFECTS = 5
 """Attempts that a defect of a platform may spoil before a message is put aside."""
 
@@ -117,6 +118,7 @@ class Delivery:
         finally:
             heart.cancel()
             await asyncio.shield(self._settle(claimed, outcomes))
+            self._wake.set()  # the next message of the chat is due
 
     async def _settle(self, claimed: Claim, outcomes: list[Outcome]) -> None:
         try:

@@ -22,6 +22,7 @@ Vector = NDArray[np.float32]
 @cache
 def _model() -> tuple[Any, NDArray[np.float16]]:
     from tokenizers import Tokenizer  # needed with the first text, not at start
+    from tokenizers.pre_tokenizers import Split
 
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
@@ -29,6 +30,8 @@ def _model() -> tuple[Any, NDArray[np.float16]]:
     folder = Path(found.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
     tokenizer.no_padding()
+    # Word by word: its cache then holds words, which come again, and not whole texts, which do not.
+    tokenizer.pre_tokenizer = Split("▁", "merged_with_next")
     return tokenizer, _map_weights(folder / WEIGHTS)
 
 

@@ -17,6 +17,8 @@ NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
 """Per author: the ids of the messages and the configuration that came with each."""
 
 
+PER_JOB = 10
+"""Messages that one job reasons about: a job holds the write lock while it stores what it found."""
 SCOPES = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
 
 
@@ -35,18 +37,25 @@ def queue_reasoning(
         if wanted and _is_observed(members.get(author)):
             others = [peer for peer, row in members.items() if peer != author and row.observe_others]
             observers = list(dict.fromkeys([author, *others, *silent]))
-            add_job(
-                tx,
-                "representation",
-                f"representation:{session.workspace_id}:{session.id}:{author}",
-                at,
-                workspace_id=session.workspace_id,
-                session_id=session.id,
-                sender_id=author,
-                payload={"messages": wanted, "observers": observers},
-                observers=observers,
-            )
+            for start in range(0, len(wanted), PER_JOB):
+                _queue_derivation(tx, session, author, observers, wanted[start : start + PER_JOB], at)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
+
+
+def _queue_derivation(
+    tx: Tx, session: Row[Any], author: int, observers: Sequence[int], messages: Sequence[int], at: int
+) -> None:
+    add_job(
+        tx,
+        "representation",
+        f"representation:{session.workspace_id}:{session.id}:{author}",
+        at,
+        workspace_id=session.workspace_id,
+        session_id=session.id,
+        sender_id=author,
+        payload={"messages": messages, "observers": observers},
+        observers=observers,
+    )
 
 
 def _is_observed(member: Row[Any] | None) -> bool:
