@@ -47,7 +47,10 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
         if block.get(parent) is None:
             block[parent] = {}
         if not isinstance(block[parent], MutableMapping):
-            raise SettingsError(f"{path}: '{parent}' holds a value, not a block of settings")
+            raise SettingsError(
+                f"{path}: '{parent}' holds a value, not a block of settings",
+                hint=f"Take the line `{parent}: …` out of the file first",
+            )
         block = block[parent]
     block[leaf] = value
     return root
