@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest_asyncio
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
+
+# Hundreds of tests start a process: without compiled code each would compile all of ours first.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @dataclass(frozen=True, slots=True)

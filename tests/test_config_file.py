@@ -266,7 +266,7 @@ def test_link_stays_a_link_and_its_target_is_written(tmp_path: Path, there: bool
     write_setting(config, COLOR, "never")
     assert config.is_symlink()
     assert target.read_text() == ("# mine\n" if there else "") + "display:\n  color: never\n"
-    assert names(tmp_path) == ["config.yaml", "dotfiles"]
+    assert names(tmp_path) == [".config.yaml.lock", "config.yaml", "dotfiles"]
     assert names(target.parent) == ["hermes.yaml"]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
-    """Run the command line; the exit code is the result."""
+    """Run the command line; the exit code is the result. What it writes is for its owner alone."""
+    os.umask(0o077)
     if sys.argv[1:] == ["--version"]:
         from hermes import __version__
 

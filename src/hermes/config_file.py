@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.config_edit import put_value, yaml
 from hermes.errors import SettingsError
-from hermes.files import replace_file
+from hermes.files import locked, replace_file
 from hermes.settings import FileEntry, Setting
 
 
@@ -21,7 +21,12 @@ def read_entries(path: Path) -> list[FileEntry]:
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was, to the letter."""
+    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count."""
+    with locked(path):
+        _write_setting(path, setting, value)
+
+
+def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     read_entries(path)
     text = _read(path) or ""
     names = setting.name.split(".")
@@ -42,7 +47,10 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
         if block.get(parent) is None:
             block[parent] = {}
         if not isinstance(block[parent], MutableMapping):
-            raise SettingsError(f"{path}: '{parent}' holds a value, not a block of settings")
+            raise SettingsError(
+                f"{path}: '{parent}' holds a value, not a block of settings",
+                hint=f"Take the line `{parent}: …` out of the file first",
+            )
         block = block[parent]
     block[leaf] = value
     return root
@@ -60,10 +68,18 @@ def read_env_file(path: Path) -> dict[str, str]:
     text = _read(path)
     if text is None:
         return {}
-    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
 
-    values = dotenv_values(stream=StringIO(text), interpolate=False)
-    return {name: value for name, value in values.items() if value is not None}
+    found: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            raise SettingsError(
+                f"{path}, line {binding.original.line}: this is not `KEY=value`",
+                hint="Mend the line, or put # before it",
+            )
+        if binding.key is not None and binding.value is not None:
+            found[binding.key] = binding.value
+    return found
 
 
 def _read(path: Path) -> str | None:
@@ -83,7 +99,9 @@ def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
     except Exception as error:  # the parser is foreign, and raises far more than its own errors
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or f"this is not YAML that can be read ({type(error).__name__})"
+        # What follows a name may be its value, and a value may be a secret.
+        told = (getattr(error, "problem", None) or "").partition(" with value")[0]
+        problem = told or f"this is not YAML that can be read ({type(error).__name__})"
         raise SettingsError(f"{place}: {problem}", hint="Mend it; nothing was changed") from error
     if document is None:
         return None

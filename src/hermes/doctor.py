@@ -86,8 +86,9 @@ def _check_settings(home: Home) -> Iterator[Finding]:
     if not found:
         there = "" if home.config_file.exists() else " (not there; defaults are in force)"
         yield Finding("settings", "ok", f"{home.config_file}{there}")
-    if _others_can_read(home.env_file):
-        yield Finding("settings", "warn", f"{home.env_file} can be read by other users", f"chmod 600 {home.env_file}")
+    for path in (home.env_file, home.config_file, home.state_file):
+        if _others_can_read(path):
+            yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
 
 
 def _check_log(log: LogAudit) -> Iterator[Finding]:

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from hermes.errors import HomeError
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; a crash leaves the old one or the new one.
+    """Replace a file in one step, readable by its owner alone; its folder is made where it is missing."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+    with replacing(path) as file:
+        file.write(text)
 
-    A link stays a link: what it points to is replaced.
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """Write a file that replaces `path` in one step when all went well; until then the old one stays.
+
+    A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
     """
     try:
         target = path.resolve() if path.is_symlink() else path
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            with target.open("w", encoding="utf-8", newline="") as file:
+                yield file
+            return
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(target)
@@ -40,3 +57,19 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
+    """Read and replace a file without another process of ours doing the same: a lock on `<path>.lock`."""
+    from filelock import FileLock, Timeout
+
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
+        with lock:
+            yield
+    except Timeout as error:
+        raise HomeError(f"another process holds {path}", hint="Try again in a moment") from error
+    except OSError as error:
+        raise HomeError(f"cannot write {path}: {error.strerror}") from error

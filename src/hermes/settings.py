@@ -345,6 +345,21 @@ def resolve(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table =
     )
 
 
+def resolve_what_is_right(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table = TABLE) -> Settings:
+    """The settings in force where they can be read; a wrong value counts as not given. For looking, not for running."""
+    by_name = {entry.name: entry for entry in entries}
+    resolved: dict[str, tuple[Any, Origin]] = {}
+    for setting in table:
+        try:
+            resolved[setting.name] = _resolve_one(setting, by_name, env)
+        except SettingsError:
+            resolved[setting.name] = (setting.default, "default")
+    return Settings(
+        values={name: value for name, (value, _) in resolved.items()},
+        origins={name: origin for name, (_, origin) in resolved.items()},
+    )
+
+
 def _resolve_one(setting: Setting[T], entries: Mapping[str, FileEntry], env: Mapping[str, str]) -> tuple[T, Origin]:
     entry = entries.get(setting.name)
     variable = env.get(setting.env) if setting.env else None

@@ -111,6 +111,19 @@ async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: 
     assert working in bench.closed
 
 
+@pytest.mark.parametrize("largest", [1, 100])
+async def test_an_agent_at_work_is_neither_idle_nor_too_many(store: Store, largest: int) -> None:
+    bench = Bench(store)
+    cache = bench.cache(largest=largest, idle=5.0)
+    async with cache.use(session("a"), "key:a", NOBODY) as working:
+        bench.time = 100.0
+        await use(cache, "b")
+        cache.evict()
+        await settle()
+        assert working not in bench.closed
+        assert await use(cache, "a") is working
+
+
 async def test_the_longest_unused_go_first_above_the_limit(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=2)

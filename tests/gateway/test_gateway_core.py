@@ -9,6 +9,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.errors import GatewayRunningError
+from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
@@ -278,3 +279,27 @@ async def test_a_preview_grows_and_becomes_the_reply(tmp_path: Path) -> None:
         gate.opened.set()
         await core.platform.until(lambda: core.platform.texts("7") == [f"echo: {long}."])
         assert core.platform.edits == [("1", f"echo: {long}.")]
+
+
+async def test_a_preview_that_is_still_being_sent_when_the_reply_is_ready_is_replaced_by_it(tmp_path: Path) -> None:
+    """Else the person would see both."""
+    preview = "a long story about stamps from Malta and from Gozo"
+
+    class Slow(FakePlatform):
+        async def send(self, chat: Chat, text: str) -> str:
+            if text == preview:
+                sending.set()
+                await go_on.wait()
+            return await super().send(chat, text)
+
+    sending, go_on = asyncio.Event(), asyncio.Event()
+
+    def script(request: ModelRequest) -> Answer:
+        return [TextDelta(preview), sending, Completed(Reply(preview + "."))]
+
+    async with running_core(tmp_path, script, platform=Slow(can_edit=True)) as core:
+        await core.platform.deliver(message("tell me"))
+        await sending.wait()
+        asyncio.get_running_loop().call_later(0.3, go_on.set)  # by then the reply has come
+        await core.platform.until(lambda: bool(core.platform.edits))
+        assert core.platform.texts("7") == [f"{preview}."]

@@ -80,7 +80,7 @@ async def _talk(home: Path, gateways: dict[str, GatewayProcess]) -> tuple[dict[s
 
 
 async def _say(client: httpx.AsyncClient, gateway: GatewayProcess, session: str, said: list[str], text: str) -> None:
-    answer = await ask_async(client, gateway.url, text, headers=in_session(session, text[:40]))
+    answer = await ask_async(client, gateway.url, text, headers=in_session(session, text.partition(" stamps")[0]))
     assert reply(answer) == f"echo: {text}"
     assert answer.headers["x-hermes-session-id"] == session
     said += [text, f"echo: {text}"]

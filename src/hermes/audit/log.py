@@ -75,7 +75,12 @@ def log_files(newest: Path) -> list[Path]:
 def audit_log(newest: Path) -> LogAudit:
     """Read the log and its rotated files as a stream. What cannot be read or understood is skipped and said."""
     audit = LogAudit()
-    audit.operations = pair_lines(_read_lines(log_files(newest), audit.unreadable))
+    try:
+        files = log_files(newest)
+    except OSError as error:
+        audit.unreadable.append(f"{newest.parent}: {error.strerror}")
+        return audit
+    audit.operations = pair_lines(_read_lines(files, audit.unreadable))
     audit.unfinished = [operation for operation in audit.operations if operation.end is None]
     audit.anomalies = [
         *_find_moved(audit.operations),

@@ -25,6 +25,7 @@ from hermes.logs import start_log
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 INTERRUPTED = 130
+ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 
 
 def chat(
@@ -86,7 +87,7 @@ async def _read_lines(conversation: Conversation, as_json: bool) -> int:
         text = line.strip()
         if not text:
             continue
-        if text.startswith("/"):
+        if line.startswith("/"):
             try:
                 answered = await conversation.command(text)
             except HermesError as error:
@@ -130,20 +131,25 @@ def _tell(conversation: Conversation, event: TurnEvent, as_json: bool) -> None:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[asyncio.Event]:
-    """Ctrl-C stops the turn, so that what was said is kept; a second one ends the program."""
+    """Ctrl-C, and being asked to end, stop the turn, so that what was said is kept; a second one ends the program."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    watched: list[signal.Signals] = []
 
     def interrupt() -> None:
         stop.set()
-        loop.remove_signal_handler(signal.SIGINT)
+        while watched:
+            loop.remove_signal_handler(watched.pop())
 
-    with suppress(NotImplementedError):  # not on Windows: there Ctrl-C ends the program at once
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+    for wanted in signal.Signals:
+        if wanted.name in ENDING:
+            with suppress(NotImplementedError):  # not on Windows: there Ctrl-C ends the program at once
+                loop.add_signal_handler(wanted, interrupt)
+                watched.append(wanted)
     try:
         yield stop
     finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)
+        while watched:
+            loop.remove_signal_handler(watched.pop())
 
 
 def event_line(event: TurnEvent) -> str:

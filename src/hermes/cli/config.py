@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_env
-from hermes.cli.output import print_json, print_table, say
-from hermes.cli.start import AsJson, find_home, load_app
+from hermes.cli.output import note, print_json, print_table, say
+from hermes.cli.start import AsJson, find_home
 from hermes.config_file import read_entries, write_setting
-from hermes.settings import TABLE, Settings, find_setting, resolve
+from hermes.settings import TABLE, Settings, find_setting, problems, resolve, resolve_what_is_right
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,7 +20,11 @@ Name = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_
 @app.command("list")
 def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     """Every setting, its value, where the value comes from, and what it takes."""
-    settings = load_app(ctx).settings
+    home = find_home(ctx)
+    entries, env = read_entries(home.config_file), load_env(home)
+    for problem in problems(entries, env):  # said, but no reason not to list: this is where people look for the way out
+        note(f"hermes: {problem.message}")
+    settings = resolve_what_is_right(entries, env)
     if json:
         print_json({setting.name: _shown(settings, setting.name) for setting in TABLE})
         return

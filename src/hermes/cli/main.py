@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -96,10 +97,23 @@ def _open_missing_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until we end
 
 
+def _forget_output() -> None:
+    """Nobody can read our output any more; keep Python from complaining about it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tolerate_any_text() -> None:
+    """A terminal that cannot show a character shows a mark in its place, rather than ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line. No traceback reaches a person, unless HERMES_DEBUG asks for it."""
     lost_output = sys.stdout is None
     _open_missing_streams()
+    _tolerate_any_text()
     if lost_output:
         note("hermes: standard output is closed")
         return 1
@@ -118,8 +132,11 @@ def run(arguments: list[str]) -> int:
         note("hermes: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away; keep Python from complaining about it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
+        return 1
+    except OSError as error:
+        note(f"hermes: cannot write the output: {error.strerror or error}. Check the disk and where it goes")
+        _forget_output()
         return 1
     except Exception as error:  # noqa: BLE001 - the last boundary before a person
         if os.environ.get("HERMES_DEBUG"):

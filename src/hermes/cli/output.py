@@ -13,6 +13,10 @@ from hermes.types import Json
 CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
+LATEST = 32503680000.0
+"""The year 3000: no calendar here goes much further."""
+
+
 def printable(text: str) -> str:
     """`text` without control characters, so that what someone once wrote cannot steer this terminal."""
     return text.translate(CONTROL)
@@ -58,7 +62,7 @@ def print_error(error: HermesError) -> None:
 
 def show_time(seconds: float) -> str:
     """A time as this machine's people write it."""
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"
+    return f"{datetime.fromtimestamp(min(max(seconds, 0.0), LATEST)):%Y-%m-%d %H:%M}"
 
 
 def one_line(text: str, width: int) -> str:

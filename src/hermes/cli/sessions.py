@@ -14,7 +14,8 @@ from hermes.cli.output import note, one_line, print_json, print_table, printable
 from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
-from hermes.errors import HomeError, UsageError
+from hermes.errors import UsageError
+from hermes.files import replacing
 from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_jsonl, to_markdown
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
-Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="How many at most.")]
+Limit = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
 Source = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
 
 
@@ -189,11 +190,8 @@ def export_sessions(
     if output is None:
         with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, sys.stdout.write)))
         return
-    try:
-        with output.open("w", encoding="utf-8") as file:
-            count = with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, file.write)))
-    except OSError as error:
-        raise HomeError(f"cannot write {output}: {error.strerror}", hint="Name another file") from error
+    with replacing(output) as file:
+        count = with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, file.write)))
     note(f"{count} sessions written to {output}")
 
 

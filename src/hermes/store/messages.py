@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
-from hermes.store.schema import TableShape, as_text, kept_rows, live_rows
+from hermes.store.schema import TableShape, as_text, as_time, kept_rows, live_rows
 from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
@@ -98,7 +98,7 @@ def message_from_row(row: sqlite3.Row) -> Message:
         session_id=row["session_id"],
         role=row["role"],
         content=as_text(row["content"]),
-        timestamp=row["timestamp"],
+        timestamp=as_time(row["timestamp"]),
         tool_calls=_parse_calls(row["tool_calls"]),
         tool_call_id=row["tool_call_id"],
         tool_name=row["tool_name"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from hermes.db import leases, queue
 from hermes.db.engine import Tx
@@ -83,6 +84,9 @@ MESSAGE_OPTIONAL = (
     "author_id",
     "author_name",
 )
+
+LATEST = 32503680000.0
+"""The year 3000: a later time is in finer units than seconds."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 NUMERIC = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")
@@ -222,6 +226,27 @@ def as_text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def as_time(value: object) -> float:
+    """A stored time in Unix seconds, also where another program left milliseconds or text; 0 for what is no time."""
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) else 0.0
+    except ValueError:
+        seconds = _iso_time(str(value))
+    if not 0 <= seconds < float("inf"):
+        return 0.0
+    while seconds > LATEST:
+        seconds /= 1000
+    return seconds
+
+
+def _iso_time(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def live_rows(messages: TableShape) -> str:

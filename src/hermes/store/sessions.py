@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
 from hermes.store.ids import new_session_id, snapshot_session
-from hermes.store.schema import TableShape, as_text, kept_rows
+from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
 MAX_ID = 512
@@ -125,12 +125,17 @@ class Sessions:
             """,
             (source, limit),
         )
-        return [Listed(session_from_row(row), row["last_active"], as_text(row["preview"]) or "") for row in rows]
+        return [
+            Listed(session_from_row(row), as_time(row["last_active"]), as_text(row["preview"]) or "") for row in rows
+        ]
 
     def set_title(self, tx: Tx, session_id: str, title: str | None) -> None:
         """Name a session, or take its name away."""
         self.get(tx, session_id)
-        self._shape.update(tx, session_id, {"title": title})
+        try:
+            self._shape.update(tx, session_id, {"title": title})
+        except sqlite3.IntegrityError as error:  # files of other versions may want titles to be unique
+            raise UsageError(f"another session is called '{title}' already", hint="Choose another title") from error
 
     def set_system_prompt(self, tx: Tx, session_id: str, prompt: str) -> None:
         """Keep the prompt the session runs with, so that it is the same, byte for byte, after a restart."""
@@ -218,7 +223,9 @@ class Sessions:
 def session_from_row(row: sqlite3.Row) -> Session:
     """A session as the store has it; a count that was never kept is 0."""
     values = {name: row[name] for name in FIELDS}
-    return Session(**{**values, "message_count": values["message_count"] or 0})
+    ended = None if values["ended_at"] is None else as_time(values["ended_at"])
+    times = {"started_at": as_time(values["started_at"]), "ended_at": ended}
+    return Session(**{**values, **times, "message_count": values["message_count"] or 0})
 
 
 def check_foreign_id(session_id: str) -> None:

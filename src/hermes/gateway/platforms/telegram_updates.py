@@ -57,9 +57,11 @@ class Reader:
         text = self._said(message, edited=edited)
         if text is None:
             return None
+        # Another bot in the same chat counts its messages from the beginning again.
+        own = f"{self.bot_id:d}.{message.message_id:d}"
         return Inbound(
             chat=chat_of(message),
-            message_id=f"{message.message_id:d}.{update.update_id:d}" if edited else f"{message.message_id:d}",
+            message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
             author_name=well_formed(_name(message)),
