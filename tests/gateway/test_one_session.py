@@ -88,15 +88,16 @@ async def test_a_session_has_one_lane_whatever_it_is_called(tmp_path: Path) -> N
     gate = Gate()
     texts = [f"m{number}" for number in range(6)]
     async with running_core(tmp_path, gate) as core:
-        await core.gateway.receive(request("wait", "first", session="s", key="k"))
+        await core.gateway.receive(request("wait", "first", session="s"))
         await gate.asked.wait()
+        await core.gateway.receive(request("by key too", "bind", session="s", key="k"))
         for number, text in enumerate(texts):
             session, key = NAMES[number % 3]
             await core.gateway.receive(request(text, text, session=session, key=key))
         assert rows(tmp_path, "SELECT count(DISTINCT lane) FROM hermes_queue WHERE queue = 'inbox'") == [(1,)]
         gate.opened.set()
         assert await talk(core, request("last", "last", session="s")) == "echo: last"
-    assert said(tmp_path, "s") == ["wait", *texts, "last"]
+    assert said(tmp_path, "s") == ["wait", "by key too", *texts, "last"]
 
 
 @pytest.mark.contract("2.6")
@@ -106,8 +107,9 @@ async def test_stop_ends_the_turn_of_its_session_whatever_it_is_called(
 ) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:
-        await core.gateway.receive(request("wait", "first", session="s", key="k"))
+        await core.gateway.receive(request("wait", "first", session="s"))
         await gate.asked.wait()
+        await core.gateway.receive(request("by key too", "bind", session="s", key="k"))
         assert await talk(core, request("/stop", "stop", session=session, key=key)) == "Stopped."
 
 
