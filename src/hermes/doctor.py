@@ -20,7 +20,7 @@ from hermes.clock import Clock
 from hermes.config_file import read_entries
 from hermes.errors import HermesError, SettingsError
 from hermes.home import Home
-from hermes.settings import problems
+from hermes.settings import TABLE, problems
 from hermes.store.health import StoreHealth, inspect
 
 Level = Literal["ok", "warn", "fail"]
@@ -86,7 +86,9 @@ def _check_settings(home: Home) -> Iterator[Finding]:
     if not found:
         there = "" if home.config_file.exists() else " (not there; defaults are in force)"
         yield Finding("settings", "ok", f"{home.config_file}{there}")
-    for path in (home.env_file, home.config_file, home.state_file):
+    secrets = {setting.name for setting in TABLE if setting.secret}
+    holds_secrets = any(entry.name in secrets for entry in read_entries(home.config_file))
+    for path in (home.env_file, home.state_file, *([home.config_file] if holds_secrets else [])):
         if _others_can_read(path):
             yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
 
