@@ -28,7 +28,7 @@ from hermes.gateway.lanes import Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import GONE, Ending, recall_ending
-from hermes.gateway.platform import Chat, Inbound, Intake, Platform
+from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
 
@@ -98,6 +98,10 @@ class Gateway:
         if received.verdict.refusal or received.stopped is not None:
             self._wake_delivery.set()
         return received
+
+    async def move(self, moved: Moved) -> None:
+        """Take note that a chat has another id; see `Inbox.move`."""
+        await self._inbox.move(moved)
 
     @property
     def ending(self) -> bool:
@@ -247,6 +251,9 @@ class _IntakeOf(Intake):
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
+
+    async def move(self, moved: Moved) -> None:
+        await self.gateway.move(moved)
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
