@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import secrets
 from collections.abc import AsyncGenerator
@@ -36,6 +35,7 @@ from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
+from hermes.gateway.platforms.loopback import is_loopback, names_loopback
 from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
@@ -188,8 +188,14 @@ class HttpApi:
                     headers={"WWW-Authenticate": "Bearer"},
                 )
             return
-        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
-            raise ApiError(403, "without a key, only programs on this machine are answered; set `api.key`")
+        if "origin" in request.headers:
+            raise ApiError(403, "without a key, web pages are not answered; set `api.key`")
+        if not names_loopback(request.headers.get("host")):
+            raise ApiError(
+                403,
+                "without a key, only this machine is answered, and the request's `Host` does not name it; "
+                "ask 127.0.0.1 or localhost, or set `api.key`",
+            )
 
 
 async def read_body(request: Request, patience: float) -> bytes:
@@ -206,16 +212,6 @@ async def read_body(request: Request, patience: float) -> bytes:
     except TimeoutError:
         raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
     return bytes(body)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _too_large() -> ApiError:
