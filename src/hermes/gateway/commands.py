@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
-from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.agent.lane import LaneDoor
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
@@ -23,7 +24,7 @@ REMEMBERED = "Memory is on again. What was said incognito stays out of it for go
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command, and all it may need."""
+    """A command, and all it may need. `stop` is set when the person does not want it any more."""
 
     store: Store
     inbox: Inbox
@@ -31,6 +32,7 @@ class Asked:
     key: str
     message: Inbound
     rest: str
+    stop: asyncio.Event
 
 
 Run: TypeAlias = Callable[[Asked], Awaitable[str]]
@@ -89,7 +91,11 @@ async def _memory(asked: Asked) -> str:
     change = {"off": incognito.begin, "on": incognito.end}.get(asked.rest)
     if change is not None:
         # Between turns: a reply that a terminal is waiting for belongs to the side of its question.
-        async with hold_lane(asked.store, session_id, asked.agent.owner, LaneTerms()):
+        async with LaneDoor(asked.store, session_id, asked.agent.owner, asked.agent.policy.lane) as door:
+            async for _ in door.wait(asked.stop):
+                pass
+            if door.lane is None:
+                return "Stopped; memory is as it was."
             await asked.store.write(lambda tx: change(tx, session_id))
         return INCOGNITO if asked.rest == "off" else REMEMBERED
     hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
@@ -123,7 +129,7 @@ COMMANDS: dict[str, Command] = {
         Command("compress [FOCUS]", "summarise the older part", _compress),
         Command("memory [on|off]", "show the notes; off makes this chat incognito", _memory),
         Command("status", "model, session and memory", _status),
-        Command("stop", "end the reply that is coming", _stop),
+        Command("stop", "end what is under way: a reply, a wait", _stop),
         Command("help", "this list", _help),
     )
 }

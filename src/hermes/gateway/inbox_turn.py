@@ -6,15 +6,16 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hermes.agent.agent import Agent
+from hermes.agent.lane import UNSAID, WAITING
 from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Retry, backoff
-from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent
+from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
 from hermes.gateway.inbox_record import AnsweredError, InboxRecord
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.live_reply import LiveReply
@@ -25,6 +26,7 @@ from hermes.store.inbox import said_already
 from hermes.types import Session
 
 BUSY_PAUSE = 1.0
+KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
@@ -53,6 +55,8 @@ class InboxTurns:
                 async for event in events:
                     accepted = accepted or isinstance(event, Accepted)
                     _show(live, event)
+                    if isinstance(event, Waiting):
+                        await self._tell_waiting(claimed, part)
                     if isinstance(event, Replied | Stopped | Failed):
                         end = end or event  # what fails after a reply does not undo it
                     if not isinstance(event, Stopped | Failed):
@@ -80,6 +84,12 @@ class InboxTurns:
         self.hear(part.keys[: answered.count], ending)
         self.ledger.wake_delivery.set()
 
+    async def _tell_waiting(self, claimed: Claim, part: Part) -> None:
+        """Tell a chat why it waits, once however often we try."""
+        text, key = f"{WAITING} /stop ends the wait.", f"waiting:{part.keys[0]}"
+        await self.ledger.store.write(lambda tx: self.ledger.enqueue(tx, part.first.chat, claimed.lane, text, key))
+        self.ledger.wake_delivery.set()
+
     def _show_live(self, chat: Chat) -> LiveReply | None:
         platform = self.platforms.get(chat.platform)
         if platform is None or chat.chat_type == "api":
@@ -94,6 +104,8 @@ class InboxTurns:
         match end:
             case Failed(kind="busy", message=message):
                 await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
+                if not accepted:  # whoever waits over HTTP has waited long enough
+                    self.hear(part.keys, replace(end, message=f"{message}. {KEPT}"))
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
                 await ledger.settle(claimed, [Retry(now + wait, message)])
@@ -103,7 +115,8 @@ class InboxTurns:
                 await ledger.settle(claimed, done, say=text, edit_id=live.message_id if live else None)
                 self.hear(part.keys, end)
             case Stopped():
-                await ledger.settle(claimed, [done_with(end)] * len(part.items))
+                done = [done_with(end)] * len(part.items)
+                await ledger.settle(claimed, done, say=None if accepted else UNSAID)
                 self.hear(part.keys, end)
             case Replied():
                 ledger.wake_delivery.set()

@@ -12,7 +12,7 @@ from hermes.agent.agent import Agent
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Dead, Retry, backoff
-from hermes.errors import HermesError, StaleError, StoreError
+from hermes.errors import HermesError, SessionBusyError, StaleError, StoreError, UsageError
 from hermes.events import Failed, Replied
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
@@ -52,7 +52,7 @@ class Lanes:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def stop_turn(self, session_id: str) -> bool:
-        """End the running turn of a session; False when none runs."""
+        """End the running turn or command of a session; False when none runs."""
         running = self.stops.get(session_id)
         if running is not None:
             running.set()
@@ -132,16 +132,17 @@ class Lanes:
         session = await self.store.write(lambda tx: self._open_session(tx, part))
         key = session.session_key or ""
         token = SESSION.set(session.id)
+        stop = self.stops[session.id] = asyncio.Event()
         try:
             person = Person(part.first.author_id, part.first.author_alt)
             async with self.agents.use(session, key, person) as agent:
                 if part.command is None:
-                    stop = self.stops[session.id] = asyncio.Event()
                     await self.turns.run(claimed, part, session, agent, stop)
                 else:
-                    await self._run_command(claimed, part, part.command, key, agent)
+                    await self._run_command(claimed, part, part.command, key, agent, stop)
         finally:
-            self.stops.pop(session.id, None)
+            if self.stops.get(session.id) is stop:
+                del self.stops[session.id]
             SESSION.reset(token)
 
     def _open_session(self, tx: Tx, part: Part) -> Session:
@@ -167,10 +168,13 @@ class Lanes:
             log.error("lane %s could not be put off: %s", claimed.lane, worse.line())
 
     async def _run_command(
-        self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent
+        self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent, stop: asyncio.Event
     ) -> None:
         command, rest = asked
-        text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest))
+        try:
+            text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest, stop))
+        except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
+            text = error.line()
         ending = Replied(agent.session_id, 0, text)
         await self.ledger.settle(claimed, [done_with(ending)], say=text)
         self.turns.hear(part.keys, ending)
