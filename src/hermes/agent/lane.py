@@ -19,7 +19,7 @@ SESSIONS = "session"
 """Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
 
 WAITING = "Waiting for another turn of this conversation, in another place."
-UNSAID = "Stopped before it began: this was not said, and is no part of the conversation."
+UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,8 @@ class LaneDoor:
         Raises SessionBusyError when it takes too long.
         """
         begun, told = self._store.clock.now(), False
-        while not stop.is_set():
-            if (tenure := await take(self._store, self._claim)) is not None:
-                held = await self._held.enter_async_context(kept(self._store, self._claim, tenure))
-                self.lane = Lane(self._session_id, held)
+        while (tenure := await take(self._store, self._claim)) is None:
+            if stop.is_set():
                 return
             waited = self._store.clock.now() - begun
             if waited >= self._terms.patience:
@@ -81,6 +79,8 @@ class LaneDoor:
                 told = True
                 yield
             await self._store.clock.sleep(self._terms.poll)
+        held = await self._held.enter_async_context(kept(self._store, self._claim, tenure))
+        self.lane = Lane(self._session_id, held)
 
 
 @asynccontextmanager
