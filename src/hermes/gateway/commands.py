@@ -10,6 +10,7 @@ from typing import TypeAlias
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneDoor
+from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
@@ -20,6 +21,8 @@ from hermes.store.store import Store
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
 NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
 REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
+NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
+COMPRESSED = "The compression was done before it could be stopped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,13 @@ async def _title(asked: Asked) -> str:
 
 
 async def _compress(asked: Asked) -> str:
-    return describe(await compressor_of(asked.agent).compress(asked.agent.session_id, Request(focus=asked.rest)))
+    session_id, compressor = asked.agent.session_id, compressor_of(asked.agent)
+    before = await asked.store.view(session_id)
+    result = await unless_stopped(compressor.compress(session_id, Request(focus=asked.rest)), asked.stop)
+    if result is not None:
+        return describe(result)
+    after = await asked.store.view(session_id)
+    return NOT_COMPRESSED if after.epoch == before.epoch else COMPRESSED
 
 
 async def _memory(asked: Asked) -> str:
@@ -129,7 +138,7 @@ COMMANDS: dict[str, Command] = {
         Command("compress [FOCUS]", "summarise the older part", _compress),
         Command("memory [on|off]", "show the notes; off makes this chat incognito", _memory),
         Command("status", "model, session and memory", _status),
-        Command("stop", "end what is under way: a reply, a wait", _stop),
+        Command("stop", "end what is under way: a reply, a compression, a wait", _stop),
         Command("help", "this list", _help),
     )
 }
