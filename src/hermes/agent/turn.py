@@ -109,10 +109,9 @@ async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnR
 
     def commit(tx: Tx) -> _Accepted:
         lane.check(tx)
-        messages = tuple(agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now()))
-        record.accepted(tx, messages)
+        stored = agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now())
+        messages = tuple(record.accepted(tx, stored))
         session = agent.store.sessions.get(tx, agent.session_id)
-        messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
         return _Accepted(messages, session, incognito)
