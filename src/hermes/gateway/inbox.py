@@ -39,7 +39,7 @@ class Received:
     """What became of a message: a fresh inbox item, or nothing new.
 
     `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether
-    it ended a turn.
+    it ended a turn, `other` that its id was given to another text before: this one is not taken.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Received:
     fresh: bool
     verdict: Verdict
     stopped: bool | None = None
+    other: bool = False
 
 
 class Inbox:
@@ -93,7 +94,8 @@ class Inbox:
         if verdict.kind != "welcome":
             return Received(key, item_key, None, False, verdict)
         if (known := find_item(tx, self._store, message)) is not None:
-            return Received(key, known.key, known.session_id, False, verdict)
+            other = known.payload is not None and known.payload["text"] != message.text
+            return Received(key, known.key, known.session_id, False, verdict, other=other)
         session = self.open_session(tx, key, message)
         lane = self._lane_of(session)
         lane = f"{lane}#stop" if is_stop(message.text) else lane

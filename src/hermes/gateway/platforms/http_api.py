@@ -42,6 +42,7 @@ log = logging.getLogger("hermes.gateway")
 
 NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
+REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -154,9 +155,13 @@ class HttpApi:
         events = follow(self._gateway, message)
         received = await anext(events)
         assert isinstance(received, Received), "it comes first"
+        if received.other:
+            await events.aclose()
+            raise ApiError(422, REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
         headers = {
             api_reply.SESSION_ID: header_text(received.session_id or ""),
             api_reply.SESSION_KEY: header_text(received.key),
+            **({} if received.fresh else {"Idempotent-Replayed": "true"}),
         }
         return await self._respond(request, ask, events, headers)
 
