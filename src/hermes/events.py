@@ -95,6 +95,8 @@ class Stopped:
     text: str
 
 
+GONE = "the session was deleted, and the message with it"
+
 FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "host"]
 """`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `host`: the
 store, the notes or the home."""

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.events import GONE
 from tests.gateway.bot_api import USERNAME, BotApi
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import BotGateway, rows, scripted_model
-from tests.gateway.test_gateway_core import sessions
+from tests.gateway.test_gateway_core import Gate, sessions
 
 
 def test_name_that_a_stranger_chose_looks_like_nothing_but_a_name(tmp_path: Path) -> None:
@@ -60,3 +61,20 @@ async def test_title_is_one_line_of_a_bearable_length(tmp_path: Path) -> None:
     told = core.platform.texts("7")[1:]
     assert told == ["Title: two lines", "a title has at most 200 characters", "two lines"]
     assert len(sessions(tmp_path)) == 1
+
+
+@pytest.mark.contract("1.8")
+async def test_chat_whose_session_is_deleted_during_a_turn_is_told_so_and_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running_core(tmp_path, gate) as core:
+        await core.platform.deliver(message("wait"))
+        await gate.asked.wait()
+        [session] = sessions(tmp_path)
+        await core.store.write(lambda tx: core.store.deletions.delete(tx, session))
+        gate.opened.set()
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        await core.platform.deliver(message("hello again"))
+        await core.platform.until(lambda: len(core.platform.sent) == 2)
+    assert core.platform.texts("7") == [f"I could not answer: {GONE}.", "echo: hello again"]
+    assert sessions(tmp_path) != [session]
+    assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]

@@ -20,8 +20,8 @@ from hermes.agent.stored_transcript import StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import HermesError, SessionBusyError, StaleError
-from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
+from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
+from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
@@ -60,6 +60,11 @@ async def answer(
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
         yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+    except NotFoundError as error:
+        if await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id)):
+            yield Failed(agent.session_id, "host", error.line())
+        else:
+            yield Failed(agent.session_id, "gone", GONE)
     except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
 

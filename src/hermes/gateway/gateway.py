@@ -18,7 +18,7 @@ from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
 from hermes.errors import GatewayRunningError, StaleError, StoreError
-from hermes.events import Failed, TurnEvent
+from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.inbox import Inbox, Received
@@ -27,7 +27,7 @@ from hermes.gateway.item_key import INBOX
 from hermes.gateway.lanes import Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
-from hermes.gateway.outcome import GONE, Ending, recall_ending
+from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store

@@ -106,6 +106,9 @@ class InboxTurns:
                 await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
                 if not accepted:  # whoever waits over HTTP has waited long enough
                     self.hear(part.keys, replace(end, message=f"{message}. {KEPT}"))
+            case Failed(kind="gone", message=message):
+                await ledger.settle(claimed, [done_with(end)] * len(part.items), say=f"I could not answer: {message}.")
+                self.hear(part.keys, end)
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
                 await ledger.settle(claimed, [Retry(now + wait, message)])

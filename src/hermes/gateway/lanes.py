@@ -115,6 +115,9 @@ class Lanes:
             raise
         except StaleError:
             log.warning("lane %s was taken over by another process", claimed.lane)
+        except StoreError as error:
+            log.error("lane %s is put off: %s", claimed.lane, error.line())
+            await self._put_off(claimed, error)
         except Exception as error:  # whatever it was, it must not end the gateway nor the lane
             log.exception("lane %s failed", claimed.lane)
             await self._put_off(claimed, error)

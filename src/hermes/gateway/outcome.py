@@ -6,12 +6,11 @@ import json
 
 from hermes.db.engine import Tx
 from hermes.db.queue import Done, Item
-from hermes.events import Failed, Replied, Stopped
+from hermes.events import GONE, Failed, Replied, Stopped
 from hermes.store.store import Store
 
 Ending = Replied | Stopped | Failed
 FORGOTTEN = "the message was handled, but its reply is gone"
-GONE = "the session was deleted, and the message with it"
 
 
 def done_with(ending: Ending) -> Done:
