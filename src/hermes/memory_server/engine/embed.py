@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 DIMENSIONS = 256
 PIECE_CHARS = 900
 """A long text is embedded in pieces: one mean over all of it says nothing."""
+WORDS_KEPT = 6000
+WORD_CHARS = 40
+"""Words come again: the vectors of the last ones are kept, of words up to this length."""
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 Vector = NDArray[np.float32]
@@ -22,7 +25,6 @@ Vector = NDArray[np.float32]
 @cache
 def _model() -> tuple[Any, NDArray[np.float16]]:
     from tokenizers import Tokenizer  # needed with the first text, not at start
-    from tokenizers.pre_tokenizers import Split
 
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
@@ -30,8 +32,6 @@ def _model() -> tuple[Any, NDArray[np.float16]]:
     folder = Path(found.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
     tokenizer.no_padding()
-    # Word by word: its cache then holds words, which come again, and not whole texts, which do not.
-    tokenizer.pre_tokenizer = Split("▁", "merged_with_next")
     return tokenizer, _map_weights(folder / WEIGHTS)
 
 
@@ -48,13 +48,46 @@ def _map_weights(path: Path) -> NDArray[np.float16]:
 
 def embed(text: str) -> Vector:
     """The text's direction, of length 1; all zeros for a text without words."""
+    words = [_word_vector(word) for word in text.split(" ")]
+    total: Vector = np.add.reduce(words)
+    length = float(total @ total) ** 0.5
+    return total / length if length else total
+
+
+class _Words:
+    """Vectors of words that came lately: a full generation makes room for the next and is kept until that is full."""
+
+    def __init__(self) -> None:
+        self.young: dict[str, Vector] = {}
+        self.old: dict[str, Vector] = {}
+
+    def keep(self, word: str, vector: Vector) -> None:
+        if len(self.young) >= WORDS_KEPT:
+            self.young, self.old = {}, self.young
+        self.young[word] = vector
+
+
+_words = _Words()
+
+
+def _word_vector(word: str) -> Vector:
+    """The sum of a word's token vectors: its direction is all that counts."""
+    vector = _words.young.get(word)
+    if vector is not None:
+        return vector
+    vector = _words.old.get(word)
+    if vector is None:
+        vector = _sum_tokens(word)
+    if len(word) <= WORD_CHARS:
+        _words.keep(word, vector)
+    return vector
+
+
+def _sum_tokens(word: str) -> Vector:
     tokenizer, weights = _model()
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if not ids:
-        return np.zeros(DIMENSIONS, dtype=np.float32)
-    mean: Vector = weights[ids].astype(np.float32).mean(axis=0)
-    length = float(np.linalg.norm(mean))
-    return mean / length if length else mean
+    ids = tokenizer.encode(word, add_special_tokens=False).ids
+    total: Vector = weights.take(ids, axis=0).astype(np.float32).sum(axis=0)
+    return total
 
 
 def embed_pieces(text: str) -> list[bytes]:
