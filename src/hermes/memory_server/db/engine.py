@@ -38,6 +38,8 @@ Failure = (DBAPIError, sqlite3.Error)
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL: a write is on the disk when it is acknowledged. NORMAL: it may be undone, whole, by a power cut."""
 READERS = 2
+LOG_BYTES = 4 * 1024 * 1024
+"""A burst of writes lets the write-ahead log grow; this much of it is kept."""
 GROUP_LIMIT = 64
 """How many waiting writes share one commit."""
 LOCK_PAUSE = (0.0005, 0.003)
@@ -129,6 +131,7 @@ class Database:
             self._wait_for_lock(writer, "PRAGMA journal_mode = WAL")
             writer.exec_driver_sql(f"PRAGMA synchronous = {self._synchronous}")
             writer.exec_driver_sql("PRAGMA secure_delete = ON")
+            writer.exec_driver_sql(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         except Failure as error:
             raise self._translate(error) from error
         return writer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,16 @@ TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 Vector = NDArray[np.float32]
 
 
-@cache
+_loading = threading.Lock()
+
+
 def _model() -> tuple[Any, NDArray[np.float16]]:
+    with _loading:  # once, also when the first two texts come at the same moment
+        return _load_model()
+
+
+@cache
+def _load_model() -> tuple[Any, NDArray[np.float16]]:
     from tokenizers import Tokenizer  # needed with the first text, not at start
 
     found = importlib.util.find_spec("wordllama")
