@@ -247,6 +247,11 @@ class BotApi:
         with self._changed:
             return [sent.text for sent in self.sent if (sent.chat_id, sent.topic) == (chat_id, topic)]
 
+    def unconfirmed(self) -> int:
+        """How many updates the bot has not confirmed yet."""
+        with self._changed:
+            return len(self._updates)
+
     def called(self, method: str) -> list[Call]:
         """The calls of a method so far."""
         with self._changed:
