@@ -131,8 +131,8 @@ class Day:
     def kill_now_and_then(self, chance: random.Random) -> None:
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
-            time.sleep(chance.uniform(0.5, 4))
-            end: Callable[[], None] = chance.choice((self.gateway.kill, self.gateway.stop))
+            time.sleep(chance.uniform(0.5, 3))
+            end: Callable[[], None] = chance.choice((self.gateway.kill, self.gateway.kill, self.gateway.stop))
             end()
             self.gateway.start()
 
@@ -140,7 +140,7 @@ class Day:
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.contract("1.2", "1.6", "2.1", "2.2", "2.3", "2.6", "P1", "P2")
-@pytest.mark.parametrize("seed", [scale(0, number) for number in range(scale(1, 5))])
+@pytest.mark.parametrize("seed", [scale(1, number) for number in range(scale(1, 5))])
 def test_after_a_bad_day_everything_that_was_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int) -> None:
     slow = {"echo": True, "delay": 0.3, "pause": 0.005}
     with BotApi() as api, scripted_model(tmp_path, then=slow) as model:
