@@ -100,7 +100,7 @@ def test_broken_file_is_one_clear_line(config: Path, text: str | bytes, said: st
 
 def test_folder_in_its_place_is_said(config: Path) -> None:
     config.mkdir()
-    with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: Is a directory"):
+    with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: it is a folder, not a file"):
         read_entries(config)
 
 

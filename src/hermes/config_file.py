@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.config_edit import put_value, yaml
 from hermes.errors import SettingsError
-from hermes.files import locked, replace_file
+from hermes.files import locked, read_file, replace_file
 from hermes.settings import FileEntry, Setting
 
 
@@ -85,7 +85,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 def _read(path: Path) -> str | None:
     """The file's text, line ends and all, or None when there is no such file."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Literal
 
 from hermes.errors import HomeError, UsageError
+from hermes.log_file import LogFile
 
 SESSION: ContextVar[str] = ContextVar("session", default="-")
 """The session that the running task works for."""
@@ -53,9 +53,7 @@ def start_log(
 ) -> None:
     """Log what hermes does to `path`, for its owner alone; `secrets` never show in it."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        handler = RotatingFileHandler(path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
+        handler = LogFile(path, largest=LARGEST, kept=KEPT)
     except OSError as error:
         raise HomeError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(FORMAT, datefmt=TIME))

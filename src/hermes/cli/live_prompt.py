@@ -16,6 +16,7 @@ from hermes.cli.rows import head
 from hermes.cli.screen import DIM, RESET
 from hermes.cli.talk import INDENT, PROMPT, Talk
 from hermes.errors import HomeError
+from hermes.files import check_file
 from hermes.settings import COLOR
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class LivePrompt:
         history = self._conversation.app.home.chat_history_file
         try:
             history.touch(mode=0o600)
+            check_file(history)
         except OSError as error:
             raise HomeError(f"cannot write {history}: {error.strerror}") from error
         prompt: PromptSession[str] = PromptSession(
