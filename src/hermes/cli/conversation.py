@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.agent.prompt import read_soul
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
@@ -25,6 +26,7 @@ from hermes.db.owners import new_owner
 from hermes.errors import UsageError
 from hermes.events import Notice, TurnEvent
 from hermes.logs import SESSION
+from hermes.memory.notes import FILES
 from hermes.memory.provider import NullProvider
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
@@ -77,13 +79,14 @@ class Conversation:
         return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc
 
     def _memory_state(self) -> str:
-        provider = self.app.settings.get(PROVIDER)
+        provider, agent = self.app.settings.get(PROVIDER), self._agent
         if self._starts_incognito:
             return "incognito"
+        notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NullProvider.name:
-            return "notes"
-        failing = self._agent is not None and self._agent.memory.state == "failing"
-        return f"notes + {provider}{' (failing)' if failing else ''}"
+            return notes
+        failing = agent is not None and agent.memory.state == "failing"
+        return f"{notes} + {provider}{' (failing)' if failing else ''}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""
@@ -108,7 +111,7 @@ class Conversation:
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
         if self._session is None:
-            self._session = await self._begin()
+            await self._begin()
         await self.prepare()
         assert self._agent is not None, "prepare made it"
         token = SESSION.set(self._agent.session_id)
@@ -132,12 +135,15 @@ class Conversation:
             raise UsageError(f"there is no command /{name}", hint="`/help` lists them; start with a space to say it")
         return await found.run(self, rest.strip())
 
-    async def _begin(self) -> Session:
+    async def _begin(self) -> None:
+        """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
+        read_soul(self.app.home.soul_file)
+        model = open_speaker(self.app, self.store)
         session = await self.store.create_session("cli", title=self._wanted_title)
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
-        self._wanted_title = None
-        return session
+        self._wanted_title, self._session = None, session
+        self._agent = open_agent(self.app, self.store, model, session, self._owner)
 
     async def _new(self, _: str) -> Answered:
         await self.leave()
@@ -198,8 +204,9 @@ class Conversation:
             )
         if word:
             raise UsageError(f"/memory takes on or off, not '{word}'")
-        notes = open_notes(self.app)
-        parts = [f"USER.md\n{notes.read('user') or '(empty)'}", f"MEMORY.md\n{notes.read('memory') or '(empty)'}"]
+        read = open_notes(self.app).read_all()
+        parts = [f"{FILES[target]}\n{text or '(empty)'}" for target, text in sorted(read.texts.items(), reverse=True)]
+        parts += [problem.line() for problem in read.problems]
         state = "off (incognito)" if self._starts_incognito else "on"
         return Answered("\n\n".join([*parts, f"Memory is {state}."]))
 
