@@ -308,9 +308,13 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table 
     known = {setting.name: setting for setting in table}
     found: list[SettingsError] = []
     entries = list(entries)
+    first: dict[str, FileEntry] = {}
     for entry in entries:
         if entry.name not in known and (problem := _misplaced(entry, table)) is not None:
             found.append(problem)
+        if (before := first.setdefault(entry.name, entry)) is not entry:
+            message = f"{entry.where}: {entry.name} stands there a second time (first: {before.where})"
+            found.append(SettingsError(message, hint="Take one of the two out of the file"))
     for setting in table:
         try:
             _resolve_one(setting, {entry.name: entry for entry in entries}, env)

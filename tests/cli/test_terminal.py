@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import stat
@@ -21,6 +22,7 @@ from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
 ROOT = Path(__file__).parent.parent.parent
 Chat = Callable[..., Screen]
 ECHO = {"echo": True}
+REMARK = {"says": {"calls": [("memory", '{"action": "nonsense", "target": "user"}')]}}
 
 
 @pytest.fixture
@@ -243,18 +245,39 @@ def test_narrow_and_resized_windows_keep_prompt_and_status_in_one_row(chat: Chat
 
 
 def test_a_terminal_that_cannot_redraw_gets_plain_rows(chat: Chat) -> None:
-    with chat(env={"TERM": "dumb"}) as screen:
+    with chat(REMARK, env={"TERM": "dumb"}) as screen:
         screen.wait_for("›").type("hello there\n")
-        screen.wait_for_rows("› hello there", "hello there", "", "›")
-        screen.type("/quit\n")
+        screen.wait_for("· memory").wait_for("hello there").type("/quit\n")
         assert screen.ended() == 0
     assert b"\x1b" not in screen.raw
 
 
-def test_no_color_is_honoured(chat: Chat) -> None:
-    with chat({"says": {"text": "x", "ending": "hang"}}, env={"NO_COLOR": "1"}) as screen:
+PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
+"""Any code that makes text other than plain."""
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"HERMES_COLOR": "never"}])
+def test_where_no_color_is_wanted_nothing_is_painted(chat: Chat, env: dict[str, str]) -> None:
+    with chat(REMARK, {"says": {"text": "x", "ending": "hang"}}, env=env) as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
-        screen.wait_for("x").type(CTRL_C)
+        screen.wait_for("· memory").wait_for("x").wait_for("Ctrl-C stops it").type(CTRL_C)
         screen.wait_for("(stopped)").wait_for_prompt()
-    assert b"\x1b[2m(stopped)" not in screen.raw
-    assert not [code for code in (b"\x1b[31m", b";38;5;", b"[38;5;") if code in screen.raw]
+    assert PAINT.findall(screen.raw) == []
+
+
+def test_where_it_is_wanted_remarks_are_dim(chat: Chat) -> None:
+    with chat(REMARK) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("· memory").wait_for_prompt()
+    assert PAINT.findall(screen.raw)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"HERMES_COLOR": "never"}, {}])
+def test_tables_are_painted_only_where_that_is_wanted(home: Path, env: dict[str, str]) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hermes", "chat", "-q", "x"], env=plain_env(home), capture_output=True, check=True
+    )
+    with Screen("sessions", "list", env={**plain_env(home), **env}) as screen:
+        screen.wait_for("source")
+        assert screen.ended() == 0
+    assert bool(PAINT.findall(screen.raw)) == (not env)

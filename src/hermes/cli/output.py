@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from hermes.errors import HermesError
@@ -33,6 +34,13 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def use_color(setting: str, env: Mapping[str, str]) -> bool:
+    """Whether `display.color` asks for colours: by itself at a terminal that can show them, unless NO_COLOR is set."""
+    if setting != "auto":
+        return setting == "always"
+    return sys.stdout.isatty() and env.get("TERM") != "dumb" and not env.get("NO_COLOR")
+
+
 def print_json(value: Json) -> None:
     """The result, for programs."""
     say(json.dumps(value, ensure_ascii=False, indent=2, default=str))
@@ -45,8 +53,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color:
     from rich.table import Table
     from rich.text import Text
 
-    colored = {"always": True, "never": False}.get(color)
-    console = Console(force_terminal=colored, no_color=color == "never", width=None if sys.stdout.isatty() else 1000)
+    colored = use_color(color, os.environ)
+    console = Console(
+        force_terminal=colored,
+        color_system="auto" if colored else None,
+        width=None if sys.stdout.isatty() else 1000,
+    )
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="ellipsis", no_wrap=True)
