@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Literal
 
 from hermes.errors import HomeError, UsageError
 from hermes.log_file import LogFile
+from hermes.redaction import HIDDEN, hide_tokens
 
 SESSION: ContextVar[str] = ContextVar("session", default="-")
 """The session that the running task works for."""
@@ -28,8 +28,6 @@ FORMAT = "%(asctime)s %(levelname)s [%(session)s] %(name)s: %(message)s"
 TIME = "%Y-%m-%d %H:%M:%S"
 LARGEST = 5 * 1024 * 1024
 KEPT = 3
-HIDDEN = "(hidden)"
-SECRET = re.compile(r"\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}")
 
 
 @contextmanager
@@ -92,7 +90,7 @@ class _Redaction(logging.Filter):
     def _redact(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
-        return SECRET.sub(HIDDEN, text)
+        return hide_tokens(text)
 
 
 class _JsonFormatter(logging.Formatter):

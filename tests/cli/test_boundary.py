@@ -41,6 +41,15 @@ def test_help_and_unknown_commands_are_told_apart(hermes: Hermes) -> None:
     assert "--frob" in one_line(hermes("sessions", "list", "--frob"))
 
 
+@pytest.mark.contract("10.6")
+def test_model_says_which_kinds_it_can_use(hermes: Hermes) -> None:
+    kinds = ("ollama", "lm-studio", "llama.cpp")
+    assert all(kind in hermes("model", "--help").out for kind in kinds)
+    assert all(kind in one_line(hermes("model", "--use", "nonsense")) for kind in kinds)
+    assert "`hermes model --help`" in one_line(hermes("model", "--use"))
+    assert "--use" in one_line(hermes("model", "--name", "qwen"))
+
+
 def test_a_profile_may_be_called_like_a_command(hermes: Hermes, home: Path) -> None:
     assert hermes("-p", "chat", "config", "path").out.strip() == str(home / "profiles" / "chat" / "config.yaml")
     assert hermes("--profile=doctor", "config", "path").code == 0

@@ -55,7 +55,7 @@ def set_setting(ctx: typer.Context, name: Name, value: Annotated[str, typer.Argu
     path = find_home(ctx).config_file
     parsed = setting.parse(value, "the command line")
     write_setting(path, setting, parsed)
-    say(f"{name} = {'(hidden)' if setting.secret else parsed}  ({path})")
+    say(f"{name} = {setting.shown(parsed)}  ({path})")
 
 
 @app.command("path")
@@ -66,5 +66,5 @@ def print_path(ctx: typer.Context) -> None:
 
 def _shown(settings: Settings, name: str) -> str | int | float | bool:
     setting = find_setting(name)
-    value: str | int | float | bool = settings.get(setting)
-    return "(hidden)" if setting.secret and value else value
+    shown: str | int | float | bool = setting.shown(settings.get(setting))
+    return shown

@@ -76,7 +76,7 @@ class Conversation:
             return "none" if self._agent.answers_from_memory else self._agent.model.name
         if not has_model(settings):
             return "none"
-        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc
+        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc.rpartition("@")[2]
 
     def _memory_state(self) -> str:
         provider, agent = self.app.settings.get(PROVIDER), self._agent

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from hermes.errors import HermesError
+from hermes.redaction import hide_passwords
 from hermes.types import Json
 
 CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
@@ -69,7 +70,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color:
 
 def print_error(error: HermesError) -> None:
     """The one line that a person reads."""
-    note(f"hermes: {printable(error.line())}")
+    note(f"hermes: {hide_passwords(printable(error.line()))}")
 
 
 def show_time(seconds: float) -> str:
