@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +18,8 @@ from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
 
+M_ARENA_MAX = -8
+"""The name that glibc's mallopt has for the number of heaps."""
 app = typer.Typer(help="The memory server.", no_args_is_help=True, rich_markup_mode=None)
 Data = Annotated[
     Path | None,
@@ -36,6 +40,7 @@ def serve(
     """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
     # A vector is multiplied faster than threads can be woken for it, and each would take memory of its own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _share_one_heap()
     import uvicorn
 
     from hermes.memory_server.api.app import create_app
@@ -79,6 +84,12 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
             await database.close()
 
     asyncio.run(run())
+
+
+def _share_one_heap() -> None:
+    """glibc gives each thread a heap that keeps what was freed; ours take turns and need one. Elsewhere: nothing."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _listen(host: str, port: int) -> socket.socket:
