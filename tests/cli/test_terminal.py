@@ -205,7 +205,7 @@ def test_without_a_model_it_says_so_and_answers(home: Path) -> None:
         screen.wait_for("No model is configured").wait_for_prompt()
 
 
-@pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER])
+@pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER, "/exit" + ENTER])
 def test_every_way_out_ends_with_0_and_says_how_to_come_back(keys: str, chat: Chat, home: Path) -> None:
     with chat() as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
@@ -213,6 +213,21 @@ def test_every_way_out_ends_with_0_and_says_how_to_come_back(keys: str, chat: Ch
         screen.wait_for("Title: Greeting").wait_for_prompt().type(keys)
         assert screen.ended() == 0
         screen.wait_for("`hermes chat -s 2")
+
+
+def test_who_goes_on_sees_where_and_what_was_said_last(chat: Chat, home: Path) -> None:
+    env = plain_env(home)
+    done = [sys.executable, "-m", "hermes", "chat"]
+    subprocess.run(
+        done, input="/title Tea\nI drink tea\nwhat do I drink?\n", text=True, env=env, capture_output=True, check=True
+    )
+    with Screen("chat", "-c", env=env) as screen:
+        screen.wait_for("“Tea” (4 messages).").wait_for_rows(
+            "› what do I drink?", "From memory: “I drink tea”", "", "›"
+        )
+        screen.type("/new" + ENTER)
+        screen.wait_for("A new session begins").type("/resume Tea" + ENTER)
+        screen.wait(lambda screen: "\n".join(screen.rows).count("Going on with 2") == 2)
 
 
 def test_one_ctrl_c_clears_the_line_or_asks_again(chat: Chat) -> None:

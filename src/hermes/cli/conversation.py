@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_no
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
+from hermes.cli.talk import PROMPT
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
@@ -95,6 +97,18 @@ class Conversation:
         self._starts_incognito = await self.store.read(lambda tx: self.store.incognito.is_on(tx, session.id))
         await self.prepare()
 
+    async def recap(self) -> str:
+        """Which session is gone on with and what was said in it last; "" for a new one."""
+        if self._session is None:
+            return ""
+        here, title = self._session.id, self._session.title
+        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
+        room = shutil.get_terminal_size().columns - len(PROMPT)
+        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
+        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
+        called = f" “{printable(title)}”" if title else ""
+        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
+
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
@@ -130,9 +144,11 @@ class Conversation:
     async def command(self, line: str) -> Answered:
         """Run a slash command. Raises UsageError for one that does not exist."""
         name, _, rest = line[1:].partition(" ")
-        found = COMMANDS.get(name)
+        found = COMMANDS.get(ALIASES.get(name, name))
         if found is None:
-            raise UsageError(f"there is no command /{name}", hint="`/help` lists them; start with a space to say it")
+            near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, COMMANDS, n=1))
+            hint = "`/help` lists them; to say it as a message, put a space before it"
+            raise UsageError(f"there is no command /{name}{near}", hint=hint)
         return await found.run(self, rest.strip())
 
     async def _begin(self) -> None:
@@ -182,7 +198,7 @@ class Conversation:
             raise UsageError("which session?", hint="`/sessions` lists them")
         session = await self.store.read(lambda tx: find_live(self.store, tx, name))
         await self.resume(session)
-        return Answered(f"Going on with {session.id} ({session.message_count} messages).")
+        return Answered(await self.recap())
 
     async def _stop(self, _: str) -> Answered:
         return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
@@ -238,6 +254,7 @@ class Command:
     run: Run
 
 
+ALIASES = {"exit": "quit"}
 COMMANDS: dict[str, Command] = {
     command.usage.split()[0]: command
     for command in (

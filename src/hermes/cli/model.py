@@ -34,7 +34,7 @@ def model(
     name: Annotated[str | None, typer.Option("--name", help="With --use: which of its models.")] = None,
     json: AsJson = False,
 ) -> int:
-    """Show the configured model and test it; without one, look for Ollama, LM Studio and llama.cpp on this machine."""
+    """Show the configured model and test it. Without one, look for Ollama, LM Studio and llama.cpp on this machine."""
     if name and not use:
         raise UsageError("--name goes with --use", hint="`hermes config set model.default NAME` names a model alone")
     app = load_app(ctx)

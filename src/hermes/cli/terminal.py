@@ -35,7 +35,8 @@ PATIENCE = 0.5
 async def talk(conversation: Conversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
-    sys.stdout.write("\n".join([*rows, rest, "", ""]))
+    recap = await conversation.recap()
+    sys.stdout.write("\n".join([*rows, rest, "", *([recap, ""] if recap else []), ""]))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
@@ -76,7 +77,7 @@ class Terminal:
 
     def hear(self, text: str) -> None:
         """The person typed this and pressed Enter."""
-        if text.rstrip() == "/quit":
+        if text.rstrip() in ("/quit", "/exit"):
             self.leave()
         elif text.rstrip() == "/stop" and self.is_busy:
             self.interrupt()
