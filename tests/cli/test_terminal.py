@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.conversation import COMMANDS
+from hermes.settings import TABLE
 from hermes.types import Json
 from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
 
@@ -296,3 +297,17 @@ def test_tables_are_painted_only_where_that_is_wanted(home: Path, env: dict[str,
         screen.wait_for("source")
         assert screen.ended() == 0
     assert bool(PAINT.findall(screen.raw)) == (not env)
+
+
+def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> None:
+    with Screen("config", "list", env=plain_env(home), columns=80, rows=80) as screen:
+        screen.wait_for("what it does")
+        assert screen.ended() == 0
+        first = {row.split()[0] for row in screen.rows if "." in row}
+    assert {setting.name for setting in TABLE} <= first
+
+
+def test_two_sessions_at_once_are_refused(home: Path) -> None:
+    with Screen("chat", "-c", "-s", "x", env=plain_env(home)) as screen:
+        screen.wait_for("-c and -s name two sessions")
+        assert screen.ended() == 2

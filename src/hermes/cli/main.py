@@ -88,7 +88,7 @@ def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) ->
     context = getattr(error, "ctx", None)
     needed = list(_needed(arguments))  # an option without its value does not know its command
     path = context.command_path if context is not None else " ".join(["hermes", *needed[: len(needed) == 1]])
-    note(f"hermes: {message.rstrip('.')}. `{path} --help` shows what there is")
+    note(f"hermes: {HermesError(message, hint=f'`{path} --help` shows what there is').line()}")
 
 
 def _open_missing_streams() -> None:

@@ -1,11 +1,10 @@
-"""What a command prints: tables for people, JSON for programs, one line for an error."""
+"""What a command prints: lines for people, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from hermes.errors import HermesError
@@ -45,27 +44,6 @@ def use_color(setting: str, env: Mapping[str, str]) -> bool:
 def print_json(value: Json) -> None:
     """The result, for programs."""
     say(json.dumps(value, ensure_ascii=False, indent=2, default=str))
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto") -> None:
-    """A table that fits the terminal; when the output is not a terminal nothing is cut or coloured."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    colored = use_color(color, os.environ)
-    console = Console(
-        force_terminal=colored,
-        color_system="auto" if colored else None,
-        width=None if sys.stdout.isatty() else 1000,
-    )
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console.print(table)
 
 
 def print_error(error: HermesError) -> None:
