@@ -17,6 +17,7 @@ from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
+from hermes.loopback import is_loopback
 
 M_ARENA_MAX = -8
 """The name that glibc's mallopt has for the number of heaps."""
@@ -49,6 +50,11 @@ def serve(
     options = Options.from_env(os.environ)
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
+    if not options.use_auth and not is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached from other machines, and no key is asked for",
+            hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
+        )
     folder = _folder(ctx, data)
     built = create_app(folder, clock=SystemClock(), options=options, with_worker=not no_worker)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.

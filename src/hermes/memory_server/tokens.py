@@ -18,6 +18,7 @@ import numpy as np
 VOCABULARY = "o200k_base.tiktoken.gz"
 PIECES_KEPT = 32_768
 PIECE_CHARS = 40
+RANKS_KEPT = 32_768
 """Pieces of a text that come again: their counts are kept up to this length."""
 
 
@@ -25,6 +26,7 @@ class Vocabulary:
     """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
+        self._asked: dict[bytes, int | None] = {}
         self._text = bytearray()
         self._starts = array("I", [0])
         hashes = array("I")
@@ -43,6 +45,14 @@ class Vocabulary:
 
     def rank(self, token: bytes) -> int | None:
         """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
+        if token in self._asked:
+            return self._asked[token]
+        if len(self._asked) >= RANKS_KEPT:
+            self._asked.clear()
+        rank = self._asked[token] = self._find(token)
+        return rank
+
+    def _find(self, token: bytes) -> int | None:
         wanted = crc32(token)
         place = bisect_left(self._hashes, wanted)
         while place < len(self._hashes) and self._hashes[place] == wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import threading
 from functools import cache
 from pathlib import Path
@@ -31,9 +32,10 @@ class _Model:
 
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         self._tokenizer.no_padding()
-        self._file = (folder / WEIGHTS).open("rb", buffering=0)
-        size = int.from_bytes(self._file.read(8), "little")
-        header = json.loads(self._file.read(size))["embedding.weight"]
+        with (folder / WEIGHTS).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))["embedding.weight"]
+        self._file = os.open(folder / WEIGHTS, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         if header["dtype"] != "F16" or header["shape"][1] != DIMENSIONS:
             raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
         self._start = 8 + size + int(header["data_offsets"][0])
@@ -45,8 +47,8 @@ class _Model:
         return total
 
     def _read(self, token: int) -> bytes:
-        self._file.seek(self._start + token * ROW_BYTES)
-        return self._file.read(ROW_BYTES)
+        os.lseek(self._file, self._start + token * ROW_BYTES, os.SEEK_SET)
+        return os.read(self._file, ROW_BYTES)
 
 
 _guard = threading.Lock()
