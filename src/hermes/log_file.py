@@ -64,10 +64,10 @@ class LogFile(logging.Handler):
         self._release()
         super().close()
 
-    def _write(self, line: bytes, rotate: Callable[[], None]) -> None:
+    def _write(self, line: bytes, rotate: Callable[[int], None]) -> None:
         held, size = self._follow()
         if size and size + len(line) > self._largest:
-            rotate()
+            rotate(held)
             held, _ = self._follow()
         rest = b"\n" + line if self._failing else line  # what failed may have left half a line
         while rest:
@@ -82,20 +82,20 @@ class LogFile(logging.Handler):
         found = os.fstat(held)
         return held, found.st_size if stat.S_ISREG(found.st_mode) else 0
 
-    def _rotate(self) -> None:
+    def _rotate(self, full: int) -> None:
         """Rotate unless someone else is at it or has just done it. When it cannot be done the file grows on."""
-        full, _ = self._follow()
         try:
             with locked(self._path, timeout=0.0):
-                if _is_open_at(self._path, full):
-                    self._shift()
+                self._shift(full)
         except HomeError as error:
             if not isinstance(error.__cause__, TimeoutError) and not self._told_of_rotation:
                 self._told_of_rotation = True
                 _tell(f"cannot rotate the log: {error.message}")
 
-    def _shift(self) -> None:
+    def _shift(self, full: int) -> None:
         """Give every file the next number, up to the first that is free; past the last one the oldest goes."""
+        if not _is_open_at(self._path, full):
+            return  # someone else has just done it
         self._release()
         names = [self._path]
         while names[-1].exists() and len(names) <= self._kept:
