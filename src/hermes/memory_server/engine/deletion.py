@@ -36,9 +36,12 @@ UNINDEX = text(
 
 
 def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Hide the session at once and queue its removal."""
+    """Hide the session and what came from it at once, and queue its removal."""
     session = get_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
+    _drop_jobs(tx, session)
+    _let_go(tx, session.id)
+    tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
     unit = f"deletion:{session.workspace_id}"
     payload = {"session": session.id}
     add_job(tx, "delete_session", unit, at, workspace_id=session.workspace_id, payload=payload)
@@ -62,10 +65,8 @@ def purge_session(tx: Tx, session_id: int) -> None:
         return
     tx.execute(UNINDEX, {"session": session_id})
     tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
-    touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
-    ids = [found.collection_id for found in tx.execute(touched)]
+    _let_go(tx, session_id)
     tx.execute(delete(conclusions).where(conclusions.c.session_id == session_id))
-    tx.execute(update(collections).where(collections.c.id.in_(ids)).values(generation=collections.c.generation + 1))
     for table in (summaries, scope_sessions, memberships, messages):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
@@ -84,11 +85,22 @@ def purge_workspace(tx: Tx, workspace_id: int) -> None:
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
     for table in (conclusions, collections, webhooks, peers):
         tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
+    waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
+    _drop(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
 
 
+def _let_go(tx: Tx, session_id: int) -> None:
+    """Let whoever holds vectors of the session's conclusions read them again."""
+    touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
+    tx.execute(update(collections).where(collections.c.id.in_(touched)).values(generation=collections.c.generation + 1))
+
+
 def _drop_jobs(tx: Tx, session: Row[Any]) -> None:
-    mine = (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id)
-    ids = select(jobs.c.id).where(*mine).scalar_subquery()
+    _drop(tx, (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id))
+
+
+def _drop(tx: Tx, which: tuple[Any, ...]) -> None:
+    ids = select(jobs.c.id).where(*which).scalar_subquery()
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
-    tx.execute(delete(jobs).where(*mine))
+    tx.execute(delete(jobs).where(*which))

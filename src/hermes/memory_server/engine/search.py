@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, bindparam, column, exists, func, or_, select, table, text, true
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.tables import memberships, messages
+from hermes.memory_server.db.tables import memberships, messages, sessions
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, MESSAGES, select_messages
@@ -38,6 +38,12 @@ RANKED = (
     .order_by(text("bm25(message_index, 0.0, 1.0)"))
     .limit(bindparam("most"))
 )
+DELETED = (
+    select(sessions.c.id)
+    .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
+    .limit(1)
+)
+"""Sessions that are deleted but not yet removed; mostly there are none."""
 BY_IDS = select_messages().where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -85,6 +91,8 @@ def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | Non
     given = dict(filters or {})
     perspective = given.pop("peer_perspective", None)
     parts = [build_filter(given, FIELDS)] if given else []
+    if tx.execute(DELETED, {"workspace_id": workspace_id}).first() is not None:
+        parts.append(sessions.c.is_active.is_(True))
     if perspective is not None:
         parts.append(_seen_by(tx, workspace_id, perspective))
     return and_(true(), *parts) if parts else None
