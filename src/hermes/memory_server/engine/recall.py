@@ -17,6 +17,8 @@ from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.vectors import VectorIndex
 
 DEFAULT_MAXIMUM = 100
+IDS_AT_ONCE = 5000
+"""SQLite takes so many values in one statement, wherever it was built."""
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
     ("deductive", "## Deductive Observations"),
@@ -77,7 +79,10 @@ def query_conclusions(
         hits += index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
     near = [hit for hit in hits if max_distance is None or 1.0 - hit[1] <= max_distance]
     ids = [row_id for row_id, _ in sorted(near, key=lambda hit: -hit[1])]
-    rows = {row.id: row for row in tx.execute(_limited(view).where(conclusions.c.id.in_(ids)))}
+    rows: dict[int, Row[Any]] = {}
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        part = conclusions.c.id.in_(ids[start : start + IDS_AT_ONCE])
+        rows |= {row.id: row for row in tx.execute(_limited(view).where(part))}
     return [rows[row_id] for row_id in ids if row_id in rows][:top_k]
 
 
