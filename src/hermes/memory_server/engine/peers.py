@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, insert, select, update
 
-from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, get_workspace
 from hermes.memory_server.faults import Invalid, Missing
@@ -33,16 +33,11 @@ BY_NAME = (
     .select_from(PEERS)
     .where(peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
 )
+NAMES_AT_ONCE = 5000
+"""SQLite takes so many values in one statement, wherever it was built."""
 IDS = select(peers.c.name, peers.c.id).where(
     peers.c.workspace_id == bindparam("workspace_id"), peers.c.name.in_(bindparam("names", expanding=True))
 )
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that a peer or session cannot have."""
-    good = 0 < len(name) <= limits.NAME_LENGTH and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
-    if not good:
-        raise Invalid(f"'{name[:80]}' cannot be a name: use 1 to {limits.NAME_LENGTH} letters, digits, '_' and '-'")
 
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
@@ -62,8 +57,10 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
     """The ids of these peers; those that are missing are made."""
     wanted = list(dict.fromkeys(names))
-    rows = tx.execute(IDS, {"workspace_id": workspace_id, "names": wanted})
-    known: dict[str, int] = {row.name: row.id for row in rows}
+    known: dict[str, int] = {}
+    for start in range(0, len(wanted), NAMES_AT_ONCE):
+        part = wanted[start : start + NAMES_AT_ONCE]
+        known |= {row.name: row.id for row in tx.execute(IDS, {"workspace_id": workspace_id, "names": part})}
     for name in wanted:
         if name not in known:
             known[name] = _insert(tx, workspace_id, name, at, {}, {})
@@ -83,9 +80,10 @@ def ensure_peer(
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        check_name(name)
         _insert(tx, place.id, name, at, metadata or {}, configuration or {})
         return get_peer(tx, workspace, name), True
+    if found.kind != "peer":
+        raise Invalid(f"{name} is a scope: use the routes of scopes")
     given = {"metadata": metadata, "configuration": configuration}
     changes = {key: json.dumps(value) for key, value in given.items() if value is not None}
     if not changes:

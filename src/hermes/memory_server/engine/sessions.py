@@ -11,8 +11,9 @@ from sqlalchemy import Row, bindparam, exists, insert, select, update
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import check_name, get_peer
+from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
