@@ -247,7 +247,7 @@ def _show(value: Any) -> str:
 
 def session_allowlist(given: Mapping[str, Any] | None) -> Sequence[str] | None:
     """The sessions that recall is limited to; None for no limit. Recall takes `session_id` alone."""
-    if given is None or given == {}:
+    if given is None:
         return None
     if set(given) != {"session_id"}:
         raise Invalid("filters here take session_id alone")
