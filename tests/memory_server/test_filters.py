@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import httpx
 import pytest
 
+from hermes.memory_server.db.schema import FILE
 from tests.memory_server.serving import Served
 
 PEOPLE: dict[str, dict[str, Any]] = {
@@ -162,6 +164,34 @@ def test_conclusions_are_filtered_by_raw_columns_too(http: httpx.Client) -> None
     assert found({"source_ids": {"contains": made[0]["id"]}}) == 0
     assert found({"session_id": None, "times_derived": {"gte": 1}}) == 3
     assert http.post("/conclusions/list", json={"filters": {"level": "wild"}}).status_code == 422
+
+
+def test_conclusions_are_found_by_what_they_were_drawn_from(http: httpx.Client, server: Served) -> None:
+    http.post("/peers", json={"id": "ann"})
+    new = [{"content": f"fact {n}", "observer_id": "ann", "observed_id": "ann"} for n in range(3)]
+    made = [found["id"] for found in http.post("/conclusions", json={"conclusions": new}).json()]
+    connection = sqlite3.connect(server.folder / FILE)  # nothing draws conclusions from others yet
+    for sources, public_id in (('["a", "b"]', made[0]), ('["b"]', made[1])):
+        connection.execute("UPDATE conclusions SET source_ids = ? WHERE public_id = ?", (sources, public_id))
+    connection.commit()
+    connection.close()
+
+    def found(wanted: Any) -> list[str]:
+        answer = http.post("/conclusions/list?reverse=true", json={"filters": {"source_ids": wanted}})
+        assert answer.status_code == 200, answer.text
+        return [item["id"] for item in answer.json()["items"]]
+
+    assert found("a") == found({"contains": "a"}) == made[:1]
+    assert found("b") == made[:2]
+    assert found(["a", "b"]) == made[:1]
+    assert found({"in": ["a", "c"]}) == made[:1]
+    assert found({"in": ["a", "b"]}) == made[:2]
+    assert found({"in": []}) == []
+    assert found(None) == made[2:]
+    assert found({"ne": None}) == made[:2]
+    assert found("*") == found(["*"]) == found({"in": ["*"]}) == made
+    for wrong in (7, {"gt": "a"}, {"ne": "a"}, [7], {"in": [7]}, {"x": 1}):
+        assert http.post("/conclusions/list", json={"filters": {"source_ids": wrong}}).status_code == 422
 
 
 ROOMS = {"empty": "", "solo": "ann", "pair": "ann ben", "crowd": "cid ben ann"}
