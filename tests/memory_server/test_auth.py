@@ -221,6 +221,26 @@ def test_server_that_others_can_reach_does_not_start_without_keys(tmp_path: Path
     assert "AUTH_JWT_SECRET" in ended.stderr
 
 
+def test_key_of_a_peer_asks_about_sessions_that_it_is_in_and_no_others(prepared: Served) -> None:
+    with prepared.client(make_key({"ad": True})) as admin:
+        for name, member in (("hers", "alice"), ("theirs", "carol"), ("left", "alice")):
+            body = {"id": name, "peers": {member: {}}}
+            admin.post("/v3/workspaces/w/sessions", json=body).raise_for_status()
+        admin.request("DELETE", "/v3/workspaces/w/sessions/left/peers", json=["alice"]).raise_for_status()
+
+    def ask(claims: dict[str, object], **asked: object) -> int:
+        with prepared.client(make_key(claims)) as client:
+            return client.post("/v3/workspaces/w/peers/alice/chat", json={"query": "hm?", **asked}).status_code
+
+    alice: dict[str, object] = {"w": "w", "p": "alice"}
+    everyone: dict[str, object] = {"w": "w"}
+    assert ask(alice) == ask(alice, session_id="hers") == ask(alice, filters={"session_id": ["hers"]}) == 200
+    for session in ("theirs", "left"):
+        for asked in ({"session_id": session}, {"filters": {"session_id": ["hers", session]}}):
+            assert ask(alice, **asked) == 401
+            assert ask(everyone, **asked) == 200
+
+
 def test_scope_is_for_the_whole_workspace_and_not_for_one_peer(prepared: Served) -> None:
     def ask(claims: dict[str, object]) -> httpx.Response:
         with prepared.client(make_key(claims)) as client:

@@ -112,6 +112,8 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
     "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, Page()),
     "list sessions": lambda tx: list_sessions(tx, "w", None, Page()),
+    "list sessions of a member": lambda tx: list_sessions(tx, "w", {"peer_id": "peer1"}, Page()),
+    "list sessions without a member": lambda tx: list_sessions(tx, "w", {"peer_id": {"ne": "peer1"}}, Page()),
     "context": lambda tx: fill_window(tx, get_session(tx, "w", "s0"), 1000, with_summary=True),
     "search": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", None, 10),
     "search in a session": lambda tx: search_messages(tx, VectorIndex(), Place(1, (2,)), "house", None, 10),

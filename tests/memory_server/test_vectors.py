@@ -88,7 +88,7 @@ def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
     assert found() == ["I keep bees."]
     say(tx, "one", "ann", "I bake bread.")
     assert found() == ["I keep bees.", "I bake bread."]
-    purge_session(tx, one)
+    purge_session(tx, one, NOW)
     assert found() == []
 
 

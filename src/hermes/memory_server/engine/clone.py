@@ -26,7 +26,7 @@ def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at:
         _copy_message(tx, row, copy_id)
         count += 1
     tx.execute(update(sessions).where(sessions.c.id == copy_id).values(message_count=count))
-    _copy_members(tx, source.id, copy_id, at)
+    _copy_members(tx, source.id, copy_id, count, at)
     made = find_session(tx, source.workspace_id, new_name)
     if made is None:
         raise Missing("Session", new_name)
@@ -42,8 +42,9 @@ def _copy_message(tx: Tx, row: Record, session_id: int) -> None:
     index_messages(tx, [(int(made.lastrowid), row.workspace_id, session_id, row.peer_id, row.content, vectors)])
 
 
-def _copy_members(tx: Tx, source_id: int, copy_id: int, at: int) -> None:
+def _copy_members(tx: Tx, source_id: int, copy_id: int, count: int, at: int) -> None:
     active = select(memberships).where(memberships.c.session_id == source_id, memberships.c.left_seq.is_(None))
     for row in tx.execute(active.order_by(memberships.c.id)).all():
-        values = {"observe_me": row.observe_me, "observe_others": row.observe_others, "joined_seq": row.joined_seq}
+        values = {"observe_me": row.observe_me, "observe_others": row.observe_others}
+        values["joined_seq"] = min(row.joined_seq, count)  # who came after the cut is in from the cut on
         tx.execute(insert(memberships).values(session_id=copy_id, peer_id=row.peer_id, joined_at=at, **values))

@@ -55,7 +55,7 @@ FIELDS = {
     "content": Field(conclusions.c.content),
     "created_at": Field(conclusions.c.created_at, "time"),
     "times_derived": Field(conclusions.c.times_derived, "integer"),
-    "source_ids": Field(conclusions.c.source_ids, "json"),
+    "source_ids": Field(conclusions.c.source_ids, "ids"),
     "metadata": Field(conclusions.c.metadata, "json"),
 }
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 
-from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, get_workspace
 from hermes.memory_server.faults import Invalid, Missing
@@ -32,13 +32,6 @@ FIELDS = {
 NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
 ID = Prepared(select(peers.c.id).where(*NAMED))
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that a peer or session cannot have."""
-    good = 0 < len(name) <= limits.NAME_LENGTH and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
-    if not good:
-        raise Invalid(f"'{name[:80]}' cannot be a name: use 1 to {limits.NAME_LENGTH} letters, digits, '_' and '-'")
 
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Record | None:
@@ -77,9 +70,10 @@ def ensure_peer(
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        check_name(name)
         _insert(tx, place.id, name, at, metadata or {}, configuration or {})
         return get_peer(tx, workspace, name), True
+    if found.kind != "peer":
+        raise Invalid(f"{name} is a scope: use the routes of scopes")
     given = {"metadata": metadata, "configuration": configuration}
     changes = {key: json.dumps(value) for key, value in given.items() if value is not None}
     if not changes:

@@ -77,7 +77,13 @@ def query_conclusions(
         hits += index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
     near = [hit for hit in hits if max_distance is None or 1.0 - hit[1] <= max_distance]
     ids = [row_id for row_id, _ in sorted(near, key=lambda hit: -hit[1])]
-    return [row for row in find_conclusions(tx, ids) if view.sessions is None or row.level == "explicit"][:top_k]
+    found: list[Record] = []
+    for row_id in ids:
+        if len(found) == top_k:
+            break
+        # Only what was said has a session that it surely comes from.
+        found += [row for row in find_conclusions(tx, [row_id]) if view.sessions is None or row.level == "explicit"]
+    return found
 
 
 def write_representation(rows: Iterable[Record]) -> str:

@@ -13,9 +13,10 @@ from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
-from hermes.memory_server.engine.peers import PEERS, check_name, find_peer
+from hermes.memory_server.engine.peers import PEERS, find_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, get_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, column, exists, func, or_
 
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import memberships, messages
+from hermes.memory_server.db.tables import memberships, messages, sessions
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
@@ -48,6 +48,12 @@ HOLDING = Prepared(
         select(message_index.c.rowid).where(text("message_index MATCH :match")).limit(RANKED_ROWS).subquery()
     )
 )
+DELETED = Prepared(
+    select(sessions.c.id)
+    .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
+    .limit(1)
+)
+"""Sessions that are deleted but not yet removed; mostly there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,8 @@ def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | Non
     given = dict(filters or {})
     perspective = given.pop("peer_perspective", None)
     parts = [build_filter(given, FIELDS)] if given else []
+    if DELETED.first(tx, workspace_id=workspace_id) is not None:
+        parts.append(sessions.c.is_active.is_(True))
     if perspective is not None:
         parts.append(_seen_by(tx, workspace_id, perspective))
     return and_(true(), *parts) if parts else None

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import and_, bindparam, exists, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import check_name, get_peer
+from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -98,7 +99,7 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     """Sessions that are not deleted, the oldest first."""
     place = get_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id)
-    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_with_peer()))
+    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_in(place.id)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
@@ -108,15 +109,16 @@ def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, An
     member = get_peer(tx, workspace, peer)
     been = exists().where(memberships.c.peer_id == member.id, memberships.c.session_id == sessions.c.id)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id, been)
-    query = query.where(build_filter(filters, _fields_with_peer()))
+    query = query.where(build_filter(filters, _fields_in(place.id)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def _fields_with_peer() -> dict[str, Field]:
-    member = (
-        select(peers.c.name)
-        .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
-        .where(and_(memberships.c.session_id == sessions.c.id, memberships.c.left_seq.is_(None)))
-        .limit(1)
+def _fields_in(workspace_id: int) -> dict[str, Field]:
+    """The keys of a session's filter. `peer_id` is any of those who are in it now."""
+    inside = (
+        select(memberships.c.session_id)
+        .select_from(peers.join(memberships, memberships.c.peer_id == peers.c.id))
+        .where(peers.c.workspace_id == workspace_id, memberships.c.left_seq.is_(None))
     )
-    return {**FIELDS, "peer_id": Field(member.correlate(sessions).scalar_subquery())}
+    member = Field(peers.c.name, among=lambda fits: sessions.c.id.in_(inside.where(fits)))
+    return {**FIELDS, "peer_id": member}

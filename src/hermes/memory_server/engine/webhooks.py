@@ -6,7 +6,9 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,12 +46,18 @@ def check_url(url: str) -> None:
         raise Invalid(f"Invalid webhook URL: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise Invalid("A webhook URL begins with http:// or https:// and names a host")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return
-    if not address.is_global or address.is_multicast:
+    address = _address(host)
+    if address is not None and (not address.is_global or address.is_multicast):
         raise Invalid("A webhook cannot point to a private, loopback, link-local or reserved address")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that the host is, in any of the ways that resolvers read one; None for a name."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host)
+    with suppress(OSError, ValueError):
+        return ipaddress.IPv4Address(socket.inet_aton(host.rstrip(".")))
+    return None
 
 
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:

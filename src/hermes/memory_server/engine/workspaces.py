@@ -12,6 +12,7 @@ from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -52,6 +53,7 @@ def ensure_workspace(
     found = find_workspace(tx, name)
     if found is not None:
         return found, False
+    check_name(name)
     tx.execute(
         insert(workspaces).values(
             uid=new_id(),
