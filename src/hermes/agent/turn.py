@@ -26,6 +26,7 @@ from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
+from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 
@@ -51,7 +52,9 @@ async def answer(
                 yield Notice(notice)
             while agent.untold:
                 yield agent.untold.pop(0)
-            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
+            transcript = StoredTranscript(
+                agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp
+            )
             reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
@@ -71,6 +74,7 @@ class _Accepted:
     messages: tuple[Message, ...]
     session: Session
     incognito: bool
+    stamp: Stamp
 
     @property
     def text(self) -> str:
@@ -97,7 +101,7 @@ async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnR
         messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
-        return _Accepted(messages, session, incognito)
+        return _Accepted(messages, session, incognito, agent.store.lines.stamp(tx))
 
     return await agent.store.write(commit)
 

@@ -99,7 +99,7 @@ def message_from_row(row: sqlite3.Row) -> Message:
         role=row["role"],
         content=as_text(row["content"]),
         timestamp=as_time(row["timestamp"]),
-        tool_calls=_parse_calls(row["tool_calls"]),
+        tool_calls=parse_calls(row["tool_calls"]),
         tool_call_id=row["tool_call_id"],
         tool_name=row["tool_name"],
         reasoning=row["reasoning"],
@@ -111,7 +111,8 @@ def message_from_row(row: sqlite3.Row) -> Message:
     )
 
 
-def _parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
+def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
+    """The calls of a message as the store has them; none where they cannot be read."""
     if not text:
         return ()
     try:

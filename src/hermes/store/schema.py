@@ -249,6 +249,11 @@ def _iso_time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def unmended_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for live rows of a file in which no repair has hidden or restored any."""
+    return "t.active = 1" if "active" in messages.columns else "1"
+
+
 def live_rows(messages: TableShape) -> str:
     """The condition on `messages t` for live rows: not those an older version compressed in place or rewound."""
     live = f"(t.active = 1 OR {mended.RESTORED})" if "active" in messages.columns else "1"

@@ -80,11 +80,16 @@ class Sessions:
         """Whether there is a session with exactly this id."""
         return tx.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
+    def require(self, tx: Tx, session_id: str) -> None:
+        """Raise NotFoundError unless there is a session with exactly this id."""
+        if not self.exists(tx, session_id):
+            raise _not_found(session_id)
+
     def get(self, tx: Tx, session_id: str) -> Session:
         """The session with exactly this id; NotFoundError when there is none."""
         row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
         if row is None:
-            raise NotFoundError(f"there is no session '{session_id}'", hint="`hermes sessions list` shows them")
+            raise _not_found(session_id)
         return session_from_row(row)
 
     def find(self, tx: Tx, text: str) -> Session:
@@ -97,7 +102,7 @@ class Sessions:
             (len(text), text, text),
         ).fetchall()
         if not rows or not text:
-            raise NotFoundError(f"there is no session '{text}'", hint="`hermes sessions list` shows them")
+            raise _not_found(text)
         if len(rows) > 1:
             ids = ", ".join(row["id"] for row in rows[:5]) + (", …" if len(rows) > 5 else "")
             raise UsageError(f"'{text}' means more than one session: {ids}", hint="Give more of the id")
@@ -218,6 +223,10 @@ class Sessions:
             JOIN ({self._shape.select}) p ON c.parent_session_id = p.id
             WHERE p.end_reason = 'compression' AND c.started_at >= coalesce(p.ended_at, 0)
         """
+
+
+def _not_found(session_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no session '{session_id}'", hint="`hermes sessions list` shows them")
 
 
 def session_from_row(row: sqlite3.Row) -> Session:
