@@ -92,12 +92,14 @@ class Rendering:
 
 @dataclass(slots=True)
 class Renderings:
-    """The renderings of long sessions, those used last, up to `largest` bytes. It is used in one thread alone.
+    """The renderings of sessions of `least` lines or more, those used last, up to `largest` bytes. It is used in one
+    thread alone.
 
     Nothing of it is trusted: before one is used again the store says whether it still holds.
     """
 
     largest: int = LARGEST
+    least: int = LEAST
     _kept: OrderedDict[str, Rendering] = field(default_factory=OrderedDict)
     """The longest unused first."""
     _size: int = 0
@@ -120,7 +122,7 @@ class Renderings:
 
     def _keep(self, rendering: Rendering) -> None:
         self.forget(rendering.mark.session_id)
-        if rendering.lines < LEAST or rendering.size > self.largest:
+        if rendering.lines < self.least or rendering.size > self.largest:
             return
         self._kept[rendering.mark.session_id] = rendering
         self._size += rendering.size

@@ -154,7 +154,8 @@ class Database:
                 connection = self._connect(timeout=self._lock_timeout)
                 connection.execute("PRAGMA query_only = ON")
                 self._local.connection = connection
-            return _on_snapshot(connection, run)
+            connection.execute("BEGIN")
+            return _run_and_undo(connection, run)
 
     def _write_loop(self) -> None:
         """Must not raise: whatever goes wrong belongs to the writes that were under way."""
@@ -178,11 +179,20 @@ class Database:
     def _answer(self, look: _Look[Any]) -> None:
         try:
             with self._translated():
-                result = _on_snapshot(self._writer, look.run)
+                self._wait_for_lock(self._take_snapshot)
+                result = _run_and_undo(self._writer, look.run)
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             look.done.set_exception(error)
             return
         look.done.set_result(result)
+
+    def _take_snapshot(self) -> None:
+        self._writer.execute("BEGIN")
+        try:
+            self._writer.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            self._writer.execute("ROLLBACK")
+            raise
 
     def _commit(self, batch: list[_Write[Any]]) -> None:
         results: list[tuple[_Write[Any], Any]] = []
@@ -218,8 +228,7 @@ class Database:
         results.append((write, result))
 
 
-def _on_snapshot(connection: sqlite3.Connection, run: Callable[[Tx], T]) -> T:
-    connection.execute("BEGIN")
+def _run_and_undo(connection: sqlite3.Connection, run: Callable[[Tx], T]) -> T:
     try:
         return run(connection)
     finally:

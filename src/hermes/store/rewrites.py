@@ -15,20 +15,27 @@ NOTE = "hermes_rewritten"
 NEWEST = "(SELECT max(id) FROM main.messages)"
 
 WATCHED = (
-    ("INSERT", "messages", f"NEW.id < {NEWEST}"),
-    ("UPDATE", "messages", "1"),
-    ("DELETE", "messages", "1"),
-    ("INSERT", "hermes_message_extra", f"NEW.message_id < {NEWEST}"),
-    ("UPDATE", "hermes_message_extra", "1"),
-    ("DELETE", "hermes_message_extra", "1"),
-    ("INSERT", "hermes_mended", "1"),
-    ("UPDATE", "hermes_mended", "1"),
-    ("DELETE", "hermes_mended", "1"),
-    ("UPDATE", "hermes_compressions", "1"),
-    ("DELETE", "hermes_compressions", "1"),
-    ("DELETE", "sessions", "1"),
+    ("BEFORE INSERT", "messages", "EXISTS (SELECT 1 FROM main.messages WHERE id = NEW.id)"),
+    ("AFTER INSERT", "messages", f"NEW.id < {NEWEST}"),
+    ("AFTER UPDATE", "messages", "1"),
+    ("AFTER DELETE", "messages", "1"),
+    (
+        "BEFORE INSERT",
+        "hermes_message_extra",
+        "EXISTS (SELECT 1 FROM main.hermes_message_extra WHERE message_id = NEW.message_id)",
+    ),
+    ("AFTER INSERT", "hermes_message_extra", f"NEW.message_id < {NEWEST}"),
+    ("AFTER UPDATE", "hermes_message_extra", "1"),
+    ("AFTER DELETE", "hermes_message_extra", "1"),
+    ("AFTER INSERT", "hermes_mended", "1"),
+    ("AFTER UPDATE", "hermes_mended", "1"),
+    ("AFTER DELETE", "hermes_mended", "1"),
+    ("AFTER UPDATE", "hermes_compressions", "1"),
+    ("AFTER DELETE", "hermes_compressions", "1"),
+    ("AFTER DELETE", "sessions", "1"),
 )
-"""What may change a view that was read, beside new messages and a new compression, which are looked for."""
+"""What may change a view that was read, beside new messages and a new compression, which are looked for. A row that
+replaces another fires no trigger for the one that goes, so it is looked for before it comes."""
 
 
 class Stamp(NamedTuple):
@@ -46,9 +53,9 @@ class Rewrites:
         self._tx = tx
         self._count = 0
         tx.create_function(NOTE, 0, self._note)
-        for event, table, condition in WATCHED:
+        for number, (event, table, condition) in enumerate(WATCHED):
             tx.execute(
-                f"CREATE TEMP TRIGGER hermes_{event}_{table} AFTER {event} ON main.{table} WHEN {condition} "
+                f"CREATE TEMP TRIGGER hermes_rewritten_{number} {event} ON main.{table} WHEN {condition} "
                 f"BEGIN SELECT {NOTE}(); END"
             )
 
