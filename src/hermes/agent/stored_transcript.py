@@ -31,6 +31,8 @@ class StoredTranscript:
         self._recalled = recalled
         self._record = record
         self._stamp = stamp
+        self.reply: Message | None = None
+        """What the turn was concluded with."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
         offered = estimate_request([], tools)
@@ -56,12 +58,14 @@ class StoredTranscript:
         return await self._store.write(append)
 
     async def conclude(self, reply: Draft) -> Message:
+        """Record the reply that ends the turn, and let the lane go with it."""
+
         def append(tx: Tx) -> Message:
-            self._lane.check(tx)
             session_id, now = self._lane.session_id, self._store.clock.now()
             [message] = self._store.messages.append(tx, session_id, [reply], now=now)
             self._record.replied(tx, message)
             return message
 
         await self._record.concluding()
-        return await self._store.write(append)
+        self.reply = await self._lane.write_last(self._store, append)
+        return self.reply

@@ -6,13 +6,13 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
-from hermes.agent.lane import Lane, hold_lane
+from hermes.agent.lane import Lane, enter_lane
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
@@ -21,7 +21,7 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SessionBusyError, StaleError
-from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
+from hermes.events import Accepted, Failed, Notice, TurnEvent
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
@@ -43,8 +43,9 @@ async def answer(
     """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off."""
     await agent.be_busy()
     try:
-        async with hold_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane) as lane:
-            accepted = await _accept(agent, lane, said, record)
+        accept = _acceptance(agent, said, record)
+        entering = enter_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane, accept)
+        async with entering as (lane, accepted):
             for message in accepted.messages:
                 yield Accepted(agent.session_id, message.id)
             prepared = await _prepare(agent, lane, accepted)
@@ -55,12 +56,10 @@ async def answer(
             transcript = StoredTranscript(
                 agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp
             )
-            reply: Replied | None = None
             async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
                 async for event in events:
-                    reply = event if isinstance(event, Replied) else None
                     yield event
-            await _after(agent, accepted, reply)
+            _after(agent, accepted, transcript.reply)
     except SessionBusyError as error:
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
@@ -89,12 +88,11 @@ class _Prepared:
     speaker: Speaker
 
 
-async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnRecord) -> _Accepted:
-    """Commit what was said. From here on nothing can lose it."""
+def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
+    """The transaction that commits what was said. From its end on nothing can lose it."""
     drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
 
     def commit(tx: Tx) -> _Accepted:
-        lane.check(tx)
         messages = tuple(agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now()))
         record.accepted(tx, messages)
         session = agent.store.sessions.get(tx, agent.session_id)
@@ -103,7 +101,7 @@ async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnR
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
         return _Accepted(messages, session, incognito, agent.store.lines.stamp(tx))
 
-    return await agent.store.write(commit)
+    return commit
 
 
 async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
@@ -157,11 +155,10 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
     return Tool(spec, run)
 
 
-async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
+def _after(agent: Agent, accepted: _Accepted, reply: Message | None) -> None:
     """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
     compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
-    answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, answered))
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, reply))
     review_soon(agent)

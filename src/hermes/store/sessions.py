@@ -14,6 +14,7 @@ from hermes.types import Session
 
 MAX_ID = 512
 FIELDS = tuple(field.name for field in fields(Session))
+STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +231,12 @@ def _not_found(session_id: str) -> NotFoundError:
 
 
 def session_from_row(row: sqlite3.Row) -> Session:
-    """A session as the store has it; a count that was never kept is 0."""
-    values = {name: row[name] for name in FIELDS}
-    ended = None if values["ended_at"] is None else as_time(values["ended_at"])
-    times = {"started_at": as_time(values["started_at"]), "ended_at": ended}
-    return Session(**{**values, **times, "message_count": values["message_count"] or 0})
+    """A session as the store has it, from a row that begins with its fields; a count that was never kept is 0."""
+    values = list(row[: len(FIELDS)])
+    values[STARTED] = as_time(values[STARTED])
+    values[ENDED] = None if values[ENDED] is None else as_time(values[ENDED])
+    values[COUNT] = values[COUNT] or 0
+    return Session(*values)
 
 
 def check_foreign_id(session_id: str) -> None:
