@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, Self, TypeVar
 
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -18,14 +19,19 @@ T = TypeVar("T")
 SESSIONS = "session"
 """Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
 
+WAITING = "Waiting for another turn of this conversation, in another place."
+UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
+
 
 @dataclass(frozen=True, slots=True)
 class LaneTerms:
-    """Seconds: `ttl` without a sign of life frees a lane; who wants one asks every `poll`, for `patience` at most."""
+    """Seconds: `ttl` without a sign of life frees a lane; who wants one asks every `poll`, for `patience` at most, and
+    the person hears of it after `silence`."""
 
     ttl: float = 30.0
     poll: float = 0.1
     patience: float = 120.0
+    silence: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +59,78 @@ class Lane:
         return written
 
 
+@dataclass(frozen=True, slots=True)
+class Entered(Generic[T]):
+    """A lane that was taken, and what the first step in it gave."""
+
+    lane: Lane
+    begun: T
+
+
+class LaneDoor(Generic[T]):
+    """The way into a session's lane, as a block: what was taken in it is let go at its end.
+
+    `begin` is the first step: it runs in the transaction that takes the lane, and when it raises neither happens.
+    """
+
+    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], T]) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._terms = terms
+        self._begun: list[T] = []
+        self._claim = _claim(store, session_id, owner, terms, lambda tx: self._begun.append(begin(tx)))
+        self._held = AsyncExitStack()
+        self.entered: Entered[T] | None = None
+        """None before `wait` has ended, and when the person stopped it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._held.aclose()
+
+    async def wait(self, stop: asyncio.Event) -> AsyncGenerator[None, None]:
+        """Wait for whoever has the lane, until it is ours or `stop` is set; a step comes when that takes a while, once.
+
+        Raises SessionBusyError when it takes too long.
+        """
+        since, told = self._store.clock.now(), False
+        while (tenure := await take(self._store, self._claim)) is None:
+            if stop.is_set():
+                return
+            waited = self._store.clock.now() - since
+            if waited >= self._terms.patience:
+                raise SessionBusyError(f"session {self._session_id} is being talked to by another process")
+            if waited >= self._terms.silence and not told:
+                told = True
+                yield
+            await self._store.clock.sleep(self._terms.poll)
+        held = await self._held.enter_async_context(kept(self._store, self._claim, tenure))
+        self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
+
+
 @asynccontextmanager
 async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
     """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
-    async with enter_lane(store, session_id, owner, terms, _do_nothing) as (lane, _):
-        yield lane
-
-
-@asynccontextmanager
-async def enter_lane(
-    store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], T]
-) -> AsyncIterator[tuple[Lane, T]]:
-    """Hold the lane of a session as `hold_lane` does, and run `begin` in the transaction that takes it."""
-    begun: list[T] = []
-
-    def hold(tx: Tx) -> Lease | None:
-        lease = queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
-        if lease is not None:
-            begun.append(begin(tx))
-        return lease
-
-    def release(tx: Tx, lease: Lease) -> None:
-        queue.release_lane(tx, SESSIONS, session_id, lease)
-
-    claim = Claim(f"the lane of session {session_id}", hold, release, terms.ttl)
-    async with kept(store, claim, await _wait_for_lane(store, session_id, claim, terms)) as tenure:
-        yield Lane(session_id, tenure), begun[-1]
+    async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
+        async for _ in door.wait(asyncio.Event()):
+            pass
+        assert door.entered is not None, "nobody stops it"
+        yield door.entered.lane
 
 
 def _do_nothing(_: Tx) -> None:
     pass
 
 
-async def _wait_for_lane(store: Store, session_id: str, claim: Claim, terms: LaneTerms) -> Tenure:
-    until = store.clock.now() + terms.patience
-    while (tenure := await take(store, claim)) is None:
-        if store.clock.now() >= until:
-            raise SessionBusyError(f"session {session_id} is being talked to by another process")
-        await store.clock.sleep(terms.poll)
-    return tenure
+def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], None]) -> Claim:
+    def hold(tx: Tx) -> Lease | None:
+        lease = queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
+        if lease is not None:
+            begin(tx)
+        return lease
+
+    def release(tx: Tx, lease: Lease) -> None:
+        queue.release_lane(tx, SESSIONS, session_id, lease)
+
+    return Claim(f"the lane of session {session_id}", hold, release, terms.ttl)

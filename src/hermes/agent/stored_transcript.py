@@ -14,7 +14,7 @@ from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
 from hermes.store.rewrites import Stamp
-from hermes.types import Draft, Message, ToolSpec
+from hermes.types import Draft, Json, Message, ToolSpec
 
 
 class StoredTranscript:
@@ -31,6 +31,7 @@ class StoredTranscript:
         self._recalled = recalled
         self._record = record
         self._stamp = stamp
+        self._added = 0
         self.reply: Message | None = None
         """What the turn was concluded with."""
 
@@ -42,7 +43,7 @@ class StoredTranscript:
             return replace(built, tokens=built.tokens + offered)
 
         fitted = await compress_to_fit(self._agent, self._read, build)
-        return Prepared(fitted.messages, fitted.notice)
+        return Prepared(self._reminded(fitted.messages), fitted.notice)
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)
@@ -50,12 +51,24 @@ class StoredTranscript:
     async def _read(self) -> Rendering:
         return await self._agent.renderings.current(self._store, self._lane.session_id, self._stamp)
 
+    def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
+        """With the record's reminder where the turn began: before what it has added, and never between a call and its
+        results."""
+        if not self._record.reminder:
+            return messages
+        place = max(0, len(messages) - self._added)
+        while place < len(messages) and messages[place]["role"] == "tool":
+            place += 1
+        return [*messages[:place], {"role": "user", "content": self._record.reminder}, *messages[place:]]
+
     async def add(self, *drafts: Draft) -> list[Message]:
         def append(tx: Tx) -> list[Message]:
             self._lane.check(tx)
             return self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
 
-        return await self._store.write(append)
+        added = await self._store.write(append)
+        self._added += len(added)
+        return added
 
     async def conclude(self, reply: Draft) -> Message:
         """Record the reply that ends the turn, and let the lane go with it."""

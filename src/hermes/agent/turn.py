@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
-from hermes.agent.lane import Lane, enter_lane
+from hermes.agent.lane import UNSAID, Lane, LaneDoor
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
@@ -21,7 +21,7 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SessionBusyError, StaleError
-from hermes.events import Accepted, Failed, Notice, TurnEvent
+from hermes.events import Accepted, Failed, Notice, Stopped, TurnEvent, Waiting
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
@@ -40,32 +40,47 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
 async def answer(
     agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off."""
+    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off.
+
+    A turn that is stopped while it waits for another one of the session has said nothing.
+    """
     await agent.be_busy()
     try:
         accept = _acceptance(agent, said, record)
-        entering = enter_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane, accept)
-        async with entering as (lane, accepted):
-            for message in accepted.messages:
-                yield Accepted(agent.session_id, message.id)
-            prepared = await _prepare(agent, lane, accepted)
-            for notice in agent.memory.take_notices():
-                yield Notice(notice)
-            while agent.untold:
-                yield agent.untold.pop(0)
-            transcript = StoredTranscript(
-                agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp
-            )
-            async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
+        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, accept) as door:
+            async with aclosing(door.wait(stop)) as waiting:
+                async for _ in waiting:
+                    yield Waiting(agent.session_id)
+            if door.entered is None:
+                yield Notice(UNSAID)
+                yield Stopped(agent.session_id, "")
+                return
+            async with aclosing(_answer_in(agent, door.entered.lane, door.entered.begun, stop, record)) as events:
                 async for event in events:
                     yield event
-            _after(agent, accepted, transcript.reply)
     except SessionBusyError as error:
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
         yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
     except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
+
+
+async def _answer_in(
+    agent: Agent, lane: Lane, accepted: _Accepted, stop: asyncio.Event, record: TurnRecord
+) -> AsyncGenerator[TurnEvent, None]:
+    for message in accepted.messages:
+        yield Accepted(agent.session_id, message.id)
+    prepared = await _prepare(agent, lane, accepted)
+    for notice in agent.memory.take_notices():
+        yield Notice(notice)
+    while agent.untold:
+        yield agent.untold.pop(0)
+    transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp)
+    async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
+        async for event in events:
+            yield event
+    _after(agent, accepted, transcript.reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +108,9 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
     drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
 
     def commit(tx: Tx) -> _Accepted:
-        messages = tuple(agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now()))
-        record.accepted(tx, messages)
+        stored = agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now())
+        messages = tuple(record.accepted(tx, stored))
         session = agent.store.sessions.get(tx, agent.session_id)
-        messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
         return _Accepted(messages, session, incognito, agent.store.lines.stamp(tx))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.gateway.platform import Chat, ChatType, Inbound
+from hermes.gateway.platform import Chat, ChatType, Inbound, Moved
 
 if TYPE_CHECKING:
     import telegram
@@ -46,12 +46,14 @@ class Reader:
     username: str
     mentions_only: bool
 
-    def read(self, update: telegram.Update) -> Inbound | None:
+    def read(self, update: telegram.Update) -> Inbound | Moved | None:
         """The message in an update; None for what nobody said to us. May raise anything for what is no update."""
         edited = update.message is None
         message = update.edited_message if edited else update.message
         if message is None or message.chat.type not in ("private", "group", "supergroup"):
             return None
+        if (moved := _move(message)) is not None:
+            return moved
         if message.from_user is None or (message.from_user.is_bot and not _is_anonymous_admin(message)):
             return None
         text = self._said(message, edited=edited)
@@ -104,6 +106,21 @@ def chat_of(message: telegram.Message) -> Chat:
     thread = message.message_thread_id if message.is_topic_message else None
     kind: ChatType = "dm" if message.chat.type == "private" else "group"
     return Chat(NAME, kind, f"{message.chat.id:d}", f"{thread:d}" if thread else None)
+
+
+def group_of(chat_id: int) -> Chat:
+    """A group as a whole."""
+    return Chat(NAME, "group", f"{chat_id:d}")
+
+
+def _move(message: telegram.Message) -> Moved | None:
+    """A group that becomes a supergroup says so twice: at its end, and at the beginning of the other."""
+    here = group_of(message.chat.id)
+    if message.migrate_to_chat_id:
+        return Moved(here, group_of(message.migrate_to_chat_id))
+    if message.migrate_from_chat_id:
+        return Moved(group_of(message.migrate_from_chat_id), here)
+    return None
 
 
 def well_formed(text: str) -> str:
