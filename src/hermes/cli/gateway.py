@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -46,17 +45,7 @@ def run_gateway(ctx: typer.Context) -> None:
         )
         await _serve(host, store)
 
-    with_store(host, work, _quick_loop())
-
-
-def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The event loop that takes a tenth less time for each message, where it is to be had; not on Windows."""
-    try:
-        uvloop = import_module("uvloop")
-    except ImportError:
-        return None
-    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return make
+    with_store(host, work)
 
 
 async def _serve(host: App, store: Store) -> None:

@@ -35,17 +35,14 @@ def find_home(ctx: typer.Context) -> Home:
     return Home.find(os.environ, _invocation(ctx).profile)
 
 
-def with_store(
-    app: App, work: Callable[[Store], Awaitable[T]], make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
-) -> T:
-    """Open the store, do `work`, and close it whatever happens; in the usual event loop unless another is given."""
+def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, do `work`, and close it whatever happens."""
 
     async def run() -> T:
         async with await app.open_store() as store:
             return await work(store)
 
-    with asyncio.Runner(loop_factory=make_loop) as runner:
-        return runner.run(run())
+    return asyncio.run(run())
 
 
 def _invocation(ctx: typer.Context) -> Invocation:
