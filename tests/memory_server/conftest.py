@@ -12,7 +12,7 @@ import pytest_asyncio
 from honcho import Honcho
 
 from tests.memory_server.sdk import Caller, connected
-from tests.memory_server.serving import SECRET, Served, running
+from tests.memory_server.serving import SECRET, Served, inside, running
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that asks for keys."""
     with running(tmp_path_factory.mktemp("guarded"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that does no background work: what waits for it stays as it is."""
+    with running(tmp_path_factory.mktemp("resting"), "--no-worker") as served:
         yield served
 
 
@@ -45,9 +52,14 @@ async def honcho(server: Served, workspace: str) -> AsyncIterator[Honcho]:
 @pytest.fixture
 def http(server: Served, workspace: str) -> Iterator[httpx.Client]:
     """A plain client whose paths begin inside the workspace, which exists."""
-    with server.client() as outside:
-        outside.post("/v3/workspaces", json={"id": workspace}).raise_for_status()
-    with httpx.Client(base_url=f"{server.url}/v3/workspaces/{workspace}", timeout=60) as client:
+    with inside(server, workspace) as client:
+        yield client
+
+
+@pytest.fixture
+def quiet(resting: Served, workspace: str) -> Iterator[httpx.Client]:
+    """As `http`, on a server that leaves background work alone."""
+    with inside(resting, workspace) as client:
         yield client
 
 

@@ -75,3 +75,12 @@ def running(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
         raise
     complaints = stop(served)
     assert not complaints, complaints
+
+
+@contextmanager
+def inside(served: Served, workspace: str) -> Iterator[httpx.Client]:
+    """A plain client whose paths begin inside a workspace, which is made."""
+    with served.client() as outside:
+        outside.post("/v3/workspaces", json={"id": workspace}).raise_for_status()
+    with httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", timeout=60) as client:
+        yield client

@@ -68,6 +68,8 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path
 
         (content, signature), *_ = await eventually(look)
         event = json.loads(content)
+        assert content == json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
+        assert set(event) == {"type", "data", "timestamp"}
         assert event["type"] == "queue.empty"
         assert event["data"]["workspace_id"] == "w"
         assert signature == hmac.new(b"hush", content, hashlib.sha256).hexdigest()

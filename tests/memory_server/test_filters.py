@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import httpx
 import pytest
+
+from hermes.memory_server.db.schema import FILE
+from tests.memory_server.serving import Served
 
 PEOPLE: dict[str, dict[str, Any]] = {
     "ann": {"age": 30, "city": "Rome", "tags": ["a", "b"], "active": True, "deep": {"x": 1, "y": 2}},
@@ -56,6 +60,17 @@ def find(client: httpx.Client, filters: dict[str, Any]) -> str:
         ({"metadata": {"age": {"ne": 30}}}, "ben cid dan"),
         ({"metadata": {"age": {"in": [30, 40]}}}, "ann ben"),
         ({"metadata": {"born": {"gte": "2001-01-01"}}}, "cid"),
+        ({"metadata": {"age": {"ne": "30"}}}, "ben cid dan"),
+        ({"metadata": {"age": {"ne": 30.0}}}, "ben cid dan"),
+        ({"metadata": {"age": {"gt": "30"}}}, "ben cid"),
+        ({"metadata": {"age": {"lt": 50}}}, "ann ben"),
+        ({"metadata": {"age": {"lte": 40}}}, "ann ben"),
+        ({"metadata": {"active": {"ne": True}}}, "ben cid dan"),
+        ({"metadata": {"age": {"in": ["*"]}}}, "ann ben cid dan"),
+        ({"metadata": {"age": "*", "city": "Rome"}}, "ann"),
+        ({"metadata": {"city": {"ne": None}}}, "ann ben"),
+        ({"metadata": {"contains": {"city": "Rome"}}}, "ann"),
+        ({"metadata": {"ne": None}}, "ann ben cid dan"),
         ({"metadata": {"city": None}}, "cid"),
         ({"metadata": {}}, "ann ben cid dan"),
         ({"AND": [{"id": {"ne": "ann"}}, {"metadata": {"age": {"gt": 1}}}]}, "ben cid"),
@@ -63,7 +78,15 @@ def find(client: httpx.Client, filters: dict[str, Any]) -> str:
         ({"OR": [{"id": "ann"}, {"AND": [{"id": "ben"}, {"NOT": [{"id": "ben"}]}]}]}, "ann"),
         ({"NOT": [{"metadata": {"age": {"gt": 30}}}]}, "ann dan"),
         ({"NOT": [{"id": "ann"}, {"id": "ben"}]}, "cid dan"),
+        ({"NOT": [{"id": "ann", "metadata": {"age": 30}}]}, "ben cid dan"),
+        ({"NOT": []}, "ann ben cid dan"),
+        ({"OR": []}, "ann ben cid dan"),
+        ({"AND": []}, "ann ben cid dan"),
+        ({"id": {"ne": "*", "in": ["ann", "*"]}}, "ann ben cid dan"),
         ({"id": "ann", "metadata": {"age": 40}}, ""),
+        ({"AND": [{"AND": [{"AND": [{"AND": [{"AND": [{"id": "ann"}]}]}]}]}]}, "ann"),
+        ({"OR": [{"id": "ann"}] * 500}, "ann"),
+        ({"NOT": [{"metadata": {"age": {"gt": 30}}}] * 500}, "ann dan"),
     ],
 )
 def test_filter_finds(people: httpx.Client, filters: dict[str, Any], found: str) -> None:
@@ -85,7 +108,19 @@ def test_filter_finds(people: httpx.Client, filters: dict[str, Any], found: str)
         {"OR": ["ann"]},
         {"metadata": {"age": {"gt": None}}},
         {"metadata": {"age": {"gt": [1]}}},
-        {"AND": [{"AND": [{"AND": [{"AND": [{"AND": [{"id": "ann"}]}]}]}]}]},
+        {"metadata": {"age": {"gt": 1, "like": 2}}},
+        {"metadata": {"age": {"in": 30}}},
+        {"metadata": {"gt": 5}},
+        {"metadata": {"ne": {"a": 1}}},
+        {"metadata": {"contains": "a"}},
+        {"metadata": "a"},
+        {"metadata": [1]},
+        {"NOT": {"id": "ann"}},
+        {"NOT": None},
+        {"AND": [{"AND": [{"AND": [{"AND": [{"AND": [{"AND": [{"id": "ann"}]}]}]}]}]}]},
+        {"OR": [{"id": "ann"}] * 501},
+        {"metadata": {str(n): n for n in range(501)}},
+        {"OR": [{"id": ["ann"] * 1000}] * 30},
         {"id": {"in": ["x"] * 1001}},
         {"id": 10**30},
     ],
@@ -129,3 +164,91 @@ def test_conclusions_are_filtered_by_raw_columns_too(http: httpx.Client) -> None
     assert found({"source_ids": {"contains": made[0]["id"]}}) == 0
     assert found({"session_id": None, "times_derived": {"gte": 1}}) == 3
     assert http.post("/conclusions/list", json={"filters": {"level": "wild"}}).status_code == 422
+
+
+def test_conclusions_are_found_by_what_they_were_drawn_from(http: httpx.Client, server: Served) -> None:
+    http.post("/peers", json={"id": "ann"})
+    new = [{"content": f"fact {n}", "observer_id": "ann", "observed_id": "ann"} for n in range(3)]
+    made = [found["id"] for found in http.post("/conclusions", json={"conclusions": new}).json()]
+    connection = sqlite3.connect(server.folder / FILE)  # nothing draws conclusions from others yet
+    for sources, public_id in (('["a", "b"]', made[0]), ('["b"]', made[1])):
+        connection.execute("UPDATE conclusions SET source_ids = ? WHERE public_id = ?", (sources, public_id))
+    connection.commit()
+    connection.close()
+
+    def found(wanted: Any) -> list[str]:
+        answer = http.post("/conclusions/list?reverse=true", json={"filters": {"source_ids": wanted}})
+        assert answer.status_code == 200, answer.text
+        return [item["id"] for item in answer.json()["items"]]
+
+    assert found("a") == found({"contains": "a"}) == made[:1]
+    assert found("b") == made[:2]
+    assert found(["a", "b"]) == made[:1]
+    assert found({"in": ["a", "c"]}) == made[:1]
+    assert found({"in": ["a", "b"]}) == made[:2]
+    assert found({"in": []}) == []
+    assert found(None) == made[2:]
+    assert found({"ne": None}) == made[:2]
+    assert found("*") == found(["*"]) == found({"in": ["*"]}) == made
+    for wrong in (7, {"gt": "a"}, {"ne": "a"}, [7], {"in": [7]}, {"x": 1}):
+        assert http.post("/conclusions/list", json={"filters": {"source_ids": wrong}}).status_code == 422
+
+
+ROOMS = {"empty": "", "solo": "ann", "pair": "ann ben", "crowd": "cid ben ann"}
+
+
+@pytest.fixture
+def rooms(http: httpx.Client) -> httpx.Client:
+    """Sessions with several members; dan has been in all of them and left."""
+    for name, inside in ROOMS.items():
+        members: dict[str, Any] = {peer: {} for peer in ["dan", *inside.split()]}
+        http.post("/sessions", json={"id": name, "peers": members}).raise_for_status()
+        http.request("DELETE", f"/sessions/{name}/peers", json=["dan"]).raise_for_status()
+    return http
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("ann", "solo pair crowd"),
+        ("ben", "pair crowd"),
+        ("cid", "crowd"),
+        ("dan", ""),
+        ("*", "empty solo pair crowd"),
+        (None, "empty"),
+        (["cid", "nobody"], "crowd"),
+        (["cid", "*"], "empty solo pair crowd"),
+        ([], ""),
+        ({"in": ["ann", "cid"]}, "solo pair crowd"),
+        ({"in": []}, ""),
+        ({"ne": "ben"}, "empty solo"),
+        ({"ne": None}, "solo pair crowd"),
+        ({"ne": "*"}, "empty solo pair crowd"),
+        ({"ne": "cid", "in": ["ben"]}, "pair"),
+        ({"contains": "BE"}, "pair crowd"),
+        ({"icontains": "c"}, "crowd"),
+        ({"gt": "ann", "lt": "cid"}, "pair crowd"),
+        ({"gt": "ben"}, "crowd"),
+        ({"contains": "*"}, "empty solo pair crowd"),
+        ({}, "empty solo pair crowd"),
+    ],
+)
+def test_session_is_found_by_any_of_its_members(rooms: httpx.Client, wanted: Any, found: str) -> None:
+    for path in ("/sessions/list", "/peers/dan/sessions"):
+        answer = rooms.post(path, json={"filters": {"peer_id": wanted}})
+        assert answer.status_code == 200, answer.text
+        assert " ".join(session["id"] for session in answer.json()["items"]) == found
+    turned = rooms.post("/sessions/list", json={"filters": {"NOT": [{"peer_id": wanted}]}}).json()["items"]
+    assert {session["id"] for session in turned} == set(ROOMS) - set(found.split())
+
+
+@pytest.mark.parametrize("wanted", [7, {"like": "a"}, {"like": "*"}, {"gt": None}, {"ne": 7}, {"in": "ann"}, [None]])
+def test_member_that_cannot_be_one_is_refused(http: httpx.Client, wanted: Any) -> None:
+    assert http.post("/sessions/list", json={"filters": {"peer_id": wanted}}).status_code == 422
+
+
+def test_member_of_another_workspace_is_not_meant(http: httpx.Client, server: Served) -> None:
+    with server.client() as outside:
+        outside.post("/v3/workspaces/elsewhere/sessions", json={"id": "talk", "peers": {"ann": {}}}).raise_for_status()
+    http.post("/sessions", json={"id": "talk", "peers": {"ben": {}}}).raise_for_status()
+    assert http.post("/sessions/list", json={"filters": {"peer_id": "ann"}}).json()["total"] == 0

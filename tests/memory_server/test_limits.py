@@ -19,6 +19,8 @@ def say(content: str = "hi", **more: Any) -> dict[str, Any]:
     return {"messages": [{"content": content, "peer_id": "ann", **more}]}
 
 
+PAIR = {"observer": "ann", "observed": "ann"}
+OF_ANN = {"content": "c", "observer_id": "ann", "observed_id": "ann"}
 REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/peers", {"id": ""}, 422),
     ("POST", "/peers", {"id": "a b"}, 422),
@@ -49,7 +51,34 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/conclusions", {"conclusions": [{"content": "é " * 9000, "observer_id": "a", "observed_id": "a"}]}, 422),
     ("POST", "/conclusions/query", {"query": "x"}, 422),
     ("POST", "/conclusions/query", {"query": "x", "filters": {"observer": "a"}}, 422),
-    ("POST", "/conclusions/query", {"query": "x", "distance": 2, "filters": {"observer": "a", "observed": "a"}}, 422),
+    ("POST", "/conclusions/query", {"query": "x", "distance": 2, "filters": PAIR}, 422),
+    (
+        "POST",
+        "/conclusions/query",
+        {"query": "x", "distance": -0.1, "filters": PAIR},
+        422,
+    ),
+    ("POST", "/conclusions/query", {"query": "x", "top_k": 0, "filters": PAIR}, 422),
+    ("POST", "/conclusions/query", {"query": "x", "top_k": 101, "filters": PAIR}, 422),
+    ("POST", "/conclusions", {"conclusions": []}, 422),
+    ("POST", "/conclusions", {"conclusions": [OF_ANN] * 101}, 422),
+    ("POST", "/conclusions", {"conclusions": [{**OF_ANN, "content": "-" * 65_536}]}, 422),
+    ("POST", "/conclusions", {"conclusions": [{**OF_ANN, "content": " word" * 8193}]}, 422),
+    ("POST", "/scopes/x/sessions", {"session_ids": []}, 422),
+    ("POST", "/scopes/x/sessions", {"session_ids": ["talk"] * 101}, 422),
+    ("POST", "/sessions", {"id": "s", "scopes": ["x"] * 101}, 422),
+    ("POST", "/peers/ann/representation", {"scope": ["x"] * 101}, 422),
+    ("POST", "/peers/ann/representation", {"scope": []}, 422),
+    ("POST", "/peers/ann/representation", {"scope": ["nowhere"]}, 404),
+    ("POST", "/sessions", {"id": "a.b"}, 422),
+    ("POST", "/sessions", {"id": "x" * 513}, 422),
+    ("POST", "/sessions", {"id": "s", "peers": {"a b": {}}}, 422),
+    ("POST", "/sessions/talk/peers", {"x" * 513: {}}, 422),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_short_summary": 9}}}, 422),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_long_summary": 19}}}, 422),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_short_summary": 60}}}, 422),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_long_summary": 20}}}, 422),
+    ("POST", "/sessions", {"id": "s", "configuration": {"custom_instructions": " word" * 2001}}, 422),
     ("GET", "/conclusions/nothing", None, 404),
     ("DELETE", "/conclusions/nothing", None, 404),
     ("POST", "/peers/ann/chat", {"query": ""}, 422),
@@ -59,6 +88,13 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/peers/ann/chat", {"query": "x", "filters": {"session_id": "*"}}, 422),
     ("POST", "/peers/ann/chat", {"query": "x", "filters": {"session_id": "a"}, "session_id": "b"}, 422),
     ("POST", "/peers/ann/chat", {"query": "x", "response_format": {"type": "array"}}, 422),
+    ("POST", "/peers/ann/chat", {"query": "x", "response_format": {"type": "object", "required": ["a"]}}, 422),
+    ("POST", "/peers/ann/chat", {"query": "x", "response_format": {"type": "object", "properties": {"a": 1}}}, 422),
+    ("POST", "/peers/ann/chat", {"query": "x", "reasoning_level": "extreme"}, 422),
+    ("POST", "/peers/ann/chat", {"query": "x", "target": "nobody"}, 404),
+    ("POST", "/chat", {"query": ""}, 422),
+    ("POST", "/chat", {"query": "x", "session_id": "nowhere"}, 404),
+    ("POST", "/chat", {"query": "x", "scope": "nowhere"}, 404),
     ("GET", "/peers/nobody/card", None, 404),
     ("GET", "/peers/nobody/context", None, 404),
     ("GET", "/sessions/talk/context?tokens=100001", None, 422),
@@ -98,9 +134,53 @@ def test_request_beyond_a_limit_is_refused_with_a_reason(
     assert isinstance(detail, str) or all({"type", "loc", "msg"} <= set(problem) for problem in detail)
 
 
+ALLOWED: list[tuple[str, str, Any, int]] = [
+    ("POST", "/peers", {"id": "A-z_0" + "9" * 507}, 201),
+    ("POST", "/peers", {"id": "x", "metadata": {str(n): n for n in range(100)}}, 201),
+    ("POST", "/peers", {"id": "x", "metadata": NESTED["a"]}, 201),
+    ("POST", "/peers", {"id": "x", "metadata": {"a": [[[[1]]]]}}, 201),
+    ("POST", "/sessions", {"id": "x" * 512, "peers": {"y" * 512: {}}, "scopes": ["z"] * 100}, 201),
+    ("POST", "/conclusions", {"conclusions": [OF_ANN] * 100}, 201),
+    ("POST", "/conclusions", {"conclusions": [{**OF_ANN, "content": "-" * 65_535}]}, 201),
+    ("POST", "/conclusions", {"conclusions": [{**OF_ANN, "content": " word" * 8192}]}, 201),
+    ("POST", "/search", {"query": "x", "limit": 100}, 200),
+    ("POST", "/search", {"query": "", "limit": 1}, 200),
+    ("POST", "/conclusions/query", {"query": "x", "top_k": 100, "distance": 1, "filters": PAIR}, 200),
+    ("POST", "/conclusions/query", {"query": "x", "top_k": 1, "distance": 0.0, "filters": PAIR}, 200),
+    ("POST", "/peers/ann/chat", {"query": "x" * 10_000}, 200),
+    ("POST", "/peers/ann/chat", {"query": "x", "reasoning_level": "max", "session_id": "talk"}, 200),
+    ("POST", "/peers/ann/representation", {"max_conclusions": 100, "search_top_k": 100, "search_query": "x"}, 200),
+    ("POST", "/peers/ann/representation", {"max_conclusions": 1, "search_top_k": 1, "search_max_distance": 0}, 200),
+    ("GET", "/sessions/talk/context?tokens=100000&peer_target=ann&search_max_distance=1", None, 200),
+    ("GET", "/sessions/talk/context?tokens=0&peer_target=ann&peer_perspective=nobody", None, 200),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_short_summary": 10}}}, 201),
+    ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_long_summary": 21}}}, 201),
+    ("POST", "/sessions", {"id": "s", "configuration": {"custom_instructions": " word" * 2000}}, 201),
+    ("POST", "/schedule_dream", {"observer": "ann", "dream_type": "card_refresh", "observed": "ann"}, 204),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), ALLOWED)
+def test_request_at_a_limit_is_taken(http: httpx.Client, method: str, path: str, body: Any, status: int) -> None:
+    http.post("/sessions/talk/messages", json=say()).raise_for_status()
+    answer = http.request(method, path, json=body)
+    assert answer.status_code == status, answer.text
+
+
+def test_metadata_beyond_its_limits_is_told_which(http: httpx.Client) -> None:
+    for metadata, reason in (
+        ({str(n): n for n in range(101)}, "Metadata exceeds maximum of 100 top-level keys"),
+        (NESTED, "Metadata nesting exceeds maximum depth of 5"),
+    ):
+        problem = http.post("/peers", json={"id": "x", "metadata": metadata}).json()["detail"][0]
+        assert reason in problem["msg"]
+        assert problem["loc"] == ["body", "metadata"]
+
+
 def test_limits_themselves_are_allowed(http: httpx.Client) -> None:
-    longest = http.post("/sessions/talk/messages", json={"messages": say("x" * 25_000)["messages"] * 100})
+    longest = http.post("/sessions/talk/messages", json={"messages": say("word " * 5_000)["messages"] * 100})
     assert longest.status_code == 201
+    assert http.post("/sessions/talk/messages", json=say("x" * 25_000)).status_code == 201
     assert http.post("/sessions/talk/messages", json=say("")).json()[0]["content"] == ""
     assert http.post("/peers", json={"id": "x" * 512}).status_code == 201
     assert http.post("/sessions/talk/messages/", json=say()).status_code == 201

@@ -14,6 +14,7 @@ from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
+from hermes.errors import UsageError
 from hermes.gateway.inbox import NOT_RUNNING, Inbox
 from hermes.gateway.platform import Inbound
 from hermes.store.store import Store
@@ -21,6 +22,7 @@ from hermes.store.store import Store
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
 NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
 REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
+LONGEST_TITLE = 200
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
 
@@ -79,10 +81,13 @@ async def _new(asked: Asked) -> str:
 
 async def _title(asked: Asked) -> str:
     session_id = asked.agent.session_id
-    if not asked.rest:
+    title = " ".join(asked.rest.split())
+    if not title:
         return (await asked.store.read(lambda tx: asked.store.sessions.get(tx, session_id))).title or "(no title)"
-    await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, asked.rest))
-    return f"Title: {asked.rest}"
+    if len(title) > LONGEST_TITLE:
+        raise UsageError(f"a title has at most {LONGEST_TITLE} characters")
+    await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, title))
+    return f"Title: {title}"
 
 
 async def _compress(asked: Asked) -> str:
@@ -97,7 +102,10 @@ async def _compress(asked: Asked) -> str:
 
 async def _memory(asked: Asked) -> str:
     session_id, incognito = asked.agent.session_id, asked.store.incognito
-    change = {"off": incognito.begin, "on": incognito.end}.get(asked.rest)
+    word = asked.rest.lower()
+    change = {"off": incognito.begin, "on": incognito.end}.get(word)
+    if word and change is None:
+        raise UsageError(f"/memory takes on or off, not '{asked.rest}'")
     if change is not None:
         # Between turns: a reply that a terminal is waiting for belongs to the side of its question.
         terms = asked.agent.policy.lane
@@ -108,7 +116,7 @@ async def _memory(asked: Asked) -> str:
                 pass
             if door.entered is None:
                 return "Stopped; memory is as it was."
-        return INCOGNITO if asked.rest == "off" else REMEMBERED
+        return INCOGNITO if word == "off" else REMEMBERED
     hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
     notes = asked.agent.notes.read("user") or "(nothing noted yet)"
     return f"Memory is {'off (incognito)' if hidden else 'on'}.\n{notes}"

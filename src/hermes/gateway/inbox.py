@@ -30,8 +30,8 @@ STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
 
 def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, also when it is addressed (`/stop@bot`): it overtakes what waits."""
-    return text.strip().partition("@")[0].lower() == STOP
+    """Whether a message is `/stop`, also when it is addressed or goes on (`/stop@bot now`): it overtakes what waits."""
+    return next(iter(text.split()), "").partition("@")[0].lower() == STOP
 
 
 @dataclass(frozen=True, slots=True)

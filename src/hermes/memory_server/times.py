@@ -9,6 +9,8 @@ from hermes.memory_server.faults import Invalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
 def now(clock: Clock) -> int:
@@ -17,9 +19,12 @@ def now(clock: Clock) -> int:
 
 
 def to_micros(moment: datetime) -> int:
-    """A moment as we store it; one without a zone is UTC."""
+    """A moment as we store it; one without a zone is UTC. Refused when its UTC is outside the years 1 to 9999."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - EPOCH) // MICROSECOND
+    micros = (aware - EPOCH) // MICROSECOND
+    if not EARLIEST <= micros <= LATEST:
+        raise Invalid(f"{moment.isoformat()} is outside the years 1 to 9999 in UTC")
+    return micros
 
 
 def to_datetime(micros: int) -> datetime:

@@ -35,7 +35,7 @@ from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
-from hermes.gateway.platforms.loopback import is_loopback, names_loopback
+from hermes.loopback import is_loopback, names_loopback
 from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")

@@ -15,6 +15,12 @@ NAME = "telegram"
 QUOTED = 200
 """Characters of a message that is replied to."""
 
+LONGEST_NAME = 64
+UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What steers a terminal, or turns the order of what is written around it."""
+BRACKETS = str.maketrans("[]", "()")
+"""In groups the agent reads `[name] text`."""
+
 COMMAND = re.compile(r"/\w+(?:@(?P<bot>\w+))?(?=\s|$)")
 
 ATTACHMENTS = {
@@ -66,7 +72,7 @@ class Reader:
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=well_formed(_name(message)),
+            author_name=_name(message),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
@@ -142,9 +148,16 @@ def _name(message: telegram.Message) -> str:
     return _called(_author(message))
 
 
+def one_name(text: str) -> str:
+    """A name that people choose themselves, as one short line that cannot be taken for anything else."""
+    seen = UNSEEN.sub("", well_formed(text)).translate(BRACKETS)
+    return " ".join(seen.split())[:LONGEST_NAME].rstrip()
+
+
 def _called(someone: telegram.User | telegram.Chat) -> str:
     title = getattr(someone, "title", None)  # a chat has one, a person has not
-    return title or someone.full_name or someone.username or str(someone.id)
+    names = (title, someone.full_name, someone.username)
+    return next((name for given in names if given and (name := one_name(given))), str(someone.id))
 
 
 def _replied_to(message: telegram.Message) -> telegram.Message | None:
@@ -170,7 +183,7 @@ def _origin(message: telegram.Message) -> str:
         return ""
     people = (getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat"))
     names = [_called(person) for person in people if person is not None]
-    return f"(forwarded from {well_formed(names[0] if names else getattr(origin, 'sender_user_name', 'someone'))})"
+    return f"(forwarded from {names[0] if names else one_name(getattr(origin, 'sender_user_name', 'someone'))})"
 
 
 def _attachment(message: telegram.Message) -> str:

@@ -11,12 +11,12 @@ from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import OwnPeer, Workspace
-from hermes.memory_server.api.recall import named_sessions, perspective, session_rows
+from hermes.memory_server.api.recall import allowed_sessions, perspective, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
 from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
-from hermes.memory_server.engine.peers import ensure_peer, get_peer
+from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import View, every_view
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import Place
@@ -34,6 +34,10 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
     """Ask what a peer knows, about itself or a target."""
     auth.require(body.scope is None or caller.holds(workspace_id))
     names = _check(body)
+    asked = [*(names or ()), *([body.session_id] if body.session_id is not None else ())]
+    if caller.peer is not None and asked:
+        mine = caller.peer
+        auth.require(await here.read(lambda tx: all(is_member(tx, workspace_id, name, mine) for name in asked)))
 
     def prepare(tx: Tx) -> None:
         ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
@@ -44,9 +48,10 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         place = _place(tx, workspace_id, body, names)
         observers = perspective(tx, workspace_id, observer.name, body.scope)
         view = View(observers, observed.id, session_rows(tx, observer.workspace_id, names))
-        # What the observed peer said; what others said is in the conclusions.
+        # What the observed peer said where the observer heard it; what others said is in the conclusions.
         said = Place(place.workspace_id, place.sessions, observed.id)
-        return answer(tx, here.vectors, [view], said, body.query, body.reasoning_level)
+        heard = None if observed is observer or body.scope is not None else {"peer_perspective": observer.name}
+        return answer(tx, here.vectors, [view], said, body.query, body.reasoning_level, heard)
 
     await here.write(prepare)
     return _reply(await here.read(run), body)
@@ -71,7 +76,7 @@ async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here:
 def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
     if body.response_format is not None:
         check_schema(body.response_format)
-    return named_sessions(body.filters, None if body.filters is None else body.session_id)
+    return allowed_sessions(body.filters, body.session_id)
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str] | None) -> Place:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Response
+from sqlalchemy import ColumnElement, Row
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
@@ -22,8 +24,8 @@ from hermes.memory_server.faults import Invalid
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
-ENOUGH = 1000
-"""How many of the nearest are looked at when a filter has more to say than whose conclusions about whom."""
+FIRST_LOOK = 1000
+"""How many of the nearest are looked at first when a filter has more to say than whose conclusions about whom."""
 
 
 @router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
@@ -62,15 +64,25 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
         if pair[0] is None or pair[1] is None:
             return []
         view = View((pair[0].id,), pair[1].id)
-        top_k = ENOUGH if rest else body.top_k
-        rows = query_conclusions(tx, here.vectors, view, body.query, top_k, body.distance)
-        if rest:
-            wanted = engine.select_conclusions().where(conclusions.c.id.in_([row.id for row in rows]), condition)
-            kept = {row.id for row in tx.execute(wanted)}
-            rows = [row for row in rows if row.id in kept][: body.top_k]
-        return [wire.conclusion(row) for row in rows]
+        wanted = body.top_k if not rest else FIRST_LOOK
+        while True:
+            rows = query_conclusions(tx, here.vectors, view, body.query, wanted, body.distance)
+            fitting = _fitting(tx, rows, condition) if rest else rows
+            if len(fitting) >= body.top_k or len(rows) < wanted:
+                return [wire.conclusion(row) for row in fitting[: body.top_k]]
+            wanted *= 8
 
     return wire.Json(await here.read(run))
+
+
+def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
+    """Those of the rows, in their order, that the condition holds for."""
+    kept: set[int] = set()
+    for start in range(0, len(rows), FIRST_LOOK):
+        part = [row.id for row in rows[start : start + FIRST_LOOK]]
+        wanted = engine.select_conclusions().where(conclusions.c.id.in_(part), condition)
+        kept.update(row.id for row in tx.execute(wanted))
+    return [row for row in rows if row.id in kept]
 
 
 def _pop_name(filters: dict[str, Any], key: str) -> str:

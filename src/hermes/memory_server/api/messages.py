@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -22,6 +23,8 @@ from hermes.memory_server.faults import Invalid, TooLarge
 
 router = new_router("messages")
 ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
+# It complains to the log about broken forms; whoever sent one reads it in the answer.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 LONG = 20_000
 """From so many characters on, preparing is done in a thread."""
 

@@ -17,16 +17,18 @@ from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
 
-def named_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
-    """The sessions that recall is limited to, by filter or by name; a name must be one of the filter's."""
+def allowed_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
+    """The sessions that a filter limits recall to; a session that is named beside it must be one of them."""
     allowed = session_allowlist(filters)
-    if session is None:
-        return allowed
-    if allowed is None:
-        return checked_names([session])
-    if session not in allowed:
+    if allowed is not None and session is not None and session not in allowed:
         raise Invalid("session_id must be one of filters.session_id")
     return allowed
+
+
+def named_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
+    """As `allowed_sessions`, or the one session that is named."""
+    allowed = allowed_sessions(filters, session)
+    return allowed if session is None else checked_names([session])
 
 
 def session_rows(tx: Tx, workspace_id: int, names: Sequence[str] | None) -> tuple[int, ...] | None:

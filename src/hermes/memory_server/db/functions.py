@@ -44,7 +44,7 @@ def json_compare(document: str | None, key: str, op: str, operand: str) -> int |
     value = json.loads(document).get(key)
     wanted = _load(operand)
     if op == "ne":
-        return int(_as_text(value) != _as_text(wanted))
+        return int(not _equal(value, wanted))
     if value is None:
         return None
     if op == "in":
@@ -56,11 +56,17 @@ def json_compare(document: str | None, key: str, op: str, operand: str) -> int |
     return _in_order(value, op, wanted)
 
 
+def _equal(value: Any, wanted: Any) -> bool:
+    numbers = _as_number(value), _as_number(wanted)
+    return _as_text(value) == _as_text(wanted) or (numbers[0] is not None and numbers[0] == numbers[1])
+
+
 def _in_order(value: Any, op: str, wanted: Any) -> int | None:
-    if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
+    limit = _as_number(wanted)
+    if limit is None:
         return int(COMPARE[op](_as_text(value), _as_text(wanted)))
     number = _as_number(value)
-    return None if number is None else int(COMPARE[op](number, wanted))
+    return None if number is None else int(COMPARE[op](number, limit))
 
 
 def _as_number(value: Any) -> float | int | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Row, delete, select, text, update
 
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.tables import (
+    OPEN_JOB,
     cards,
     collections,
     conclusions,
@@ -28,6 +31,10 @@ from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Conflict
 
+TIDY = "tidy"
+PAGES = 16
+"""How much of the full-text index is merged while the write lock is held."""
+MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 UNINDEX = text(
     "INSERT INTO message_index (message_index, rowid, scope, content) "
     "SELECT 'delete', id, scope, content FROM message_texts "
@@ -36,9 +43,12 @@ UNINDEX = text(
 
 
 def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Hide the session at once and queue its removal."""
+    """Hide the session and what came from it at once, and queue its removal."""
     session = get_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
+    _drop_jobs(tx, session)
+    _let_go(tx, session.id)
+    tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
     unit = f"deletion:{session.workspace_id}"
     payload = {"session": session.id}
     add_job(tx, "delete_session", unit, at, workspace_id=session.workspace_id, payload=payload)
@@ -55,17 +65,16 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
 
 
-def purge_session(tx: Tx, session_id: int) -> None:
+def purge_session(tx: Tx, session_id: int, at: int) -> None:
     """Remove a session and all that came from it."""
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return
     tx.execute(UNINDEX, {"session": session_id})
+    queue_tidying(tx, at)
     tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
-    touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
-    ids = [found.collection_id for found in tx.execute(touched)]
+    _let_go(tx, session_id)
     tx.execute(delete(conclusions).where(conclusions.c.session_id == session_id))
-    tx.execute(update(collections).where(collections.c.id.in_(ids)).values(generation=collections.c.generation + 1))
     for table in (summaries, scope_sessions, memberships, messages):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
@@ -75,20 +84,49 @@ def purge_session(tx: Tx, session_id: int) -> None:
     )
 
 
-def purge_workspace(tx: Tx, workspace_id: int) -> None:
+def purge_workspace(tx: Tx, workspace_id: int, at: int) -> None:
     """Remove a workspace and all in it."""
     inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id)
     for row in tx.execute(inside).all():
-        purge_session(tx, row.id)
+        purge_session(tx, row.id, at)
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
     for table in (conclusions, collections, webhooks, peers):
         tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
+    waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
+    _drop(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
 
 
+def queue_tidying(tx: Tx, at: int) -> None:
+    """Let the words of deleted messages be written out of the full-text index, where they stay until it is merged."""
+    begin = {"pages": -PAGES}
+    # One that is under way does not know of the newest deletion.
+    waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(begin))
+    if tx.execute(waiting.limit(1)).first() is None:
+        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload=begin)
+
+
+def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
+    """Merge a part of the full-text index, and queue the rest. A negative number of pages begins anew."""
+    raw: Any = tx.connection.dbapi_connection
+    before = raw.total_changes
+    tx.execute(MERGE, {"pages": payload["pages"]})
+    if raw.total_changes - before >= 2:  # what SQLite says of a merge that is not at its end
+        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload={"pages": PAGES})
+
+
+def _let_go(tx: Tx, session_id: int) -> None:
+    """Let whoever holds vectors of the session's conclusions read them again."""
+    touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
+    tx.execute(update(collections).where(collections.c.id.in_(touched)).values(generation=collections.c.generation + 1))
+
+
 def _drop_jobs(tx: Tx, session: Row[Any]) -> None:
-    mine = (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id)
-    ids = select(jobs.c.id).where(*mine).scalar_subquery()
+    _drop(tx, (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id))
+
+
+def _drop(tx: Tx, which: tuple[Any, ...]) -> None:
+    ids = select(jobs.c.id).where(*which).scalar_subquery()
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
-    tx.execute(delete(jobs).where(*mine))
+    tx.execute(delete(jobs).where(*which))

@@ -33,14 +33,22 @@ class Answer:
     messages: Sequence[Row[Any]]
 
 
-def answer(tx: Tx, index: VectorIndex, views: Sequence[View], place: Place, query: str, level: str) -> Answer:
-    """The most fitting conclusions of these views and messages of this place."""
+def answer(
+    tx: Tx,
+    index: VectorIndex,
+    views: Sequence[View],
+    place: Place,
+    query: str,
+    level: str,
+    filters: Mapping[str, Any] | None = None,
+) -> Answer:
+    """The most fitting conclusions of these views, and messages of this place that the filters let through."""
     width = WIDTHS[level]
     concluded: dict[int, Row[Any]] = {}
     for view in views:
         for row in query_conclusions(tx, index, view, query, width, MAX_DISTANCE):
             concluded.setdefault(row.id, row)
-    said = search_messages(tx, index, place, query, None, width)
+    said = search_messages(tx, index, place, query, filters, width)
     chosen = list(concluded.values())[:width]
     quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
     return Answer(_write(chosen, quoted), chosen, quoted)

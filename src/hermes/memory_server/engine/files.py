@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import logging
 from collections.abc import Iterator
+from email.message import Message
 
 from hermes.memory_server import limits
 from hermes.memory_server.faults import Invalid, TooLarge, UnknownFileType
 
 BREAKS = ("\n\n", "\n", ". ", " ")
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""What a file begins with that says its encoding; the longer ones first."""
+CHARSETS = ("utf", "iso", "cp", "ascii", "koi8", "mac-", "gb", "big5", "euc", "shift", "hz", "johab", "tis")
+"""Encodings that may be asked for. Python knows others, which are no scripts (punycode) or no texts (hex)."""
 
 
 def read_file(content: bytes, content_type: str) -> list[str]:
     """The texts, each small enough for a message, in order."""
     if len(content) > limits.FILE_BYTES:
         raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
+    told = Message()
+    told["Content-Type"] = content_type
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/pdf":
         text = _read_pdf(content)
     elif kind == "application/json":
         text = _read_json(content)
     elif kind.startswith("text/"):
-        text = _decode(content)
+        text = _decode(content, told.get_content_charset())
     else:
         raise UnknownFileType(f"Unsupported file type: {kind or 'none given'}")
     return list(split_text(text.replace("\0", "")))
@@ -48,13 +61,24 @@ def _find_cut(text: str, size: int) -> int:
     return size
 
 
-def _decode(content: bytes) -> str:
+def _decode(content: bytes, charset: str | None = None) -> str:
+    """The text in the encoding that the file or the request names, else UTF-8, else one byte a letter."""
     # Without a mark at its beginning, any two bytes would pass for UTF-16.
-    marked = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    marked = next((name for mark, name in MARKS if content.startswith(mark)), None)
+    for name in (marked, charset if charset and _is_charset(charset) else None, "utf-8-sig"):
+        if name is not None:
+            try:
+                return content.decode(name)
+            except UnicodeError:
+                continue
+    return content.decode("latin-1")
+
+
+def _is_charset(name: str) -> bool:
     try:
-        return content.decode("utf-16" if marked else "utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+        return codecs.lookup(name).name.startswith(CHARSETS)
+    except (LookupError, ValueError):
+        return False
 
 
 def _read_json(content: bytes) -> str:
@@ -66,12 +90,14 @@ def _read_json(content: bytes) -> str:
 
 def _read_pdf(content: bytes) -> str:
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
+    from pypdf.errors import DependencyError, FileNotDecryptedError
 
     # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
-        pages = [page.extract_text() for page in PdfReader(io.BytesIO(content)).pages]
-    except (PyPdfError, ValueError, KeyError, TypeError, RecursionError, IndexError, AttributeError) as error:
+        pages = [page.extract_text().strip() for page in PdfReader(io.BytesIO(content)).pages]
+    except (DependencyError, FileNotDecryptedError) as error:
+        raise Invalid("The PDF is encrypted; send it without a password") from error
+    except Exception as error:  # the boundary to the parser: a broken file can break it in any way
         raise Invalid(f"The file is not a PDF that can be read: {error}") from error
-    return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1))
+    return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text)

@@ -3,22 +3,24 @@
     filter := { key: condition, …, "AND": [filter …], "OR": […], "NOT": […] }      the keys are ANDed
     condition := scalar | null | "*" | [scalar …] | { operator: operand, … }
 
-`"*"` matches everything, `in: []` nothing. `ne` and `NOT` keep rows whose value is NULL.
+`"*"` matches everything, `in: []` nothing. `ne` and `NOT` keep rows whose value is NULL. Where a row has several
+values (`Field.among`), one that fits is enough; `ne` means that none of them is the operand.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, false, func, not_, or_, true
+from sqlalchemy import ColumnElement, True_, and_, exists, false, func, not_, or_, select, true
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.faults import Invalid
 
-Kind = Literal["text", "integer", "time", "boolean", "json"]
+Kind = Literal["text", "integer", "time", "boolean", "json", "ids"]
+"""`json` is an object, `ids` a JSON list of ids."""
 Condition = ColumnElement[bool]
 OPERATORS = ("gte", "lte", "gt", "lt", "ne", "in", "contains", "icontains")
 ORDERED: dict[str, Callable[[Any, Any], Any]] = {
@@ -36,6 +38,8 @@ class Field:
     column: ColumnElement[Any]
     kind: Kind = "text"
     allowed: frozenset[str] = field(default_factory=frozenset)
+    among: Callable[[Condition], Condition] | None = None
+    """Where a row has several values: turns a condition on one of them into a condition on the row."""
 
 
 Fields = Mapping[str, Field]
@@ -43,7 +47,20 @@ Fields = Mapping[str, Field]
 
 def build_filter(given: Mapping[str, Any] | None, fields: Fields) -> Condition:
     """The condition that a filter means. Refused with a reason when it means nothing."""
-    return _build(given, fields, depth=1) if given else true()
+    if not given:
+        return true()
+    if _count(given) > limits.FILTER_CONDITIONS:
+        raise Invalid(f"A filter can have at most {limits.FILTER_CONDITIONS} conditions")
+    return _build(given, fields, depth=0)
+
+
+def _count(given: Any) -> int:
+    """How many conditions there are; lists of values count little, since they become one."""
+    if isinstance(given, Mapping):
+        return sum(_count(value) for value in given.values())
+    if isinstance(given, list) and any(isinstance(item, Mapping) for item in given):
+        return sum(_count(item) for item in given)
+    return 1 + (len(given) if isinstance(given, list) else 0) // 50
 
 
 def _build(given: Any, fields: Fields, depth: int) -> Condition:
@@ -59,7 +76,7 @@ def _build(given: Any, fields: Fields, depth: int) -> Condition:
             raise Invalid(f"Unknown filter key '{key}': use one of {', '.join(fields)}")
         else:
             parts.append(_condition(fields[key], key, value))
-    return and_(true(), *parts)
+    return _all(parts)
 
 
 def _combine(word: str, value: Any, fields: Fields, depth: int) -> Condition:
@@ -67,26 +84,54 @@ def _combine(word: str, value: Any, fields: Fields, depth: int) -> Condition:
         raise Invalid(f"{word} takes a list of filters, not {_show(value)}")
     parts = [_build(item, fields, depth + 1) for item in value]
     if word == "AND":
-        return and_(true(), *parts)
+        return _all(parts)
     if word == "OR":
         return or_(false(), *parts) if parts else true()
     # A condition that is NULL is not true, so that its negation keeps the row.
-    return and_(true(), *(not_(func.coalesce(part, false())) for part in parts))
+    return _all([not_(func.coalesce(part, false())) for part in parts])
+
+
+def _all(parts: Sequence[Condition]) -> Condition:
+    """All of them; `true()` itself when none says anything."""
+    telling = [part for part in parts if not isinstance(part, True_)]
+    return and_(*telling) if telling else true()
 
 
 def _condition(field: Field, key: str, value: Any) -> Condition:
     if value == "*":
         return true()
-    if field.kind == "json" and isinstance(value, Mapping):
-        return _json_object(field, key, value)
+    if field.among is not None:
+        return _condition_among(field, key, value)
     if value is None:
         return field.column.is_(None)
+    if field.kind == "ids" and not isinstance(value, Mapping):
+        return _holds(field, key, "contains", value)
+    if field.kind == "json":
+        return _json_object(field, key, value)
     if isinstance(value, list):
         return _one_of(field, key, value)
     if isinstance(value, Mapping):
-        return and_(true(), *(_operator(field, key, op, operand) for op, operand in value.items()))
+        return _all([_operator(field, key, op, operand) for op, operand in value.items()])
     equal: Condition = field.column == _operand(field, key, value)
     return equal
+
+
+def _condition_among(field: Field, key: str, value: Any) -> Condition:
+    """Some value of the row fits; with `ne`, no value is the operand."""
+    some = field.among or (lambda condition: condition)
+    one = replace(field, among=None)
+    if value is None:
+        return not_(some(true()))
+    parts: list[Condition] = []
+    rest = value
+    if isinstance(value, Mapping):
+        rest = {op: operand for op, operand in value.items() if op != "ne"}
+        if (unwanted := value.get("ne", "*")) is None:
+            parts.append(some(true()))
+        elif unwanted != "*":
+            parts.append(not_(some(field.column == _operand(one, key, unwanted))))
+    fits = _condition(one, key, rest)
+    return _all([*parts, fits if isinstance(fits, True_) else some(fits)])
 
 
 def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
@@ -94,25 +139,31 @@ def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
         raise Invalid(f"Unknown operator '{op}' on '{key}': use one of {', '.join(OPERATORS)}")
     if operand == "*":
         return true()
-    if op == "ne":
-        if operand is None:
-            return field.column.is_not(None)
-        return field.column.is_distinct_from(_operand(field, key, operand))
+    if op == "ne" and operand is None:
+        return field.column.is_not(None)
     if operand is None:
         raise Invalid(f"'{op}' on '{key}' cannot compare with null")
+    if (field.kind == "json" and op != "contains") or (field.kind == "ids" and op not in ("contains", "in")):
+        raise Invalid(f"'{op}' does not work on '{key}'")
+    if op == "ne":
+        return field.column.is_distinct_from(_operand(field, key, operand))
     if op == "in":
         return _one_of(field, key, operand)
     if op in ("contains", "icontains"):
         return _holds(field, key, op, operand)
-    if field.kind in ("json", "boolean"):
+    if field.kind == "boolean":
         raise Invalid(f"'{op}' does not work on '{key}'")
     compared: Condition = ORDERED[op](field.column, _operand(field, key, operand))
     return compared
 
 
 def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
+    if field.kind == "ids":
+        wanted = [_text(key, item) for item in (operand if isinstance(operand, list) else [operand])]
+        return true() if "*" in wanted else func.json_holds(field.column, _dump(wanted)) == 1
     if field.kind == "json":
-        return func.json_holds(field.column, _dump([operand] if isinstance(operand, str) else operand)) == 1
+        _checked(key, operand, isinstance(operand, (Mapping, list)), "an object")
+        return func.json_holds(field.column, _dump(operand)) == 1
     if field.kind != "text" or not isinstance(operand, str):
         raise Invalid(f"'{op}' on '{key}' looks for text in text")
     return func.text_holds(field.column, operand) == 1
@@ -125,24 +176,29 @@ def _one_of(field: Field, key: str, values: Any) -> Condition:
         return true()
     if len(values) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"'in' on '{key}' takes at most {limits.SESSIONS_PER_RECALL} values")
+    if field.kind == "ids":
+        held = func.json_each(field.column).table_valued("value")
+        return exists(select(1).select_from(held).where(held.c.value.in_([_text(key, value) for value in values])))
     return field.column.in_([_operand(field, key, value) for value in values])
 
 
 def _operand(field: Field, key: str, value: Any) -> Any:
     """The value as the column holds it; a value of another type is refused."""
-    if field.kind == "json":
-        return _dump(value)
     if field.kind == "boolean":
         return _checked(key, value, isinstance(value, bool), "true or false")
     if field.kind == "integer":
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= limits.LARGEST_INTEGER
-        return _checked(key, value, whole, "a whole number")
-    text = _checked(key, value, isinstance(value, str), "text" if field.kind == "text" else "a date")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return _checked(key, value, number and abs(value) <= limits.LARGEST_INTEGER, "a number")
     if field.kind == "time":
-        return times.parse(text)
+        return times.parse(_checked(key, value, isinstance(value, str), "a date"))
+    text = _text(key, value)
     if field.allowed:
         _checked(key, value, text in field.allowed, " or ".join(sorted(field.allowed)))
     return text
+
+
+def _text(key: str, value: Any) -> str:
+    return str(_checked(key, value, isinstance(value, str), "text"))
 
 
 def _checked(key: str, value: Any, good: bool, wanted: str) -> Any:
@@ -151,21 +207,25 @@ def _checked(key: str, value: Any, good: bool, wanted: str) -> Any:
     return value
 
 
-def _json_object(field: Field, key: str, value: Mapping[str, Any]) -> Condition:
+def _json_object(field: Field, key: str, value: Any) -> Condition:
     """Per key: containment, or operators on the key's text."""
+    if not isinstance(value, Mapping):
+        raise Invalid(f"'{key}' is compared with an object, not with {_show(value)}")
     parts: list[Condition] = []
     for name, wanted in value.items():
         if name in OPERATORS:
             parts.append(_operator(field, key, name, wanted))
-        elif isinstance(wanted, Mapping) and wanted and all(op in OPERATORS for op in wanted):
+        elif isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted):
             parts += [_json_operator(field, name, op, operand) for op, operand in wanted.items()]
         elif wanted != "*":
             parts.append(func.json_holds(field.column, _dump({name: wanted})) == 1)
-    return and_(true(), *parts)
+    return _all(parts)
 
 
 def _json_operator(field: Field, name: str, op: str, operand: Any) -> Condition:
-    if operand == "*":
+    if op not in OPERATORS:
+        raise Invalid(f"Unknown operator '{op}' on '{name}': use one of {', '.join(OPERATORS)}")
+    if operand == "*" or (isinstance(operand, list) and op == "in" and "*" in operand):
         return true()
     if op != "ne" and operand is None:
         raise Invalid(f"'{op}' on '{name}' cannot compare with null")
@@ -187,7 +247,7 @@ def _show(value: Any) -> str:
 
 def session_allowlist(given: Mapping[str, Any] | None) -> Sequence[str] | None:
     """The sessions that recall is limited to; None for no limit. Recall takes `session_id` alone."""
-    if given is None or given == {}:
+    if given is None:
         return None
     if set(given) != {"session_id"}:
         raise Invalid("filters here take session_id alone")

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, exists, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import check_name, get_peer
+from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -34,22 +36,22 @@ FIELDS = {
 
 
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
-BY_NAME = NAMED.where(sessions.c.workspace_id == bindparam("workspace_id"))
-BY_NAMES = NAMED.where(workspaces.c.name == bindparam("workspace_name"))
+BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
+BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
 
 
-def find_session(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
+def find_session(tx: Tx, workspace_id: int, name: str) -> Record | None:
     """The session, deleted ones too, or None."""
-    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
+    return BY_NAME.first(tx, workspace_id=workspace_id, name=name)
 
 
-def find_live_session(tx: Tx, workspace: str, name: str) -> Row[Any] | None:
+def find_live_session(tx: Tx, workspace: str, name: str) -> Record | None:
     """The session unless there is none or it is being deleted."""
-    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
     return found if found is not None and found.is_active else None
 
 
-def get_session(tx: Tx, workspace: str, name: str) -> Row[Any]:
+def get_session(tx: Tx, workspace: str, name: str) -> Record:
     """The session; refused when there is none or it is being deleted."""
     found = find_live_session(tx, workspace, name)
     if found is None:
@@ -65,9 +67,9 @@ def ensure_session(
     *,
     metadata: Mapping[str, Any] | None = None,
     configuration: Mapping[str, Any] | None = None,
-) -> tuple[Row[Any], bool]:
+) -> tuple[Record, bool]:
     """The session, and whether it was made now. Given metadata replaces, given configuration merges."""
-    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
     if found is None:
         place, _ = ensure_workspace(tx, workspace, at)
         insert_session(tx, place.id, name, at, json.dumps(metadata or {}), json.dumps(configuration or {}))
@@ -97,7 +99,7 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     """Sessions that are not deleted, the oldest first."""
     place = get_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id)
-    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_with_peer()))
+    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_in(place.id)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
@@ -107,15 +109,16 @@ def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, An
     member = get_peer(tx, workspace, peer)
     been = exists().where(memberships.c.peer_id == member.id, memberships.c.session_id == sessions.c.id)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id, been)
-    query = query.where(build_filter(filters, _fields_with_peer()))
+    query = query.where(build_filter(filters, _fields_in(place.id)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def _fields_with_peer() -> dict[str, Field]:
-    member = (
-        select(peers.c.name)
-        .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
-        .where(and_(memberships.c.session_id == sessions.c.id, memberships.c.left_seq.is_(None)))
-        .limit(1)
+def _fields_in(workspace_id: int) -> dict[str, Field]:
+    """The keys of a session's filter. `peer_id` is any of those who are in it now."""
+    inside = (
+        select(memberships.c.session_id)
+        .select_from(peers.join(memberships, memberships.c.peer_id == peers.c.id))
+        .where(peers.c.workspace_id == workspace_id, memberships.c.left_seq.is_(None))
     )
-    return {**FIELDS, "peer_id": Field(member.correlate(sessions).scalar_subquery())}
+    member = Field(peers.c.name, among=lambda fits: sessions.c.id.in_(inside.where(fits)))
+    return {**FIELDS, "peer_id": member}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -35,12 +36,24 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(*layers: str | Mapping[str, Any]) -> Settings:
-    """The settings that stored configurations mean together, the widest first."""
-    given = merge(*(json.loads(layer) if isinstance(layer, str) else layer for layer in layers))
+    """The settings that configurations, stored or just given, mean together, the widest first."""
+    stored = tuple(layer for layer in layers if isinstance(layer, str))
+    if len(stored) == sum(1 for layer in layers if layer):
+        return _resolve_stored(stored)
+    return _resolve(layers)
+
+
+@lru_cache(maxsize=256)
+def _resolve_stored(layers: tuple[str, ...]) -> Settings:
+    return _resolve(layers)
+
+
+def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> Settings:
+    given = merge(*(_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in layers))
     summary = _section(given, "summary")
     card = _section(given, "peer_card")
     return Settings(
-        reasoning=_reasoning(given),
+        reasoning=_flag(_section(given, "reasoning"), "enabled"),
         use_card=_flag(card, "use"),
         create_card=_flag(card, "create"),
         summaries=_flag(summary, "enabled"),
@@ -50,12 +63,13 @@ def resolve(*layers: str | Mapping[str, Any]) -> Settings:
     )
 
 
-def _reasoning(given: Mapping[str, Any]) -> bool:
-    # The two older spellings are still in people's configurations.
-    if given.get("skip_deriver") is True:
-        return False
-    older = _section(given, "deriver")
-    return _flag(_section(given, "reasoning"), "enabled") and _flag(older, "enabled")
+def _modern(layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The layer with its older spellings of `reasoning.enabled`, which are still in people's configurations."""
+    reasoning = _section(layer, "reasoning")
+    older = _section(layer, "deriver").get("enabled")
+    skipped = False if layer.get("skip_deriver") is True else None
+    said = [value for value in (reasoning.get("enabled"), older, skipped) if isinstance(value, bool)]
+    return {**layer, "reasoning": {**reasoning, "enabled": said[0]}} if said else layer
 
 
 def _section(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from hermes.errors import StoreError
 from hermes.memory_server import times
 from hermes.memory_server.db.engine import Database, Tx
 from hermes.memory_server.engine import jobs as queue
-from hermes.memory_server.engine.deletion import purge_session, purge_workspace
+from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
 from hermes.memory_server.engine.derive import derive
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job
@@ -187,8 +187,10 @@ def perform(tx: Tx, job: Job, at: int) -> None:
     elif job.kind == "scope":
         copy_conclusions(tx, job.workspace_id, job.payload, at)
     elif job.kind == "delete_session":
-        purge_session(tx, job.payload["session"])
+        purge_session(tx, job.payload["session"], at)
     elif job.kind == "delete_workspace":
-        purge_workspace(tx, job.workspace_id)
+        purge_workspace(tx, job.workspace_id, at)
+    elif job.kind == "tidy":
+        tidy_index(tx, job.payload, at)
     elif job.kind != "webhook":
         raise ValueError(f"nobody knows how to do a job of kind {job.kind}")

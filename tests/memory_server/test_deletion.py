@@ -1,0 +1,169 @@
+"""What is deleted is hidden at once, and then gone from the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hermes.memory_server.db.schema import FILE
+from tests.memory_server.serving import Served, inside, running
+from tests.memory_server.test_recall import settle
+from tests.memory_server.test_routes import conclude, ids, itself, say
+
+WORD = "abracadabra"
+
+
+def fill(http: httpx.Client) -> None:
+    """Two sessions; one of them holds the word in every way that it can be held."""
+    http.post("/sessions", json={"id": "talk", "peers": {"ann": {}, "ben": {"observe_others": True}}, "scopes": ["x"]})
+    say(http, "talk", f"I know the word {WORD}.", *(f"I say {WORD} {n} times." for n in range(25)))
+    say(http, "other", "I know nothing.")
+    conclude(http, f"ann says {WORD}", session="talk")
+    conclude(http, "ann knows nothing")
+
+
+def told(http: httpx.Client) -> list[httpx.Response]:
+    """Whatever could still speak of it."""
+    return [
+        http.post("/search", json={"query": WORD}),
+        http.post("/search", json={"query": WORD[:-1]}),
+        http.post("/search", json={"query": WORD, "scope": "x"}),
+        http.post("/search", json={"query": WORD, "filters": {"peer_perspective": "ben"}}),
+        http.post("/peers/ann/search", json={"query": WORD}),
+        http.post("/sessions/talk/search", json={"query": WORD}),
+        http.post("/sessions/talk/messages/list"),
+        http.get("/sessions/talk/context?peer_target=ann"),
+        http.get("/peers/ann/context"),
+        http.post("/peers/ann/representation", json={"search_query": WORD}),
+        http.post("/peers/ben/representation", json={"target": "ann"}),
+        http.post("/peers/ann/representation", json={"scope": "x"}),
+        http.post("/peers/ann/chat", json={"query": WORD}),
+        http.post("/chat", json={"query": WORD}),
+        http.post("/conclusions/list?size=100"),
+        http.post("/conclusions/query", json={"query": WORD, "filters": {"observer": "ann", "observed": "ann"}}),
+        http.post("/sessions/list"),
+        http.post("/scopes/x/sessions/list"),
+    ]
+
+
+def test_deleted_session_is_silent_at_once_although_nobody_removes_it(quiet: httpx.Client) -> None:
+    fill(quiet)
+    spoke = sum(WORD in answer.text for answer in told(quiet))
+    assert spoke >= 10
+    assert quiet.delete("/sessions/talk").json() == {"message": "Session deletion accepted"}
+    for answer in told(quiet):
+        assert answer.status_code == 200, answer.text
+        assert WORD not in answer.text, answer.url
+    assert [message["content"] for message in quiet.post("/search", json={"query": "know"}).json()] == [
+        "I know nothing."
+    ]
+    assert quiet.get("/queue/status?session_id=talk").json()["total_work_units"] == 0
+    assert quiet.delete("/sessions/talk").status_code == 404
+    assert ids(quiet.post("/peers/ann/sessions")) == ["talk", "other"]
+    assert [item["is_active"] for item in quiet.post("/peers/ann/sessions").json()["items"]] == [False, True]
+
+
+def test_deleted_session_refuses_everything_until_it_is_gone(quiet: httpx.Client) -> None:
+    fill(quiet)
+    message = quiet.post("/sessions/talk/messages/list").json()["items"][0]
+    quiet.delete("/sessions/talk")
+    body: dict[str, Any] = {"messages": [{"content": "x", "peer_id": "ann"}]}
+    new = {"content": "x", "observer_id": "ann", "observed_id": "ann", "session_id": "talk"}
+    refused = [
+        quiet.post("/sessions", json={"id": "talk"}),
+        quiet.put("/sessions/talk", json={}),
+        quiet.post("/sessions/talk/messages", json=body),
+        quiet.post("/sessions/talk/peers", json={"ann": {}}),
+        quiet.put("/sessions/talk/peers", json={"ann": {}}),
+        quiet.request("DELETE", "/sessions/talk/peers", json=["ann"]),
+        quiet.get("/sessions/talk/peers"),
+        quiet.get("/sessions/talk/peers/ann/config"),
+        quiet.get("/sessions/talk/summaries"),
+        quiet.get(f"/sessions/talk/messages/{message['id']}"),
+        quiet.put(f"/sessions/talk/messages/{message['id']}", json={}),
+        quiet.post("/sessions/talk/clone"),
+        quiet.post("/conclusions", json={"conclusions": [new]}),
+        quiet.post("/peers/ann/chat", json={"query": "x", "session_id": "talk"}),
+        quiet.post("/scopes/x/sessions", json={"session_ids": ["talk"]}),
+        quiet.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni", "session_id": "talk"}),
+    ]
+    assert {answer.status_code for answer in refused} == {404}
+
+
+def rows(folder: Path) -> dict[str, int]:
+    """How many rows each table has, and how often the word is in the file."""
+    connection = sqlite3.connect(folder / FILE)
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    mine = [name for name in tables if not name.startswith(("sqlite_", "message_index", "alembic"))]
+    counts = {name: int(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in mine}
+    connection.execute("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return {name: count for name, count in counts.items() if count}
+
+
+@pytest.mark.contract("9.1")
+def test_deleted_session_and_workspace_leave_nothing_in_the_file(tmp_path: Path) -> None:
+    with running(tmp_path) as served:
+        with inside(served, "kept") as kept:
+            say(kept, "talk", "I stay here.")
+            settle(kept)
+            before = rows(tmp_path)
+        with inside(served, "w") as http:
+            fill(http)
+            settle(http)
+            http.put("/peers/ann/card", json={"peer_card": [WORD]})
+            http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"})
+            assert http.delete(itself(http)).status_code == 409
+            for session in ("talk", "other"):
+                assert http.delete(f"/sessions/{session}").status_code == 202
+            assert http.delete(itself(http)).status_code == 202
+            assert http.delete(itself(http)).status_code == 404
+            assert http.post("/peers/list").status_code == 404
+            wait_for_removal(served, tmp_path)
+    left = rows(tmp_path)
+    assert {**left, "jobs": before["jobs"]} == before
+    assert WORD.encode() not in (tmp_path / FILE).read_bytes()
+
+
+def wait_for_removal(served: Served, folder: Path) -> None:
+    with inside(served, "watch") as http:
+        for _ in range(2000):
+            connection = sqlite3.connect(folder / FILE)
+            waiting = connection.execute("SELECT count(*) FROM jobs WHERE state IN ('pending', 'running')").fetchone()
+            connection.close()
+            if waiting == (0,):
+                break
+            http.get("/queue/status")
+        assert waiting == (0,)
+        say(http, "s", "I watch.")
+        settle(http)
+        http.delete("/sessions/s")
+        http.delete(itself(http))
+
+
+def test_name_of_a_deleted_workspace_is_free_and_begins_empty(http: httpx.Client, workspace: str) -> None:
+    fill(http)
+    for session in ("talk", "other"):
+        http.delete(f"/sessions/{session}")
+    http.delete(itself(http)).raise_for_status()
+    say(http, "talk", "I am new.")
+    assert [message["content"] for message in http.post("/sessions/talk/messages/list").json()["items"]] == [
+        "I am new."
+    ]
+    assert ids(http.post("/peers/list")) == ["ann"]
+    assert all(WORD not in answer.text for answer in told(http) if answer.status_code == 200)
+
+
+def test_clone_with_a_cut_lets_later_members_hear_what_follows(http: httpx.Client) -> None:
+    first = say(http, "talk", "one", "two", "three", "four")[0]
+    http.post("/sessions/talk/peers", json={"ben": {}}).raise_for_status()
+    copy = http.post(f"/sessions/talk/clone?message_id={first['id']}").json()["id"]
+    say(http, copy, "something new")
+    asked = {"query": "new", "filters": {"peer_perspective": "ben", "session_id": copy}}
+    assert [message["content"] for message in http.post("/search", json=asked).json()] == ["something new"]

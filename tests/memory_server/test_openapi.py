@@ -1,0 +1,48 @@
+"""Our description of the API against the reference server's (3.0.12): nothing missing, nothing more asked for.
+
+`reference.json` was made with `shapes.describe` from the document that the reference server shows of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.server import Options
+from tests.memory_server.shapes import describe
+
+REFERENCE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("reference.json").read_text("utf-8"))
+OWN = {"GET /metrics"}
+NEWER = {"POST /v3/workspaces/{workspace_id}/chat", "GET /v3/workspaces/{workspace_id}/conclusions/{conclusion_id}"}
+"""What the newest SDK calls and the reference server of that version does not have."""
+
+
+@pytest.fixture(scope="module")
+def ours() -> dict[str, dict[str, Any]]:
+    app = create_app(Path("never-opened"), clock=SystemClock(), options=Options(), with_worker=False)
+    return describe(app.openapi())
+
+
+@pytest.mark.contract("9.1", "9.8")
+def test_operations_are_those_of_the_reference_and_what_newer_clients_call(ours: dict[str, dict[str, Any]]) -> None:
+    assert set(ours) - OWN - NEWER == set(REFERENCE)
+
+
+@pytest.mark.contract("9.1")
+@pytest.mark.parametrize("operation", [*REFERENCE])
+def test_operation_takes_and_tells_what_the_reference_does(ours: dict[str, dict[str, Any]], operation: str) -> None:
+    theirs, mine = REFERENCE[operation], ours[operation]
+    for part in ("query", "body"):
+        assert set(theirs[part]) <= set(mine[part]), f"{part}: something is not taken"
+        asked = {name for name, required in mine[part].items() if required and not theirs[part].get(name)}
+        assert asked == set(), f"{part}: more is asked for"
+    assert theirs["body_required"] or not mine["body_required"]
+    assert set(theirs["status"]) <= set(mine["status"])
+    assert set(theirs["answer"]) <= set(mine["answer"]), "something is not told"
+    promised = {name for name, required in theirs["answer"].items() if required}
+    assert {name for name in promised if not mine["answer"][name]} == set(), "something may be left out"

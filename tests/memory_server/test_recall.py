@@ -1,0 +1,321 @@
+"""Who learns what, how it is chosen and shown, and what fits into a context."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, event, text
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.engine.context import fill_window
+from hermes.memory_server.engine.messages import append_messages, prepare_draft
+from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.summaries import make_summary
+from tests.memory_server.test_routes import conclude, itself, say
+
+NOW = 1_700_000_000_000_000
+
+
+def settle(http: httpx.Client) -> None:
+    """Wait until nothing waits."""
+    deadline = time.monotonic() + 20
+    while True:
+        told = http.get("/queue/status").json()
+        if told["pending_work_units"] + told["in_progress_work_units"] == 0:
+            return
+        assert time.monotonic() < deadline, told
+        time.sleep(0.02)  # the server has no way to be waited for
+
+
+def held(http: httpx.Client, peer: str, **asked: Any) -> str:
+    answer = http.post(f"/peers/{peer}/representation", json=asked)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["representation"])
+
+
+def test_who_observes_others_holds_a_view_of_its_own_and_nobody_else_does(http: httpx.Client) -> None:
+    members = {"ann": {}, "ben": {"observe_others": True}, "cid": {"observe_others": False}, "dan": {}}
+    http.post("/sessions", json={"id": "talk", "peers": members}).raise_for_status()
+    http.request("DELETE", "/sessions/talk/peers", json=["dan"])
+    say(http, "talk", "I live in Malta.")
+    say(http, "talk", "I live in Rome.", peer="ben")
+    settle(http)
+    assert held(http, "ann").endswith("ann: I live in Malta.")
+    assert held(http, "ben", target="ann") == held(http, "ann")
+    assert "Rome" in held(http, "ben")
+    for observer in ("cid", "dan"):
+        assert held(http, observer, target="ann") == ""
+    assert held(http, "ann", target="ben") == ""
+
+
+def test_who_is_not_observed_is_not_learnt_about_by_anyone(http: httpx.Client) -> None:
+    members = {"ann": {"observe_me": False}, "ben": {"observe_others": True}}
+    http.post("/sessions", json={"id": "talk", "peers": members}).raise_for_status()
+    say(http, "talk", "I live in Malta.")
+    settle(http)
+    assert held(http, "ann") == held(http, "ben", target="ann") == ""
+
+
+@pytest.mark.parametrize(
+    ("workspace_says", "session_says", "queued"),
+    [
+        ({"deriver": {"enabled": False}}, {}, 0),
+        ({"skip_deriver": True}, {}, 0),
+        ({"skip_deriver": False}, {}, 1),
+        ({"deriver": {"enabled": False}}, {"reasoning": {"enabled": True}}, 1),
+        ({"reasoning": {"enabled": False}}, {"deriver": {"enabled": True}}, 1),
+        ({"reasoning": {"enabled": True}}, {"skip_deriver": True}, 0),
+        ({"reasoning": {"enabled": True}, "deriver": {"enabled": False}}, {}, 1),
+        ({"reasoning": {"enabled": False}}, {"reasoning": {"custom_instructions": "be brief"}}, 0),
+        ({"deriver": 7, "reasoning": None}, {"deriver": None}, 1),
+    ],
+)
+def test_older_words_for_reasoning_still_count_each_in_its_layer(
+    quiet: httpx.Client, workspace_says: Any, session_says: Any, queued: int
+) -> None:
+    quiet.put(itself(quiet), json={"configuration": workspace_says}).raise_for_status()
+    quiet.post("/sessions", json={"id": "talk", "configuration": session_says}).raise_for_status()
+    say(quiet, "talk", "I live in Malta.")
+    assert quiet.get("/queue/status").json()["total_work_units"] == queued
+
+
+def test_same_sentence_counts_again_in_one_session_and_is_new_in_another(http: httpx.Client) -> None:
+    say(http, "one", "I live in Malta.", "  i LIVE in malta. ", "Do I live in Malta?")
+    say(http, "two", "I live in Malta.")
+    settle(http)
+    found = http.post("/conclusions/list?reverse=true").json()["items"]
+    assert [(item["session_id"], item["times_derived"]) for item in found] == [("one", 2), ("two", 1)]
+
+
+def test_representation_shows_the_level_the_time_and_the_oldest_first(http: httpx.Client) -> None:
+    says = [{"content": f"I was in {city}.", "peer_id": "ann", "created_at": f"20{year}-01-02T03:04:05Z"}
+            for city, year in (("Rome", 20), ("Bonn", 10))]  # fmt: skip
+    http.post("/sessions/talk/messages", json={"messages": says}).raise_for_status()
+    settle(http)
+    lines = ["[2010-01-02 03:04:05] ann: I was in Bonn.", "[2020-01-02 03:04:05] ann: I was in Rome."]
+    assert held(http, "ann") == "\n".join(["## Explicit Observations", "", *lines])
+
+
+def test_representation_holds_as_many_as_are_wanted_and_the_fitting_ones_first(http: httpx.Client) -> None:
+    conclude(http, "ann plays the violin in an orchestra", "ann plays the violin in an orchestra")
+    conclude(http, *(f"ann bought apple number {n}" for n in range(60)))
+    assert len(held(http, "ann").splitlines()) == 2 + 25
+    assert len(held(http, "ann", max_conclusions=3).splitlines()) == 2 + 3
+    assert "violin" not in held(http, "ann", max_conclusions=3)
+    assert "violin" in held(http, "ann", max_conclusions=3, search_query="music and orchestras")
+    fitting = held(http, "ann", max_conclusions=9, search_query="violin orchestra", search_max_distance=0.01)
+    assert "violin" not in fitting, "nothing is that close"
+    everything = http.get("/peers/ann/context").json()["representation"].splitlines()
+    assert len(everything) == 2 + 61, "the same said twice is shown once"
+    for wrong in ({"max_conclusions": 0}, {"max_conclusions": 101}, {"search_top_k": 0}, {"search_top_k": 101}):
+        assert http.post("/peers/ann/representation", json=wrong).status_code == 422
+        query = "&".join(f"{name}={value}" for name, value in wrong.items())
+        assert http.get(f"/peers/ann/context?{query}").status_code == 422
+        assert http.get(f"/sessions/s/context?peer_target=ann&{query}").status_code == 422
+    for distance in ("-0.1", "1.1", "nan"):
+        assert http.get(f"/peers/ann/context?search_max_distance={distance}").status_code == 422
+
+
+def test_most_often_derived_is_shown_when_it_is_wanted(http: httpx.Client) -> None:
+    say(http, "talk", "I sing in a choir.", "I sing in a choir.", *(f"I bought apple {n}." for n in range(20)))
+    settle(http)
+    assert "choir" not in held(http, "ann", max_conclusions=4)
+    assert "choir" in held(http, "ann", max_conclusions=4, include_most_frequent=True)
+    assert "choir" in http.get("/peers/ann/context?max_conclusions=4").json()["representation"]
+    assert "choir" not in http.get("/peers/ann/context?max_conclusions=4&include_most_frequent=false").text
+
+
+def test_recall_can_be_limited_to_sessions(http: httpx.Client) -> None:
+    for city in ("Rome", "Bonn", "Oslo"):
+        say(http, city, f"I live in {city}.")
+    settle(http)
+    conclude(http, "ann moves a lot")
+
+    def cities(**asked: Any) -> set[str]:
+        text = held(http, "ann", **asked)
+        return {word for word in ("Rome", "Bonn", "Oslo", "moves") if word in text}
+
+    assert cities() == {"Rome", "Bonn", "Oslo", "moves"}
+    assert cities(session_id="Rome") == {"Rome"}
+    assert cities(filters={"session_id": "Rome"}) == {"Rome"}
+    assert cities(filters={"session_id": ["Rome", "Bonn"]}) == {"Rome", "Bonn"}
+    assert cities(filters={"session_id": {"in": ["Rome", "nowhere"]}}) == {"Rome"}
+    assert cities(filters={"session_id": []}) == set()
+    assert cities(filters={"session_id": ["Rome", "Bonn"]}, session_id="Bonn") == {"Bonn"}
+    assert cities(filters={"session_id": [f"s{n}" for n in range(999)] + ["Oslo"]}) == {"Oslo"}
+    for wrong in ({}, {"session_id": {"ne": "Rome"}}, {"session_id": None}, {"session_id": ["x"] * 1001}):
+        assert http.post("/peers/ann/representation", json={"filters": wrong}).status_code == 422
+        assert http.post("/peers/ann/chat", json={"query": "x", "filters": wrong}).status_code == 422
+    answer = http.post("/peers/ann/chat", json={"query": "Where do I live?", "filters": {"session_id": "Oslo"}}).text
+    assert ("Oslo" in answer, "Rome" in answer) == (True, False)
+    http.put("/peers/ann/card", json={"peer_card": ["Name: Ann"]})
+    context = http.get("/sessions/Rome/context?peer_target=ann&sessions=Rome&sessions=Bonn").json()
+    assert "Oslo" not in context["peer_representation"]
+    assert "Bonn" in context["peer_representation"]
+    assert context["peer_card"] is None
+    assert http.get("/sessions/Rome/context?peer_target=ann").json()["peer_card"] == ["Name: Ann"]
+    for wrong_query in ("peer_target=ann&sessions=Rome&limit_to_session=true", "sessions=Rome", "scope=x"):
+        assert http.get(f"/sessions/Rome/context?{wrong_query}").status_code == 422
+    many = "&".join(f"sessions=s{n}" for n in range(1000))
+    assert http.get(f"/sessions/Rome/context?peer_target=ann&sessions=Rome&{many}").status_code == 422
+
+
+def test_peer_is_quoted_where_the_observer_heard_it(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "open", "peers": {"ann": {}, "ben": {}}}).raise_for_status()
+    say(http, "open", "The weather on the beach is fine.")
+    say(http, "private", "The beach is where the treasure lies.")
+    heard = http.post("/peers/ben/chat", json={"query": "beach", "target": "ann"}).json()["content"]
+    assert ("weather" in heard, "treasure" in heard) == (True, False)
+    own = http.post("/peers/ann/chat", json={"query": "beach"}).json()["content"]
+    assert ("weather" in own, "treasure" in own) == (True, True)
+
+
+def test_card_is_shown_unless_the_workspace_does_not_use_cards(http: httpx.Client) -> None:
+    http.put("/peers/ann/card", json={"peer_card": ["Name: Ann"]})
+    assert http.get("/peers/ann/context").json()["peer_card"] == ["Name: Ann"]
+    http.put(itself(http), json={"configuration": {"peer_card": {"use": False}}})
+    assert http.get("/peers/ann/context").json()["peer_card"] is None
+    assert http.get("/sessions/s/context?peer_target=ann").json()["peer_card"] is None
+    assert http.get("/peers/ann/card").json() == {"peer_card": ["Name: Ann"]}
+    assert http.get("/peers/ann/card?target=nobody").json() == {"peer_card": None}
+
+
+def test_dream_leaves_a_persons_card_alone_and_a_refresh_leaves_conclusions(http: httpx.Client) -> None:
+    def dream(kind: str) -> None:
+        http.post("/schedule_dream", json={"observer": "ann", "dream_type": kind}).raise_for_status()
+        settle(http)
+
+    conclude(http, *(f"I am number {n}" for n in range(50)), "I am number 1")
+    dream("card_refresh")
+    assert http.post("/conclusions/list").json()["total"] == 51
+    assert len(http.get("/peers/ann/card").json()["peer_card"]) == 40
+    dream("omni")
+    assert http.post("/conclusions/list").json()["total"] == 50
+    http.put("/peers/ann/card", json={"peer_card": ["mine"]})
+    dream("omni")
+    assert http.get("/peers/ann/card").json() == {"peer_card": ["mine"]}
+
+
+@pytest.fixture
+async def tx(tmp_path: Path) -> Any:
+    """A transaction in an empty file."""
+    await open_database(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
+    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        yield connection
+    engine.dispose()
+
+
+def expected(sizes: list[int], short: tuple[int, int] | None, long: tuple[int, int] | None, budget: int) -> Any:
+    """The rule in plain words: the summary (seq, tokens) that fits 40 %, then the newest messages since it."""
+    room = int(0.4 * budget)
+    chosen = None
+    if long is not None and long[1] <= room and (short is None or long[1] > short[1]):
+        chosen = long
+    elif short is not None and 0 < short[1] <= room:
+        chosen = short
+    left = budget - (chosen[1] if chosen else 0)
+    shown: list[int] = []
+    for seq in range(len(sizes), (chosen[0] if chosen else 1) - 1, -1):
+        if left < sizes[seq - 1] or budget <= 0:
+            break
+        left -= sizes[seq - 1]
+        shown.insert(0, seq)
+    return (chosen[1] if chosen else None), shown
+
+
+summary_of = st.none() | st.tuples(st.integers(1, 100), st.integers(0, 60))
+
+
+@pytest.mark.contract("9.1")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=100), summary_of, summary_of, st.integers(-5, 250))
+def test_context_holds_the_summary_that_fits_and_the_newest_messages_since(
+    tx: Tx, sizes: list[int], short: tuple[int, int] | None, long: tuple[int, int] | None, budget: int
+) -> None:
+    tx.exec_driver_sql("SAVEPOINT example")
+    append_messages(tx, "w", "s", [prepare_draft("x", "ann") for _ in sizes], NOW)
+    for seq, size in enumerate(sizes, start=1):
+        tx.execute(text("UPDATE messages SET token_count = :size WHERE seq = :seq"), {"size": size, "seq": seq})
+    made: dict[str, tuple[int, int] | None] = {}
+    for kind, wanted in (("short", short), ("long", long)):
+        made[kind] = (min(wanted[0], len(sizes)), wanted[1]) if wanted else None
+        if found := made[kind]:
+            make_summary(tx, get_session(tx, "w", "s").id, kind, found[0], 5, NOW)
+            change = {"size": found[1], "kind": kind}
+            tx.execute(text("UPDATE summaries SET token_count = :size WHERE kind = :kind"), change)
+    session = get_session(tx, "w", "s")
+    window = fill_window(tx, session, budget, with_summary=True)
+    told = (window.summary.token_count if window.summary else None), [row.seq for row in window.messages]
+    assert told == expected(sizes, made["short"], made["long"], budget)
+    bare = fill_window(tx, session, budget, with_summary=False)
+    assert (None, [row.seq for row in bare.messages]) == expected(sizes, None, None, budget)
+    tx.exec_driver_sql("ROLLBACK TO example")
+
+
+def test_context_leaves_room_for_what_is_held_about_the_target(http: httpx.Client) -> None:
+    sizes = [message["token_count"] for message in say(http, "talk", *(f"word {n}" for n in range(10)))]
+    conclude(http, "a long sentence that takes some room in the context of the talk")
+    http.put("/peers/ann/card", json={"peer_card": ["Name: Ann", "Likes: tea"]})
+
+    def shown(**asked: Any) -> int:
+        return len(http.get("/sessions/talk/context", params=asked).json()["messages"])
+
+    assert shown(tokens=sum(sizes)) == 10
+    assert shown(tokens=sum(sizes) - 1) == 9
+    assert shown(tokens=0) == 0
+    assert shown(tokens=100_000, peer_target="ann") == 10
+    assert shown(tokens=sum(sizes), peer_target="ann") < 9
+    assert http.get("/sessions/talk/context?tokens=-1").status_code == 422
+
+
+@pytest.fixture
+def summed(http: httpx.Client) -> httpx.Client:
+    """A session of 40 messages with a summary every 10 and a long one every 20."""
+    summary = {"messages_per_short_summary": 10, "messages_per_long_summary": 20}
+    http.post("/sessions", json={"id": "talk", "configuration": {"summary": summary}}).raise_for_status()
+    for start in range(0, 44, 4):
+        say(http, "talk", *(f"In year {n} I built house number {n}." for n in range(start, start + 4)))
+    settle(http)
+    return http
+
+
+def test_summaries_come_as_often_as_is_configured(summed: httpx.Client) -> None:
+    messages = summed.post("/sessions/talk/messages/list?size=100").json()["items"]
+    told = summed.get("/sessions/talk/summaries").json()
+    for kind, lines in (("short", 10), ("long", 20)):
+        found = told[f"{kind}_summary"]
+        assert found["message_id"] == messages[39]["id"]
+        assert found["summary_type"] == f"honcho_chat_summary_{kind}"
+        assert found["content"].count("house number") == lines
+        assert found["created_at"].endswith("Z")
+        assert "." not in found["created_at"]
+        assert found["token_count"] > 0
+    context = summed.get("/sessions/talk/context?tokens=5000").json()
+    assert context["summary"] == told["long_summary"]
+    assert [message["id"] for message in context["messages"]] == [message["id"] for message in messages[39:]]
+    assert len(summed.get("/sessions/talk/context?summary=false").json()["messages"]) == 44
+
+
+def test_no_summary_is_made_where_summaries_are_switched_off(quiet: httpx.Client) -> None:
+    off = {"summary": {"enabled": False}, "reasoning": {"enabled": False}}
+    quiet.post("/sessions", json={"id": "talk", "configuration": off}).raise_for_status()
+    say(quiet, "talk", *(f"message {n}" for n in range(60)))
+    assert quiet.get("/queue/status").json()["total_work_units"] == 0
+    quiet.post("/sessions", json={"id": "more", "configuration": {"reasoning": {"enabled": False}}})
+    say(quiet, "more", *(f"message {n}" for n in range(19)))
+    assert quiet.get("/queue/status").json()["total_work_units"] == 0
+    say(quiet, "more", "message 20")
+    assert quiet.get("/queue/status").json()["total_work_units"] == 1
+    say(quiet, "more", *(f"message {n}" for n in range(40)))
+    assert quiet.get("/queue/status").json()["total_work_units"] == 3

@@ -1,0 +1,225 @@
+"""Files as messages: what is read from each kind, how it is split, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sqlite3
+from typing import Any
+
+import httpx
+import pytest
+from pypdf import PdfReader, PdfWriter
+
+from hermes.memory_server.db.schema import FILE
+from tests.memory_server.serving import Served
+from tests.scale import scale
+
+LOCKED = (
+    b"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 5 /R 6 /Length 256 /P -4 /O <%s> /U <%s> /OE <%s> /UE <%s>"
+    b" /Perms <%s> /CF << /StdCF << /CFM /AESV3 /AuthEvent /DocOpen /Length 32 >> >> /StmF /StdCF /StrF /StdCF >>"
+) % (b"00" * 48, b"00" * 48, b"00" * 32, b"00" * 32, b"00" * 16)
+"""How a PDF says that it is encrypted with AES."""
+
+
+def make_pdf(*pages: str, extra: bytes = b"") -> bytes:
+    """A PDF with one page per text, written by hand."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+    things = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>", font]
+    for number, text in enumerate(pages):
+        shown = "".join(f"({line}) Tj T* " for line in text.splitlines())
+        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown}ET"
+        things.append(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
+            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
+        )
+        things.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    out = b"%PDF-1.4\n"
+    places = b"0000000000 65535 f \n"
+    for number, thing in enumerate(things, start=1):
+        places += b"%010d 00000 n \n" % len(out)
+        out += f"{number} 0 obj\n{thing}\nendobj\n".encode("cp1252")
+    size = len(things) + 1
+    end = b"trailer\n<< /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF\n" % (size, extra, len(out))
+    return out + b"xref\n0 %d\n%s%s" % (size, places, end)
+
+
+def encrypt(pdf: bytes, user: str) -> bytes:
+    writer = PdfWriter(clone_from=io.BytesIO(pdf))
+    writer.encrypt(user, owner_password="owner", algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def upload(http: httpx.Client, content: bytes, kind: str, **fields: str) -> httpx.Response:
+    given = {"peer_id": "ann", **fields}
+    return http.post("/sessions/s/messages/upload", files={"file": ("notes", content, kind)}, data=given)
+
+
+def texts(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 201, answer.text
+    return [message["content"] for message in answer.json()]
+
+
+def test_pages_of_a_pdf_are_read_in_order_and_empty_ones_passed_over(http: httpx.Client) -> None:
+    pdf = make_pdf("Grüße aus Malta\nsecond line", "", "the last page")
+    assert len(PdfReader(io.BytesIO(pdf)).pages) == 3
+    (text,) = texts(upload(http, pdf, "application/pdf"))
+    assert text == "[Page 1]\nGrüße aus Malta\nsecond line\n\n[Page 3]\nthe last page"
+
+
+def test_long_pdf_becomes_several_messages_that_together_hold_every_line(http: httpx.Client) -> None:
+    pages = ["\n".join(f"page {page} line {line} of a long story" for line in range(60)) for page in range(1, 31)]
+    parts = texts(upload(http, make_pdf(*pages), "application/pdf"))
+    assert len(parts) > 1
+    assert all(len(part) <= 25_000 for part in parts)
+    whole = "\n".join(parts)
+    assert [line for line in whole.splitlines() if line.startswith("page")] == "\n".join(pages).splitlines()
+    assert whole.count("[Page ") == 30
+
+
+def test_pdf_that_anyone_may_open_is_read_and_one_with_a_password_is_not(http: httpx.Client) -> None:
+    pdf = make_pdf("hello")
+    assert texts(upload(http, encrypt(pdf, ""), "application/pdf")) == ["[Page 1]\nhello"]
+    for locked in (encrypt(pdf, "secret"), make_pdf("hello", extra=LOCKED)):
+        refused = upload(http, locked, "application/pdf")
+        assert refused.status_code == 422
+        assert "encrypted" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (make_pdf("", ""), "application/pdf"),
+        (b"", "text/plain"),
+        (b" \n\0 ", "text/plain"),
+        (b"", "application/pdf"),
+        (b"%PDF-1.4 nonsense", "application/pdf"),
+        (b"", "application/json"),
+        (b"{", "application/json"),
+        (b'"\\ud800"', "application/json"),
+        (b"[" * 200_000, "application/json"),
+    ],
+)
+def test_file_without_text_is_refused_and_makes_nothing(http: httpx.Client, content: bytes, kind: str) -> None:
+    refused = upload(http, content, kind)
+    assert refused.status_code == 422, refused.text
+    assert isinstance(refused.json()["detail"], str)
+    assert http.post("/sessions/list").json()["total"] == 0
+
+
+def test_broken_pdf_never_breaks_the_server(http: httpx.Client) -> None:
+    chance = random.Random(5)
+    good = encrypt(make_pdf("one", "two"), "")
+    for _ in range(scale(150, 5000)):
+        broken = bytearray(good)
+        for _ in range(chance.choice([1, 2, 10])):
+            at = chance.randrange(len(broken))
+            broken[at : at + chance.randrange(8)] = chance.choice([b"", b"<<", b"0", b"/V 9", b"-1", b"\xff", b"1 0 R"])
+        assert upload(http, bytes(broken), "application/pdf").status_code in (201, 422)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("Grüße ✓".encode(), "text/plain"),
+        ("Grüße ✓".encode("utf-8-sig"), "text/markdown"),
+        ("Grüße ✓".encode("utf-16"), "text/plain"),
+        ("Grüße ✓".encode("utf-32"), "text/plain"),
+        (b"\xfe\xff" + "Grüße ✓".encode("utf-16-be"), "text/plain"),
+        ("Grüße ✓".encode("utf-16-le"), "text/plain; charset=utf-16-le"),
+        ("Grüße ✓".encode(), "text/plain; charset=ascii"),
+        ("Grüße ✓".encode(), "text/plain; charset=hex"),
+        ("Grüße ✓".encode(), 'text/plain; charset="no such"'),
+        (json.dumps("Grüße ✓").encode(), "application/json"),
+        (json.dumps("Grüße ✓", ensure_ascii=False).encode("utf-16"), "application/json; charset=x"),
+    ],
+)
+def test_text_is_read_in_the_encoding_it_is_in(http: httpx.Client, content: bytes, kind: str) -> None:
+    (text,) = texts(upload(http, content, kind))
+    assert text.strip('"') == "Grüße ✓"
+
+
+def test_text_of_other_scripts_is_read_as_the_request_says(http: httpx.Client) -> None:
+    for text, charset in (("Привет", "windows-1251"), ("こんにちは", "shift_jis"), ("Grüße", "iso-8859-1")):
+        assert texts(upload(http, text.encode(charset), f"text/plain; charset={charset}")) == [text]
+    assert texts(upload(http, "Grüße".encode("latin-1"), "text/plain")) == ["Grüße"]
+
+
+@pytest.mark.parametrize("unit", ["A paragraph.\n\n", "A line\n", "A sentence. ", "word ", "x"])
+def test_long_text_is_cut_where_it_hurts_least_and_nothing_is_lost(http: httpx.Client, unit: str) -> None:
+    text = unit * (60_000 // len(unit))
+    parts = texts(upload(http, text.encode(), "text/plain"))
+    assert len(parts) == 3
+    assert all(0 < len(part) <= 25_000 for part in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert all(part.endswith(unit.strip()) for part in parts)
+
+
+def test_every_part_carries_what_was_sent_with_the_file(http: httpx.Client, server: Served) -> None:
+    said: dict[str, Any] = {"source": "diary", "deep": {"n": [1, None]}}
+    made = upload(
+        http,
+        ("line\n" * 8000).encode(),
+        "text/plain",
+        metadata=json.dumps(said),
+        configuration='{"reasoning": {"enabled": false}}',
+        created_at="2020-01-02T03:04:05Z",
+    ).json()
+    assert len(made) == 2
+    assert [message["metadata"] for message in made] == [said, said]
+    assert {message["created_at"] for message in made} == {"2020-01-02T03:04:05.000000Z"}
+    assert {message["peer_id"] for message in made} == {"ann"}
+    listed = http.post("/sessions/s/messages/list").json()["items"]
+    assert [message["id"] for message in listed] == [message["id"] for message in made]
+    assert http.get("/queue/status").json()["total_work_units"] == 0
+    connection = sqlite3.connect(server.folder / FILE)
+    query = "SELECT file FROM messages WHERE public_id IN (?, ?) ORDER BY seq"
+    facts = [json.loads(row[0]) for row in connection.execute(query, [message["id"] for message in made])]
+    connection.close()
+    shared = {"filename": "notes", "content_type": "text/plain", "size": 40_000, "parts": 2}
+    assert facts == [{**shared, "part": 0}, {**shared, "part": 1}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"metadata": "{"}, 422),
+        ({"metadata": "[1]"}, 422),
+        ({"metadata": '{"a": NaN}'}, 422),
+        ({"metadata": json.dumps({str(n): n for n in range(101)})}, 422),
+        ({"metadata": "[" * 100_000}, 422),
+        ({"configuration": "7"}, 422),
+        ({"created_at": "soon"}, 422),
+        ({"created_at": "9999-12-31T23:59:59-01:00"}, 422),
+        ({"peer_id": "a b"}, 422),
+        ({"peer_id": ""}, 422),
+        ({"metadata": "", "configuration": "", "created_at": ""}, 201),
+    ],
+)
+def test_fields_sent_with_a_file_are_checked(http: httpx.Client, fields: dict[str, str], status: int) -> None:
+    answer = upload(http, b"hello", "text/plain", **fields)
+    assert answer.status_code == status, answer.text
+
+
+def test_largest_file_is_taken_and_one_byte_more_is_not(http: httpx.Client) -> None:
+    largest = b"x".ljust(5_242_880)
+    assert upload(http, largest + b"x", "text/plain").status_code == 413
+    assert texts(upload(http, largest, "text/plain")) == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/xml", "", "nonsense"])
+def test_file_of_another_kind_is_refused(http: httpx.Client, kind: str) -> None:
+    assert upload(http, b"hello", kind).status_code == 415
+
+
+def test_upload_that_is_no_form_is_refused(http: httpx.Client) -> None:
+    path = "/sessions/s/messages/upload"
+    assert http.post(path, json={"peer_id": "ann"}).status_code == 422
+    assert http.post(path, data={"peer_id": "ann", "file": "text"}).status_code == 422
+    assert http.post(path, files={"file": ("a", b"x", "text/plain")}).status_code == 422
+    for kind in ("multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=x"):
+        assert http.post(path, content=b"--y\r\nnonsense", headers={"Content-Type": kind}).status_code in (400, 422)
