@@ -59,7 +59,6 @@ def check_same(rendering: Rendering, seen: LiveView) -> None:
     assert rendering.view_tokens == view_tokens(seen)
 
 
-@pytest.mark.contract("7.1")
 @given(messages(), st.none() | st.text(max_size=9), messages(), st.lists(st.integers(0, 12), max_size=4))
 def test_a_view_that_grew_in_any_steps_gives_the_request_of_the_whole_view(
     head: tuple[Message, ...], summary: str | None, tail: tuple[Message, ...], cuts: list[int]

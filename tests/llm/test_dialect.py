@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ TEXT = st.text(st.characters(), max_size=20)
 VALUES = st.none() | st.booleans() | st.integers() | TEXT
 
 
-@pytest.mark.contract("7.1")
 @given(st.lists(TEXT, max_size=5), TEXT, VALUES)
 def test_a_long_request_has_the_bytes_of_a_short_one_and_more(said: list[str], name: str, value: Json) -> None:
     """The way of writing JSON changes with the length, what an endpoint has in its cache must not."""
