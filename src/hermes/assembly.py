@@ -9,6 +9,7 @@ from hermes.agent.agent import Agent, Policy
 from hermes.agent.delegate_tool import delegate_tool
 from hermes.agent.memory_tool import memory_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
+from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
 from hermes.gateway.agent_cache import NOBODY, Person
@@ -57,8 +58,19 @@ def open_speaker(app: App, store: Store) -> Model:
     return open_model(app.settings) or OfflineFloor(partial(recollect, store, open_notes(app)))
 
 
-def open_agent(app: App, store: Store, model: Model, session: Session, owner: str, person: Person = NOBODY) -> Agent:
-    """The agent for one session, of one person in a direct chat. It holds a provider's thread: close it."""
+def open_agent(
+    app: App,
+    store: Store,
+    model: Model,
+    session: Session,
+    owner: str,
+    person: Person = NOBODY,
+    renderings: Renderings | None = None,
+) -> Agent:
+    """The agent for one session, of one person in a direct chat. It holds a provider's thread: close it.
+
+    Agents of one process share their `renderings`.
+    """
     notes = open_notes(app)
     return Agent(
         session_id=session.id,
@@ -79,6 +91,7 @@ def open_agent(app: App, store: Store, model: Model, session: Session, owner: st
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
+        renderings=renderings or Renderings(),
     )
 
 

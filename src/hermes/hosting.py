@@ -8,6 +8,7 @@ from hermes.agent.agent import Agent
 from hermes.agent.loop import Speaker
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
+from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, provider_factory, tools_off
@@ -48,10 +49,10 @@ from hermes.types import Session
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
-    owner = new_owner()
+    owner, renderings = new_owner(), Renderings()
 
     async def make(session: Session, person: Person) -> Agent:
-        return open_agent(app, store, model, session, owner, person)
+        return open_agent(app, store, model, session, owner, person, renderings)
 
     get = app.settings.get
     watch = SignatureWatch(get(PROVIDER), provider_factory(app), deadline=get(MEMORY_DEADLINE))

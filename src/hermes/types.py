@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Json: TypeAlias = Any
 """What `json.loads` gives: its shape is not ours to promise."""
@@ -91,6 +91,17 @@ class Message:
     token_count: int | None = None
     platform_message_id: str | None = None
     author_id: str | None = None
+    author_name: str | None = None
+
+
+class Line(NamedTuple):
+    """A stored message as a request needs it, which thousands are read for: the rest of it is left out."""
+
+    id: int
+    role: str
+    content: str | None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
     author_name: str | None = None
 
 

@@ -23,6 +23,12 @@ class HandClock:
         self.slept.set()
         await woken.wait()
 
+    async def sleeper(self, seconds: float) -> None:
+        """Return as soon as someone sleeps for so long from now."""
+        while not any(when == self._now + seconds for when, _ in self._sleepers):
+            self.slept.clear()
+            await self.slept.wait()
+
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass and wake whoever slept that long."""
         self._now += seconds

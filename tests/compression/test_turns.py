@@ -209,7 +209,7 @@ async def test_long_session_is_compressed_when_nobody_speaks_for_a_while(tmp_pat
         assert not any(isinstance(event, Notice) for event in events)
         idle = agent.idle_work
         assert idle is not None
-        await clock.slept.wait()
+        await clock.sleeper(30.0)
         clock.advance(31.0)
         await idle
         assert (await store.view(session_id)).epoch == 1
@@ -228,8 +228,7 @@ async def test_short_session_is_left_alone_however_long_the_silence(tmp_path: Pa
         await take_turn(agent, "hello")
         idle = agent.idle_work
         assert idle is not None
-        clock.advance(31.0)
-        await asyncio.sleep(0)
+        await clock.sleeper(30.0)
         clock.advance(31.0)
         await idle
         await agent.close()
@@ -254,7 +253,7 @@ async def test_silence_that_ends_stops_what_it_began(tmp_path: Path, read_log: R
         model = ScriptedModel(answer, context_length=WINDOW)
         agent = make_agent(store, session_id, model, policy=Policy(review_every=0, compress_idle=30.0))
         await take_turn(agent, "tell me more")
-        await clock.slept.wait()
+        await clock.sleeper(30.0)
         clock.advance(31.0)
         await asked.wait()
         hanging[0] = False

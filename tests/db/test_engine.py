@@ -193,6 +193,52 @@ async def test_read_cannot_write(db: Database) -> None:
 
 
 @pytest.mark.contract("P1")
+async def test_look_sees_what_was_written_and_leaves_nothing(db: Database) -> None:
+    await db.write(put("a"))
+
+    def meddle(tx: Tx) -> list[str]:
+        put("b")(tx)
+        return values(tx)
+
+    assert await db.look(meddle) == ["a", "b"]
+    assert await db.look(values) == values_on_disk(db.path) == ["a"]
+
+
+async def test_look_that_fails_tells_its_caller_alone(db: Database) -> None:
+    gate = Gate(db)
+    await gate.entered()
+    looks = [asyncio.create_task(db.look(look)) for look in (put("a"), lambda tx: tx.execute("nonsense"), values)]
+    (write,) = await queued(put("c"), db=db)
+    await gate.open()
+    found = await asyncio.gather(*looks, write, return_exceptions=True)
+    assert isinstance(found[1], StoreError)
+    assert [found[0], found[2], found[3]] == ["a", [], "c"]
+    assert values_on_disk(db.path) == ["c"]
+
+
+async def test_look_waits_for_no_other_process_that_writes(db: Database) -> None:
+    await db.write(put("a"))
+    with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO t VALUES ('theirs')")
+        assert await asyncio.wait_for(db.look(values), 5) == ["a"]
+        other.execute("COMMIT")
+    assert await db.look(values) == ["a", "theirs"]
+
+
+async def test_only_what_others_commit_changes_the_version_that_a_look_is_told(db: Database) -> None:
+    def version(tx: Tx) -> int:
+        return int(tx.execute("PRAGMA data_version").fetchone()[0])
+
+    before = await db.look(version)
+    for number in range(2000):  # enough for several checkpoints
+        await db.write(put(f"{number} {'x' * 4000}"))
+    assert await db.look(version) == before
+    with closing(sqlite3.connect(db.path)) as other, other:
+        other.execute("DELETE FROM t")
+    assert await db.look(version) != before
+
+
 async def test_close_finishes_every_accepted_write(tmp_path: Path) -> None:
     db = Database(tmp_path / "e.db", lock_timeout=10.0)
     await db.write(lambda tx: tx.execute("CREATE TABLE t (v TEXT)"))

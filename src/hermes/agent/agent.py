@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
+from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
@@ -63,6 +64,8 @@ class Agent:
     """The agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
     """No model is configured: the offline floor speaks."""
+    renderings: Renderings = field(default_factory=Renderings)
+    """What is kept of long sessions between requests; the agents of one process share it."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
     overhead: int = 0
@@ -119,6 +122,7 @@ class Agent:
             if late:
                 await asyncio.wait(late)
         await self.memory.close()
+        self.renderings.forget(self.session_id)
         return [*map(Notice, self.memory.take_notices()), *self.untold]
 
 

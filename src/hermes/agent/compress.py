@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from hermes.agent.agent import Agent
+from hermes.agent.rendering import Built, Rendering
 from hermes.agent.review import review_messages
 from hermes.compression.compressor import CompressionResult, Compressor, Request
 from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.errors import HermesError
-from hermes.types import LiveView, Message
+from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.compression")
 
@@ -36,34 +37,36 @@ def compressor_of(agent: Agent) -> Compressor:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A view to make the next request from, and what a person should know of how it came to be."""
+    """A request's messages, and what a person should know of how they came to be."""
 
-    view: LiveView
+    messages: list[dict[str, Json]]
     notice: str | None = None
 
 
-async def compress_to_fit(agent: Agent, count: Callable[[LiveView], int]) -> Fitted:
-    """Before a request: `count` says how many tokens it would have when made from a view.
+async def compress_to_fit(
+    agent: Agent, read: Callable[[], Awaitable[Rendering]], build: Callable[[Rendering], Built]
+) -> Fitted:
+    """Before a request: `read` gives what the model is told of the session, `build` makes the request of it.
 
     One that must be shorter waits for the compression that another process has under way, and then looks again.
     """
     until = agent.clock.now() + agent.policy.compress_deadline
     while True:
-        view = await agent.store.view(agent.session_id)
-        tokens, conversation = count(view), view_tokens(view)
-        agent.overhead = max(0, tokens - conversation)
+        said = await read()
+        built, conversation = build(said), said.view_tokens
+        agent.overhead = max(0, built.tokens - conversation)
         compressor = compressor_of(agent)
         policy = compressor.policy
-        request = Request(automatic=True, must_fit=tokens > policy.hard_limit)
-        if tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
-            return Fitted(view)
+        request = Request(automatic=True, must_fit=built.tokens > policy.hard_limit)
+        if built.tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
+            return Fitted(built.messages)
         if not await compressor.would_try(agent.session_id, request):
-            return Fitted(view)
+            return Fitted(built.messages)
         result = await compressor.compress(agent.session_id, request)
         if result.outcome != "busy":
-            return Fitted(await agent.store.view(agent.session_id), worth_saying(result))
+            return Fitted(build(await read()).messages, worth_saying(result))
         if not request.must_fit or not await _wait_for_others(agent, compressor, until):
-            return Fitted(view)
+            return Fitted(built.messages)
 
 
 async def compress_smaller(agent: Agent) -> bool:

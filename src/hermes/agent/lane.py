@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -15,6 +15,7 @@ from hermes.errors import SessionBusyError
 from hermes.store.store import Store
 from hermes.store.tenure import Claim, Tenure, kept, take
 
+T = TypeVar("T")
 SESSIONS = "session"
 """Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
 
@@ -44,18 +45,43 @@ class Lane:
         """Raise StaleError when another process has taken over."""
         self.tenure.check(tx)
 
+    async def write_last(self, store: Store, run: Callable[[Tx], T]) -> T:
+        """Run `run` and let the lane go in one transaction. Raises StaleError when another process has taken over."""
 
-class LaneDoor:
-    """The way into a session's lane, as a block: what was taken in it is let go at its end."""
+        def write(tx: Tx) -> T:
+            self.check(tx)
+            written = run(tx)
+            queue.release_lane(tx, SESSIONS, self.session_id, self.tenure.lease)
+            return written
 
-    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms) -> None:
+        written = await store.write(write)
+        self.tenure.is_over = True
+        return written
+
+
+@dataclass(frozen=True, slots=True)
+class Entered(Generic[T]):
+    """A lane that was taken, and what the first step in it gave."""
+
+    lane: Lane
+    begun: T
+
+
+class LaneDoor(Generic[T]):
+    """The way into a session's lane, as a block: what was taken in it is let go at its end.
+
+    `begin` is the first step: it runs in the transaction that takes the lane, and when it raises neither happens.
+    """
+
+    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], T]) -> None:
         self._store = store
         self._session_id = session_id
         self._terms = terms
-        self._claim = _claim(store, session_id, owner, terms)
+        self._begun: list[T] = []
+        self._claim = _claim(store, session_id, owner, terms, lambda tx: self._begun.append(begin(tx)))
         self._held = AsyncExitStack()
-        self.lane: Lane | None = None
-        """What is held; None before `wait` has ended, and when the person stopped it."""
+        self.entered: Entered[T] | None = None
+        """None before `wait` has ended, and when the person stopped it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,11 +94,11 @@ class LaneDoor:
 
         Raises SessionBusyError when it takes too long.
         """
-        begun, told = self._store.clock.now(), False
+        since, told = self._store.clock.now(), False
         while (tenure := await take(self._store, self._claim)) is None:
             if stop.is_set():
                 return
-            waited = self._store.clock.now() - begun
+            waited = self._store.clock.now() - since
             if waited >= self._terms.patience:
                 raise SessionBusyError(f"session {self._session_id} is being talked to by another process")
             if waited >= self._terms.silence and not told:
@@ -80,22 +106,29 @@ class LaneDoor:
                 yield
             await self._store.clock.sleep(self._terms.poll)
         held = await self._held.enter_async_context(kept(self._store, self._claim, tenure))
-        self.lane = Lane(self._session_id, held)
+        self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
 
 
 @asynccontextmanager
 async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
     """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
-    async with LaneDoor(store, session_id, owner, terms) as door:
+    async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
         async for _ in door.wait(asyncio.Event()):
             pass
-        assert door.lane is not None, "nobody stops it"
-        yield door.lane
+        assert door.entered is not None, "nobody stops it"
+        yield door.entered.lane
 
 
-def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms) -> Claim:
+def _do_nothing(_: Tx) -> None:
+    pass
+
+
+def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], None]) -> Claim:
     def hold(tx: Tx) -> Lease | None:
-        return queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
+        lease = queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
+        if lease is not None:
+            begin(tx)
+        return lease
 
     def release(tx: Tx, lease: Lease) -> None:
         queue.release_lane(tx, SESSIONS, session_id, lease)

@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal
 
-from hermes.agent.stopping import unless_stopped
+from hermes.agent.stopping import heeding, unless_stopped
 from hermes.agent.tools import Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
@@ -104,38 +103,20 @@ async def _listen(
     model: Model, request: ModelRequest, stop: asyncio.Event, heard: _Heard
 ) -> AsyncGenerator[TurnEvent, None]:
     """One request. Leaves what it heard in `heard`; stops listening as soon as the person says so."""
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
+    async with heeding(stop) as stopping:
         async with aclosing(model.stream(request)) as stream:
             while not stop.is_set():
-                event = await _next_event(stream, stopped)
+                event = await stopping.unless_stopped(anext(stream, None))
                 if event is None:
                     break
                 if shown := _show(event, heard):
                     yield shown
         if rest := heard.strainer.end():
             yield TextDelta(rest)
-    finally:
-        stopped.cancel()
 
 
 def _was_too_long(heard: _Heard) -> bool:
     return isinstance(heard.end, model_events.Failed) and heard.end.kind == "context_too_long" and not heard.said
-
-
-async def _next_event(
-    stream: AsyncGenerator[ModelEvent, None], stopped: asyncio.Future[Literal[True]]
-) -> ModelEvent | None:
-    """The next event; None at the end, or once `stopped` is. The stream is at rest when this ends."""
-    coming = asyncio.ensure_future(anext(stream, None))
-    either: set[asyncio.Future[Any]] = {coming, stopped}
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() else None
-    finally:
-        if not coming.done():
-            coming.cancel()
-            await asyncio.wait({coming})
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:

@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What `work` gives; None once the person stops it, and then it is at rest."""
-    doing = asyncio.ensure_future(work)
+class Stopping:
+    """Waits with work for a person's stop. It costs no task of its own for each thing that is waited for."""
+
+    def __init__(self, stopped: asyncio.Future[Any]) -> None:
+        self._stopped = stopped
+
+    async def unless_stopped(self, work: Awaitable[T]) -> T | None:
+        """What `work` gives; None once the person stops it, and then it is at rest."""
+        over = False
+        limit = asyncio.timeout(None)
+
+        def interrupt(_: asyncio.Future[Any]) -> None:
+            if not over:
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        try:
+            async with limit:
+                self._stopped.add_done_callback(interrupt)
+                try:
+                    return await work
+                finally:
+                    over = True
+                    self._stopped.remove_done_callback(interrupt)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
+
+
+@asynccontextmanager
+async def heeding(stop: asyncio.Event) -> AsyncIterator[Stopping]:
+    """Heed `stop` while the block runs."""
     stopped = asyncio.ensure_future(stop.wait())
-    either: set[asyncio.Future[Any]] = {doing, stopped}
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
+        yield Stopping(stopped)
     finally:
         stopped.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.wait({doing})
+
+
+async def unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
+    """What `work` gives; None once the person stops it, and then it is at rest."""
+    async with heeding(stop) as stopping:
+        return await stopping.unless_stopped(work)

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_smaller, compress_to_fit
-from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
+from hermes.agent.rendering import Built, Rendering
 from hermes.agent.transcript import Prepared
 from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
-from hermes.types import Draft, Json, LiveView, Message, ToolSpec
+from hermes.store.rewrites import Stamp
+from hermes.types import Draft, Json, Message, ToolSpec
 
 
 class StoredTranscript:
     """What is added is on the disk; once the lane was lost to another process, adding is refused."""
 
-    def __init__(self, agent: Agent, lane: Lane, system_prompt: str, recalled: str, record: TurnRecord) -> None:
+    def __init__(
+        self, agent: Agent, lane: Lane, system_prompt: str, recalled: str, record: TurnRecord, stamp: Stamp
+    ) -> None:
+        """`stamp` is of the turn's beginning or earlier."""
         self._agent = agent
         self._store = agent.store
         self._lane = lane
         self._system_prompt = system_prompt
         self._recalled = recalled
         self._record = record
+        self._stamp = stamp
         self._added = 0
+        self.reply: Message | None = None
+        """What the turn was concluded with."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
-        fitted = await compress_to_fit(self._agent, lambda view: estimate_request(self._build(view), tools))
-        return Prepared(self._reminded(self._build(fitted.view)), fitted.notice)
+        offered = estimate_request([], tools)
+
+        def build(said: Rendering) -> Built:
+            built = said.request(self._system_prompt, self._recalled)
+            return replace(built, tokens=built.tokens + offered)
+
+        fitted = await compress_to_fit(self._agent, self._read, build)
+        return Prepared(self._reminded(fitted.messages), fitted.notice)
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)
 
-    def _build(self, view: LiveView) -> list[dict[str, Json]]:
-        return build_context(self._system_prompt, view, self._recalled)
+    async def _read(self) -> Rendering:
+        return await self._agent.renderings.current(self._store, self._lane.session_id, self._stamp)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
         """With the record's reminder where the turn began: before what it has added, and never between a call and its
@@ -57,12 +71,14 @@ class StoredTranscript:
         return added
 
     async def conclude(self, reply: Draft) -> Message:
+        """Record the reply that ends the turn, and let the lane go with it."""
+
         def append(tx: Tx) -> Message:
-            self._lane.check(tx)
             session_id, now = self._lane.session_id, self._store.clock.now()
             [message] = self._store.messages.append(tx, session_id, [reply], now=now)
             self._record.replied(tx, message)
             return message
 
         await self._record.concluding()
-        return await self._store.write(append)
+        self.reply = await self._lane.write_last(self._store, append)
+        return self.reply

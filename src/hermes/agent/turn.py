@@ -6,7 +6,7 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -21,11 +21,12 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
-from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
+from hermes.events import GONE, Accepted, Failed, Notice, Stopped, TurnEvent, Waiting
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
+from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 
@@ -45,15 +46,16 @@ async def answer(
     """
     await agent.be_busy()
     try:
-        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane) as door:
+        accept = _acceptance(agent, said, record)
+        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, accept) as door:
             async with aclosing(door.wait(stop)) as waiting:
                 async for _ in waiting:
                     yield Waiting(agent.session_id)
-            if door.lane is None:
+            if door.entered is None:
                 yield Notice(UNSAID)
                 yield Stopped(agent.session_id, "")
                 return
-            async with aclosing(_answer_in(door.lane, agent, said, stop, record)) as events:
+            async with aclosing(_answer_in(agent, door.entered.lane, door.entered.begun, stop, record)) as events:
                 async for event in events:
                     yield event
     except SessionBusyError as error:
@@ -70,9 +72,8 @@ async def answer(
 
 
 async def _answer_in(
-    lane: Lane, agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
+    agent: Agent, lane: Lane, accepted: _Accepted, stop: asyncio.Event, record: TurnRecord
 ) -> AsyncGenerator[TurnEvent, None]:
-    accepted = await _accept(agent, lane, said, record)
     for message in accepted.messages:
         yield Accepted(agent.session_id, message.id)
     prepared = await _prepare(agent, lane, accepted)
@@ -80,13 +81,11 @@ async def _answer_in(
         yield Notice(notice)
     while agent.untold:
         yield agent.untold.pop(0)
-    transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
-    reply: Replied | None = None
+    transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp)
     async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
         async for event in events:
-            reply = event if isinstance(event, Replied) else None
             yield event
-    await _after(agent, accepted, reply)
+    _after(agent, accepted, transcript.reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,7 @@ class _Accepted:
     messages: tuple[Message, ...]
     session: Session
     incognito: bool
+    stamp: Stamp
 
     @property
     def text(self) -> str:
@@ -108,20 +108,19 @@ class _Prepared:
     speaker: Speaker
 
 
-async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnRecord) -> _Accepted:
-    """Commit what was said. From here on nothing can lose it."""
+def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
+    """The transaction that commits what was said. From its end on nothing can lose it."""
     drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
 
     def commit(tx: Tx) -> _Accepted:
-        lane.check(tx)
         stored = agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now())
         messages = tuple(record.accepted(tx, stored))
         session = agent.store.sessions.get(tx, agent.session_id)
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
-        return _Accepted(messages, session, incognito)
+        return _Accepted(messages, session, incognito, agent.store.lines.stamp(tx))
 
-    return await agent.store.write(commit)
+    return commit
 
 
 async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
@@ -176,11 +175,10 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
     return Tool(spec, run)
 
 
-async def _after(agent: Agent, accepted: _Accepted, reply: Replied | None) -> None:
+def _after(agent: Agent, accepted: _Accepted, reply: Message | None) -> None:
     """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
     compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
-    answered = await agent.store.read(lambda tx: agent.store.messages.get(tx, reply.message_id)) if reply else None
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, answered))
+    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, reply))
     review_soon(agent)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from hermes.llm.tokens import estimate_tokens
-from hermes.types import LiveView, Message
+from hermes.types import Line, LiveView, Message
 
 PER_MESSAGE = 8
 
@@ -103,10 +103,12 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 
-def message_tokens(message: Message) -> int:
+def message_tokens(message: Message | Line) -> int:
     """About how many tokens a message has in a request."""
-    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in message.tool_calls)
-    return PER_MESSAGE + estimate_tokens(message.content or "") + calls
+    tokens = PER_MESSAGE + estimate_tokens(message.content or "")
+    for call in message.tool_calls:
+        tokens += estimate_tokens(call.name) + estimate_tokens(call.arguments)
+    return tokens
 
 
 def view_tokens(view: LiveView) -> int:

@@ -2,6 +2,9 @@
 
 Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
 that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before.
+
+Whoever must know what others did since is let look through the writer's own connection: only there can SQLite tell
+what it changed from what others changed.
 """
 
 from __future__ import annotations
@@ -38,6 +41,11 @@ class _Write(Generic[T]):
     done: Future[T]
 
 
+@dataclass(frozen=True, slots=True)
+class _Look(_Write[T]):
+    """Reads, and waits for nobody's commit."""
+
+
 def accept(tx: Tx) -> None:
     """Refuse no file."""
 
@@ -64,6 +72,14 @@ class Database:
         self._check_open()
         done: Future[T] = Future()
         self._writes.put(_Write(run, done))
+        return await asyncio.wrap_future(done)
+
+    async def look(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot of the writer's connection; what it writes is undone. Keep it short:
+        writes wait meanwhile."""
+        self._check_open()
+        done: Future[T] = Future()
+        self._writes.put(_Look(run, done))
         return await asyncio.wrap_future(done)
 
     async def read(self, run: Callable[[Tx], T]) -> T:
@@ -96,6 +112,7 @@ class Database:
                 self._wait_for_lock(lambda: writer.execute("PRAGMA journal_mode = WAL"))
                 writer.execute("PRAGMA synchronous = FULL")
                 writer.execute("PRAGMA secure_delete = ON")
+                writer.execute("PRAGMA temp_store = MEMORY")
             except BaseException:
                 writer.close()
                 raise
@@ -138,11 +155,7 @@ class Database:
                 connection.execute("PRAGMA query_only = ON")
                 self._local.connection = connection
             connection.execute("BEGIN")
-            try:
-                return run(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+            return _run_and_undo(connection, run)
 
     def _write_loop(self) -> None:
         """Must not raise: whatever goes wrong belongs to the writes that were under way."""
@@ -155,10 +168,31 @@ class Database:
                     last = True
                     break
                 batch.append(following)
-            if wanted := [write for write in batch if write.done.set_running_or_notify_cancel()]:
-                self._commit(wanted)
+            wanted = [write for write in batch if write.done.set_running_or_notify_cancel()]
+            for look in (write for write in wanted if isinstance(write, _Look)):
+                self._answer(look)
+            if writes := [write for write in wanted if not isinstance(write, _Look)]:
+                self._commit(writes)
             if last:
                 break
+
+    def _answer(self, look: _Look[Any]) -> None:
+        try:
+            with self._translated():
+                self._wait_for_lock(self._take_snapshot)
+                result = _run_and_undo(self._writer, look.run)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            look.done.set_exception(error)
+            return
+        look.done.set_result(result)
+
+    def _take_snapshot(self) -> None:
+        self._writer.execute("BEGIN")
+        try:
+            self._writer.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            self._writer.execute("ROLLBACK")
+            raise
 
     def _commit(self, batch: list[_Write[Any]]) -> None:
         results: list[tuple[_Write[Any], Any]] = []
@@ -192,3 +226,11 @@ class Database:
             return
         self._writer.execute("RELEASE one")
         results.append((write, result))
+
+
+def _run_and_undo(connection: sqlite3.Connection, run: Callable[[Tx], T]) -> T:
+    try:
+        return run(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -108,12 +108,14 @@ async def _memory(asked: Asked) -> str:
         raise UsageError(f"/memory takes on or off, not '{asked.rest}'")
     if change is not None:
         # Between turns: a reply that a terminal is waiting for belongs to the side of its question.
-        async with LaneDoor(asked.store, session_id, asked.agent.owner, asked.agent.policy.lane) as door:
+        terms = asked.agent.policy.lane
+        async with LaneDoor(
+            asked.store, session_id, asked.agent.owner, terms, lambda tx: change(tx, session_id)
+        ) as door:
             async for _ in door.wait(asked.stop):
                 pass
-            if door.lane is None:
+            if door.entered is None:
                 return "Stopped; memory is as it was."
-            await asked.store.write(lambda tx: change(tx, session_id))
         return INCOGNITO if word == "off" else REMEMBERED
     hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
     notes = asked.agent.notes.read("user") or "(nothing noted yet)"

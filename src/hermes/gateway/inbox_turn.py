@@ -22,8 +22,6 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outcome import Ending, done_with
 from hermes.gateway.part import Part, draft_of
 from hermes.gateway.platform import Chat, Platform
-from hermes.store.inbox import said_already
-from hermes.types import Session
 
 BUSY_PAUSE = 1.0
 KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
@@ -41,13 +39,14 @@ class InboxTurns:
     locks: Callable[[Chat], asyncio.Lock]
     hear: Hear
 
-    async def run(self, claimed: Claim, part: Part, session: Session, agent: Agent, stop: asyncio.Event) -> None:
-        """Answer a part of a lane, and settle it."""
-        known = await self.ledger.store.read(lambda tx: said_already(tx, [item.id for item in part.items]))
+    async def run(
+        self, claimed: Claim, part: Part, known: Mapping[int, int], agent: Agent, stop: asyncio.Event
+    ) -> None:
+        """Answer a part of a lane, and settle it. `known` are the items that were said before, with their messages."""
         new = [(item, draft_of(said)) for item, said in zip(part.items, part.messages, strict=True)]
         new = [(item, draft) for item, draft in new if item.id not in known]
         live = self._show_live(part.first.chat)
-        record = InboxRecord(self.ledger, claimed, part, session.id, live, [item for item, _ in new], known)
+        record = InboxRecord(self.ledger, claimed, part, agent.session_id, live, [item for item, _ in new], known)
         accepted = not new
         end: Ending | None = None
         try:
@@ -121,7 +120,7 @@ class InboxTurns:
                 done = [done_with(end)] * len(part.items)
                 await ledger.settle(claimed, done, say=None if accepted else UNSAID)
                 self.hear(part.keys, end)
-            case Replied():
+            case Replied() if part.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()
 
 

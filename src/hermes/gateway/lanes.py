@@ -23,6 +23,7 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.outcome import done_with
 from hermes.gateway.part import Part, next_part
 from hermes.logs import SESSION
+from hermes.store.inbox import said_already
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -132,7 +133,7 @@ class Lanes:
         if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
             await self.ledger.settle(claimed, [done_with(Replied(part.items[0].session_id or "", 0, NOT_RUNNING))])
             return
-        session = await self.store.write(lambda tx: self._open_session(tx, part))
+        session, known = await self.store.write(lambda tx: self._open_session(tx, part))
         key = session.session_key or ""
         token = SESSION.set(session.id)
         stop = self.stops[session.id] = asyncio.Event()
@@ -140,7 +141,7 @@ class Lanes:
             person = Person(part.first.author_id, part.first.author_alt)
             async with self.agents.use(session, key, person) as agent:
                 if part.command is None:
-                    await self.turns.run(claimed, part, session, agent, stop)
+                    await self.turns.run(claimed, part, known, agent, stop)
                 else:
                     await self._run_command(claimed, part, part.command, key, agent, stop)
         finally:
@@ -148,12 +149,13 @@ class Lanes:
                 del self.stops[session.id]
             SESSION.reset(token)
 
-    def _open_session(self, tx: Tx, part: Part) -> Session:
-        """The session that a part belongs to by now, with the key that it came by: that is what memory is told."""
+    def _open_session(self, tx: Tx, part: Part) -> tuple[Session, dict[int, int]]:
+        """The session that a part belongs to by now, with the key that it came by: that is what memory is told. And
+        those of its items that were said before a crash, with their messages."""
         key = self.inbox.key_of(tx, part.first)
         session = self.inbox.open_session(tx, key, part.first)
         queue.assign(tx, part.items, session.id)
-        return replace(session, session_key=key)
+        return replace(session, session_key=key), said_already(tx, [item.id for item in part.items])
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:
         """Try again later. A defect that does not go away puts the item aside, and that is said."""

@@ -65,6 +65,7 @@ class Connection:
         self._timeouts = timeouts
         self._free: list[httpx.AsyncClient] = []
         self._tls: ssl.SSLContext | None = None
+        self._urls: dict[str, httpx.URL] = {}
         self._closings = 0
 
     @asynccontextmanager
@@ -109,8 +110,16 @@ class Connection:
         self, client: httpx.AsyncClient, method: str, path: str, patience: Patience, body: bytes | None
     ) -> httpx.Response:
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        request = client.build_request(method, self._endpoint.url(path), content=body, headers=headers)
+        request = client.build_request(method, self._url(path), content=body, headers=headers)
         return await patience.wait(client.send(request, stream=True), self._timeouts.first_byte)
+
+    def _url(self, path: str) -> httpx.URL:
+        """Parsed once: httpx would do so twice for every request."""
+        import httpx
+
+        if path not in self._urls:
+            self._urls[path] = httpx.URL(self._endpoint.url(path))
+        return self._urls[path]
 
     def _new_client(self) -> httpx.AsyncClient:
         import httpx

@@ -12,6 +12,9 @@ from hermes.types import Json
 REFUSALS = frozenset({400, 422})
 """The statuses with which an endpoint may mean the form of a request."""
 
+MANY = 100
+"""Messages of a request from which on it is worth to load a quicker way of writing JSON."""
+
 UNSUPPORTED = re.compile("unsupported|not support|deprecated|only the default", re.IGNORECASE)
 
 
@@ -34,6 +37,8 @@ class Dialect:
             body[self.limit_field] = request.max_tokens
         if request.temperature is not None and self.takes_temperature:
             body["temperature"] = request.temperature
+        if len(request.messages) >= MANY and (quickly := _encode_quickly(body)) is not None:
+            return quickly
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def after_refusal(self, request: ModelRequest, message: str) -> Dialect | None:
@@ -45,3 +50,13 @@ class Dialect:
             return replace(self, takes_temperature=False)
         # Few endpoints that do not know `stream_options` say so by its name.
         return replace(self, asks_usage=False) if self.asks_usage else None
+
+
+def _encode_quickly(body: dict[str, Json]) -> bytes | None:
+    """The same bytes in a tenth of the time; None for what only the other way can write."""
+    import orjson
+
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # half characters, numbers of more than 64 bits
+        return None

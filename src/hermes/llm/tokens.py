@@ -19,6 +19,7 @@ PER_MESSAGE = 4
 
 PER_ATTACHMENT = 1000
 """A picture or another part that is not text."""
+ATTACHMENTS = ("image_url", "input_audio", "file")
 
 
 def estimate_tokens(text: str) -> int:
@@ -33,7 +34,17 @@ def estimate_tokens(text: str) -> int:
 def estimate_request(messages: Iterable[dict[str, Json]], tools: Sequence[ToolSpec] = ()) -> int:
     """About how many tokens a request is, with all that the endpoint adds around it."""
     schemas = sum(estimate_tokens(json.dumps(tool.to_wire(), ensure_ascii=False)) for tool in tools)
-    return schemas + sum(PER_MESSAGE + _estimate_value(message) for message in messages)
+    return schemas + sum(PER_MESSAGE + _estimate_object(message) for message in messages)
+
+
+def _estimate_object(value: dict[str, Json]) -> int:
+    if value.get("type") in ATTACHMENTS:
+        return PER_ATTACHMENT
+    tokens = 0
+    for key, inner in value.items():
+        if key not in ("role", "type"):
+            tokens += estimate_tokens(inner) if isinstance(inner, str) else _estimate_value(inner)
+    return tokens
 
 
 def _estimate_value(value: Json) -> int:
@@ -42,9 +53,7 @@ def _estimate_value(value: Json) -> int:
     if isinstance(value, list):
         return sum(map(_estimate_value, value))
     if isinstance(value, dict):
-        if str(value.get("type", "")) in ("image_url", "input_audio", "file"):
-            return PER_ATTACHMENT
-        return sum(_estimate_value(inner) for key, inner in value.items() if key not in ("role", "type"))
+        return _estimate_object(value)
     return 0 if value is None else 1
 
 

@@ -28,6 +28,11 @@ class Compressions:
         ).fetchone()
         return None if row is None else compression_from_row(row)
 
+    def epoch(self, tx: Tx, session_id: str) -> int:
+        """The epoch of the compression in force, or 0."""
+        row = tx.execute("SELECT max(epoch) FROM hermes_compressions WHERE session_id = ?", (session_id,)).fetchone()
+        return int(row[0] or 0)
+
     def all(self, tx: Tx, session_id: str) -> list[Compression]:
         """Every compression of a session, oldest first."""
         rows = tx.execute("SELECT * FROM hermes_compressions WHERE session_id = ? ORDER BY epoch", (session_id,))

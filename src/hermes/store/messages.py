@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
-from hermes.store.schema import TableShape, as_text, as_time, kept_rows, live_rows
+from hermes.store.schema import (
+    MESSAGE_OPTIONAL,
+    MESSAGE_REQUIRED,
+    TableShape,
+    as_text,
+    as_time,
+    kept_rows,
+    live_rows,
+)
 from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
 PAGE = 500
+DRAFTED = tuple(field.name for field in fields(Draft))
+FIELDS = len(MESSAGE_REQUIRED) + len(MESSAGE_OPTIONAL)
 
 
 class Messages:
@@ -34,9 +44,12 @@ class Messages:
         return stored
 
     def _insert(self, tx: Tx, session_id: str, draft: Draft, now: float) -> Message:
-        values = {**asdict(draft), "session_id": session_id, "timestamp": now}
         calls = [call.to_wire() for call in draft.tool_calls]
-        values["tool_calls"] = json.dumps(calls, ensure_ascii=False) if calls else None
+        values = {name: getattr(draft, name) for name in DRAFTED} | {
+            "session_id": session_id,
+            "timestamp": now,
+            "tool_calls": json.dumps(calls, ensure_ascii=False) if calls else None,
+        }
         stored = self.get(tx, self._shape.insert(tx, values))
         assert stored is not None, "a row that was just inserted is there"
         return stored
@@ -101,26 +114,17 @@ class Messages:
 
 
 def message_from_row(row: sqlite3.Row) -> Message:
-    """A message as the store has it. Tool calls that are not valid JSON are kept as none rather than failing."""
+    """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
+    kept as none rather than failing."""
+    key, session_id, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent_as = row[:FIELDS]
+    text, parsed = as_text(content), parse_calls(calls) if calls else ()
     return Message(
-        id=row["id"],
-        session_id=row["session_id"],
-        role=row["role"],
-        content=as_text(row["content"]),
-        timestamp=as_time(row["timestamp"]),
-        tool_calls=_parse_calls(row["tool_calls"]),
-        tool_call_id=row["tool_call_id"],
-        tool_name=row["tool_name"],
-        reasoning=row["reasoning"],
-        finish_reason=row["finish_reason"],
-        token_count=row["token_count"],
-        platform_message_id=row["platform_message_id"],
-        author_id=row["author_id"],
-        author_name=row["author_name"],
+        key, session_id, role, text, as_time(timestamp), parsed, call_id, tool, thought, finish, tokens, *sent_as
     )
 
 
-def _parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
+def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
+    """The calls of a message as the store has them; none where they cannot be read."""
     if not text:
         return ()
     try:

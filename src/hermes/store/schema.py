@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 
 from hermes.db import leases, queue
@@ -150,17 +151,15 @@ class TableShape:
     optional: tuple[str, ...]
     fillers: Mapping[str, Json]
     """Values for columns that must not be NULL and have no default, and the marks of a live row."""
+    select: str = dataclass_field(init=False)
+    """`SELECT … FROM` with the required and then the optional fields, each under its own name; the table is `t`, the
+    side table `x`."""
 
-    @property
-    def select(self) -> str:
-        """`SELECT … FROM` with every field under its own name; the table is `t`, the side table `x`."""
+    def __post_init__(self) -> None:
         fields = [f"t.{name}" for name in self.required]
         fields += [f"{self.field(name)} AS {name}" for name in self.optional]
-        key = self.required[0]
-        return (
-            f"SELECT {', '.join(fields)} FROM {self.table} t "
-            f"LEFT JOIN {self.extra_table} x ON x.{self.extra_key} = t.{key}"
-        )
+        beside = f"LEFT JOIN {self.extra_table} x ON x.{self.extra_key} = t.{self.required[0]}"
+        object.__setattr__(self, "select", f"SELECT {', '.join(fields)} FROM {self.table} t {beside}")
 
     def field(self, name: str) -> str:
         """The expression that reads an optional field."""
@@ -219,7 +218,7 @@ def _check_columns(table: str, columns: Collection[str], required: Sequence[str]
 
 def storable(value: Json) -> Json:
     """`value` as SQLite takes it: half a surrogate pair, which models and terminals do send, becomes U+FFFD."""
-    return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+    return SURROGATE.sub("\ufffd", value) if isinstance(value, str) and not value.isascii() else value
 
 
 def as_text(value: object) -> str | None:
@@ -248,6 +247,11 @@ def _iso_time(text: str) -> float:
     except ValueError:
         return 0.0
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def unmended_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for live rows of a file in which no repair has hidden or restored any."""
+    return "t.active = 1" if "active" in messages.columns else "1"
 
 
 def live_rows(messages: TableShape) -> str:

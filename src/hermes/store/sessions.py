@@ -14,6 +14,7 @@ from hermes.types import Session
 
 MAX_ID = 512
 FIELDS = tuple(field.name for field in fields(Session))
+STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,16 @@ class Sessions:
         """Whether there is a session with exactly this id."""
         return tx.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
+    def require(self, tx: Tx, session_id: str) -> None:
+        """Raise NotFoundError unless there is a session with exactly this id."""
+        if not self.exists(tx, session_id):
+            raise _not_found(session_id)
+
     def get(self, tx: Tx, session_id: str) -> Session:
         """The session with exactly this id; NotFoundError when there is none."""
         row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
         if row is None:
-            raise NotFoundError(f"there is no session '{session_id}'", hint="`hermes sessions list` shows them")
+            raise _not_found(session_id)
         return session_from_row(row)
 
     def find(self, tx: Tx, text: str) -> Session:
@@ -97,7 +103,7 @@ class Sessions:
             (len(text), text, text),
         ).fetchall()
         if not rows or not text:
-            raise NotFoundError(f"there is no session '{text}'", hint="`hermes sessions list` shows them")
+            raise _not_found(text)
         if len(rows) > 1:
             ids = ", ".join(row["id"] for row in rows[:5]) + (", …" if len(rows) > 5 else "")
             raise UsageError(f"'{text}' means more than one session: {ids}", hint="Give more of the id")
@@ -220,12 +226,17 @@ class Sessions:
         """
 
 
+def _not_found(session_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no session '{session_id}'", hint="`hermes sessions list` shows them")
+
+
 def session_from_row(row: sqlite3.Row) -> Session:
-    """A session as the store has it; a count that was never kept is 0."""
-    values = {name: row[name] for name in FIELDS}
-    ended = None if values["ended_at"] is None else as_time(values["ended_at"])
-    times = {"started_at": as_time(values["started_at"]), "ended_at": ended}
-    return Session(**{**values, **times, "message_count": values["message_count"] or 0})
+    """A session as the store has it, from a row that begins with its fields; a count that was never kept is 0."""
+    values = list(row[: len(FIELDS)])
+    values[STARTED] = as_time(values[STARTED])
+    values[ENDED] = None if values[ENDED] is None else as_time(values[ENDED])
+    values[COUNT] = values[COUNT] or 0
+    return Session(*values)
 
 
 def check_foreign_id(session_id: str) -> None:

@@ -15,7 +15,9 @@ from hermes.db.migrations import migrate, refuse_newer
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
+from hermes.store.lines import Lines
 from hermes.store.messages import Messages
+from hermes.store.rewrites import Rewrites
 from hermes.store.routes import Routes
 from hermes.store.schema import (
     MESSAGES,
@@ -38,6 +40,7 @@ class _Opened:
     session_shape: TableShape
     message_shape: TableShape
     has_old_routes: bool
+    rewrites: Rewrites
 
 
 class Store:
@@ -49,6 +52,7 @@ class Store:
         self.sessions = Sessions(opened.session_shape, opened.message_shape)
         self.messages = Messages(opened.message_shape, self.sessions)
         self.compressions = Compressions(self.sessions, self.messages)
+        self.lines = Lines(opened.message_shape, self.sessions, self.compressions, opened.rewrites)
         self.incognito = Incognito()
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
@@ -84,6 +88,10 @@ class Store:
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot."""
         return await self.db.read(run)
+
+    async def look(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot, where a stamp can be told. Keep it short: writes wait meanwhile."""
+        return await self.db.look(run)
 
     async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
         """A new session, committed."""
@@ -126,4 +134,4 @@ def _prepare(tx: Tx, now: float) -> _Opened:
     migrate(tx, MIGRATIONS, now)
     index_parents(tx, session_shape)
     old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone()
-    return _Opened(session_shape, message_shape, old_routes is not None)
+    return _Opened(session_shape, message_shape, old_routes is not None, Rewrites(tx))

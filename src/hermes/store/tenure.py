@@ -33,6 +33,8 @@ class Tenure:
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
+        self.is_over = False
+        """Its holder has let it go already, with something else."""
 
     def check(self, tx: Tx) -> None:
         """Raise StaleError when another process has taken over."""
@@ -59,7 +61,8 @@ async def kept(store: Store, claim: Claim, tenure: Tenure) -> AsyncIterator[Tenu
         yield tenure
     finally:
         heart.cancel()
-        await asyncio.shield(_let_go(store, claim, tenure))
+        if not tenure.is_over:
+            await asyncio.shield(_let_go(store, claim, tenure))
 
 
 async def _beat(store: Store, claim: Claim, tenure: Tenure) -> None:
