@@ -42,6 +42,7 @@ def find(client: httpx.Client, filters: dict[str, Any]) -> str:
         ({"id": "*"}, "ann ben cid dan"),
         ({"id": {"ne": "ann"}}, "ben cid dan"),
         ({"id": {"gte": "ben", "lt": "dan"}}, "ben cid"),
+        ({"id": {"gt": "ann", "lte": "cid"}}, "ben cid"),
         ({"id": {"contains": "AN"}}, "ann dan"),
         ({"id": {"icontains": "n_"}}, ""),
         ({"id": None}, ""),

@@ -177,6 +177,17 @@ def test_metadata_beyond_its_limits_is_told_which(http: httpx.Client) -> None:
         assert problem["loc"] == ["body", "metadata"]
 
 
+def test_text_is_measured_without_nul_and_told_in_characters(http: httpx.Client) -> None:
+    made = http.post("/sessions/talk/messages", json=say("\0" + "x" * 25_000)).json()[0]
+    assert made["content"] == "x" * 25_000
+    problem = http.post("/sessions/talk/messages", json=say("x" * 25_001)).json()["detail"][0]
+    assert (problem["type"], problem["loc"]) == ("string_too_long", ["body", "messages", 0, "content"])
+    assert "25000 characters" in problem["msg"]
+    empty = http.post("/conclusions", json={"conclusions": [{**OF_ANN, "content": "\0"}]}).json()["detail"][0]
+    assert empty["type"] == "string_too_short"
+    assert http.post("/peers/ann/chat", json={"query": "\0"}).status_code == 422
+
+
 def test_limits_themselves_are_allowed(http: httpx.Client) -> None:
     longest = http.post("/sessions/talk/messages", json={"messages": say("x" * 25_000)["messages"] * 100})
     assert longest.status_code == 201
