@@ -63,6 +63,8 @@ def test_deleted_session_is_silent_at_once_although_nobody_removes_it(quiet: htt
     ]
     assert quiet.get("/queue/status?session_id=talk").json()["total_work_units"] == 0
     assert quiet.delete("/sessions/talk").status_code == 404
+    assert ids(quiet.post("/sessions/list")) == ["other"]
+    assert ids(quiet.post("/scopes/x/sessions/list")) == []
     assert ids(quiet.post("/peers/ann/sessions")) == ["talk", "other"]
     assert [item["is_active"] for item in quiet.post("/peers/ann/sessions").json()["items"]] == [False, True]
 

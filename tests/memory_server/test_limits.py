@@ -27,6 +27,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/peers", {"id": "x" * 513}, 422),
     ("POST", "/peers", {"id": "ann", "metadata": {str(n): n for n in range(101)}}, 422),
     ("POST", "/peers", {"id": "ann", "metadata": NESTED}, 422),
+    ("POST", "/peers", {"id": "ann", "metadata": {"a": [2**63]}}, 422),
     ("POST", "/peers", {}, 422),
     ("POST", "/peers", [1, 2], 422),
     ("PUT", "/peers/a%20b", {}, 422),
@@ -226,6 +227,8 @@ def test_pages_tell_how_many_there_are(http: httpx.Client) -> None:
     last = http.post("/peers/list?size=2&reverse=true", json=None).json()
     assert [peer["id"] for peer in last["items"]] == ["p6", "p5"]
     assert http.post("/peers/list?page=99&size=3").json()["items"] == []
+    assert http.post("/peers/list?size=7").json()["pages"] == 1
+    assert http.post("/sessions/list").json() == {"items": [], "total": 0, "page": 1, "size": 50, "pages": 0}
 
 
 def test_configuration_merges_and_keeps_keys_it_does_not_know(http: httpx.Client) -> None:
