@@ -225,6 +225,16 @@ def test_scope_is_for_the_whole_workspace_and_not_for_one_peer(prepared: Served)
         assert statuses == [401, 401, 404]
 
 
+def test_member_of_a_session_of_that_name_elsewhere_is_no_member(prepared: Served) -> None:
+    with prepared.client(make_key({"ad": True})) as admin:
+        body = {"id": "talk", "peers": {"bob": {}}}
+        admin.post("/v3/workspaces/elsewhere/sessions", json=body).raise_for_status()
+    with prepared.client(make_key({"w": "w", "p": "bob"})) as client:
+        assert client.get("/v3/workspaces/w/sessions/talk/peers").status_code == 401
+    with prepared.client(make_key({"w": "elsewhere", "p": "bob"})) as client:
+        assert client.get("/v3/workspaces/elsewhere/sessions/talk/peers").status_code == 200
+
+
 def test_key_of_a_session_puts_it_into_no_scope(prepared: Served) -> None:
     with prepared.client(make_key({"w": "w", "s": "talk"})) as client:
         assert client.post("/v3/workspaces/w/sessions", json={"id": "talk"}).status_code == 200
