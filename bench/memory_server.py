@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from honcho import Honcho
 from bench.table import Row, report, summarise, time_calls
 
 SIZES = tuple(int(size) for size in os.environ.get("BENCH_SIZES", "1000,4000,22000").split(","))
+"""How many messages a workspace holds; 1,000,000 takes a quarter of an hour to fill."""
+TALK = 1000
+"""Messages in one session, all by one peer: a conversation and a person stay as they are while the workspace grows."""
 CLIENTS = 16
 CHANCE = random.Random(7)
 VOCABULARY = ["".join(CHANCE.choices("aeioulnrstmdkpgvb", k=CHANCE.randint(3, 9))) for _ in range(8000)]
@@ -33,19 +36,22 @@ OFTEN = list(itertools.accumulate(1.0 / rank for rank in range(1, len(VOCABULARY
 
 
 def run() -> None:
-    """Measure a server of our own."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd() / "bench") as folder:
-        process, url, cold = _serve(folder)
-        try:
-            rows = measure(url)
-            rows.append(Row("cold start to first answer", cold, cold))
-            memory = _resident(process.pid)
-            disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-        finally:
-            process.terminate()
-            process.wait()
+    """Measure servers of our own, one for each size."""
+    rows: list[Row] = []
+    told: list[str] = []
+    for size in SIZES:
+        with tempfile.TemporaryDirectory(dir=Path.cwd() / "bench") as folder:
+            process, url, cold = _serve(folder)
+            try:
+                rows += [Row(f"cold start, N = {size:,}", cold, cold), *measure(url, (size,))]
+                memory = _resident(process.pid)
+                disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+            finally:
+                process.terminate()
+                process.wait()
+        told.append(f"  N = {size:,}: resident {memory:.0f} MB, disk {disk / 1e6:.0f} MB")
     report("Memory_server: SDK over loopback", rows)
-    print(f"  resident {memory:.0f} MB, disk {disk / 1e6:.0f} MB after {sum(SIZES):,} messages and the rest")  # noqa: T201
+    print("\n".join(told))  # noqa: T201
 
 
 def _serve(folder: str) -> tuple[subprocess.Popen[str], str, float]:
@@ -66,12 +72,12 @@ def _resident(pid: int) -> float:
     return int(found.group(1)) / 1024 if found else 0.0
 
 
-def measure(url: str) -> list[Row]:
-    """All rows, in growing workspaces."""
-    floor = summarise("no-op (GET /health, httpx)", _time_health(url))
-    rows = [floor]
-    for size in SIZES:
-        rows += _at_size(url, size, floor)
+def measure(url: str, sizes: Sequence[int] = SIZES) -> list[Row]:
+    """All rows, in a workspace for each size."""
+    rows: list[Row] = []
+    for size in sizes:
+        floor = summarise("no-op (GET /health, httpx)", _time_health(url))
+        rows += [floor, *_at_size(url, size, floor)]
     return rows
 
 
@@ -92,36 +98,45 @@ def _text(number: int) -> str:
 
 def _at_size(url: str, size: int, floor: Row) -> list[Row]:
     honcho = Honcho(workspace_id=f"bench-{uuid.uuid4().hex[:8]}", base_url=url, api_key="unused")
-    alice, bob = honcho.peer("alice"), honcho.peer("bob")
-    many = time_calls(lambda: _fill(honcho, alice, size // 100), 1)
+    rows = [summarise(f"add 100, N = {size:,}", _fill(honcho, size), floor)]
     _wait(honcho)
+    peer, bob = honcho.peer("p0"), honcho.peer("bob")
     session = honcho.session("s0")
-    view = alice.conclusions_of(bob)
+    view = peer.conclusions_of(bob)
     bob.get_metadata()
     view.create([{"content": _text(number)} for number in range(100)])
     numbers = iter(range(1_000_000, 9_000_000))
     cases: dict[str, tuple[Callable[[], Any], int]] = {
         "create session": (lambda: honcho.session(f"n{next(numbers)}", metadata={}), 60),
-        "add 1": (lambda: session.add_messages(alice.message(_text(next(numbers)))), 150),
+        "add 1": (lambda: session.add_messages(peer.message(_text(next(numbers)))), 150),
         "list 50": (session.messages, 100),
         "context 2,000 tokens": (lambda: session.context(tokens=2000), 150),
         "search workspace": (lambda: honcho.search(_words(3), limit=10), 100),
         "search session": (lambda: session.search(_words(3), limit=10), 100),
+        "search peer": (lambda: peer.search(_words(3), limit=10), 100),
+        "representation": (lambda: peer.representation(search_query=_words(3)), 100),
         "conclusions create 1": (lambda: view.create([{"content": _text(next(numbers))}]), 100),
         "conclusions query": (lambda: view.query(_words(3)), 100),
     }
-    rows = [summarise(f"add 100, N = {size:,}", [taken / (size // 100) for taken in many], floor)]
     for name, (call, count) in cases.items():
+        call()  # the first fills what is kept in memory
         rows.append(summarise(f"{name}, N = {size:,}", time_calls(call, count), floor))
+        _wait(honcho)
     rows.append(_together(url, honcho.workspace_id, size, "add 1", lambda c, n: c.session(f"t{n}").add_messages))
     rows.append(_together(url, honcho.workspace_id, size, "search", lambda c, _n: c.search))
     return rows
 
 
-def _fill(honcho: Honcho, peer: Any, batches: int) -> None:
-    for batch in range(batches):
-        session = honcho.session(f"s{batch % 10}")
-        session.add_messages([peer.message(_text(batch * 100 + number)) for number in range(100)])
+def _fill(honcho: Honcho, size: int) -> list[float]:
+    taken: list[float] = []
+    for talk in range(-(-size // TALK)):
+        session, peer = honcho.session(f"s{talk}"), honcho.peer(f"p{talk}")
+        for batch in range(min(TALK, size - talk * TALK) // 100):
+            given = [peer.message(_text(talk * TALK + batch * 100 + number)) for number in range(100)]
+            start = time.perf_counter()
+            session.add_messages(given)
+            taken.append(time.perf_counter() - start)
+    return taken
 
 
 def _wait(honcho: Honcho) -> None:
@@ -136,7 +151,7 @@ def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Ho
     """Many clients at once; the row's name tells how many calls a second that is."""
     clients = [Honcho(workspace_id=workspace, base_url=url, api_key="unused") for _ in range(CLIENTS)]
     calls = [bind(client, number) for number, client in enumerate(clients)]
-    author = clients[0].peer("alice")
+    author = clients[0].peer("p0")
 
     def work(number: int) -> list[float]:
         def once() -> object:

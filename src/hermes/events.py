@@ -1,6 +1,6 @@
 """What happens in a turn, as one tagged union: terminal, web page, HTTP API and platforms all consume it.
 
-    Accepted · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolFinished | MemoryUpdated)*
+    Waiting? · Accepted · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolFinished | MemoryUpdated)*
              · Replied | Stopped | Failed
 
 Exactly one of Replied, Stopped or Failed comes, and it comes last.
@@ -10,6 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Another process speaks in the session, for a while already: the turn begins when it is done."""
+
+    session_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,8 @@ class Failed:
 
 
 TurnEvent: TypeAlias = (
-    Accepted
+    Waiting
+    | Accepted
     | TextDelta
     | ReasoningDelta
     | ToolStarted

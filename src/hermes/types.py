@@ -146,14 +146,3 @@ class LiveView:
     def messages(self) -> tuple[Message, ...]:
         """The stored messages of the view, without the summary."""
         return self.head + self.tail
-
-    @property
-    def last_said(self) -> tuple[Message, ...]:
-        """What people said last, in a row, whatever tools did since."""
-        said: list[Message] = []
-        for message in reversed(self.messages):
-            if message.role == "user":
-                said.insert(0, message)
-            elif said:
-                break
-        return tuple(said)

@@ -127,6 +127,7 @@ class BotApi:
     webhook: dict[str, Json] = field(default_factory=dict)
     _updates: dict[int, Json] = field(default_factory=dict)
     _chats: set[int] = field(default_factory=set)
+    _moved: dict[int, int] = field(default_factory=dict)
     _troubles: list[Trouble] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1000))
@@ -165,6 +166,28 @@ class BotApi:
         made = Place(-1_000_000 - next(self._numbers), "supergroup", title, topic)
         self._chats.add(made.id)
         return made
+
+    def small_group(self, title: str) -> Place:
+        """A group of the simple kind, which may become a supergroup."""
+        made = Place(-next(self._numbers), "group", title)
+        self._chats.add(made.id)
+        return made
+
+    def upgrade(self, group: Place) -> Place:
+        """A group becomes a supergroup. The bot hears of it by `move_updates`, or when it writes to the old one."""
+        made = self.group(group.title)
+        with self._changed:
+            self._chats.discard(group.id)
+            self._moved[group.id] = made.id
+        return made
+
+    def move_updates(self, old: Place, new: Place) -> tuple[Json, Json]:
+        """What Telegram says of it: at the end of the one, and at the beginning of the other."""
+        nobody = Person(1087968824, "Group")
+        return (
+            {"message": self.message(old, nobody, migrate_to_chat_id=new.id)},
+            {"message": self.message(new, nobody, migrate_from_chat_id=old.id)},
+        )
 
     def say(self, place: Place, text: str, who: Person, **more: Json) -> int:
         """Someone says something; the number of the message."""
@@ -322,6 +345,9 @@ class BotApi:
 
     def _chat(self, given: Json) -> int:
         chat_id = int(given["chat_id"])
+        if chat_id in self._moved:
+            moved = "Bad Request: group chat was upgraded to a supergroup chat"
+            raise Refusal(400, moved, {"migrate_to_chat_id": self._moved[chat_id]})
         if chat_id not in self._chats:
             raise Refusal(400, "Bad Request: chat not found")
         return chat_id

@@ -10,21 +10,31 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
 
+from hermes.types import Json
 from tests.db.processes import ROOT, await_end, hear, start
+from tests.gateway.bot_api import TOKEN, BotApi
 
 PATIENCE = 60.0
+OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "API_SERVER_")
+
+
+def clean_env(**more: str) -> dict[str, str]:
+    """The environment without what would configure hermes."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN)}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "NO_PROXY": "127.0.0.1", **more}
 
 
 @dataclass(frozen=True)
 class ModelProcess:
-    """A running echo model."""
+    """A running model."""
 
     port: int
 
@@ -34,19 +44,38 @@ class ModelProcess:
 
     def requests(self) -> list[list[dict[str, str]]]:
         """The messages of every request so far, in order."""
-        found = httpx.get(f"http://127.0.0.1:{self.port}/_requests").json()
+        found = httpx.get(f"http://127.0.0.1:{self.port}/_requests", trust_env=False).json()
         return [request["messages"] for request in found]
+
+    def asked(self) -> list[list[str]]:
+        """What people said in each request so far."""
+        return [[m["content"] for m in messages if m["role"] == "user"] for messages in self.requests()]
 
 
 @contextmanager
-def echo_model(*, summary: float = 0.0, delay: float = 0.0, pause: float = 0.0) -> Iterator[ModelProcess]:
-    """An echo model as long as the block runs."""
-    process = start("tests.gateway.echo_model", "--summary", str(summary), "--delay", str(delay), "--pause", str(pause))
+def _model(module: str, *arguments: object) -> Iterator[ModelProcess]:
+    process = start(module, *arguments)
     try:
         yield ModelProcess(json.loads(hear(process))["port"])
     finally:
         process.kill()
         await_end(process)
+
+
+@contextmanager
+def echo_model(*, summary: float = 0.0, delay: float = 0.0, pause: float = 0.0) -> Iterator[ModelProcess]:
+    """An echo model as long as the block runs."""
+    with _model("tests.gateway.echo_model", "--summary", summary, "--delay", delay, "--pause", pause) as model:
+        yield model
+
+
+@contextmanager
+def scripted_model(folder: Path, answers: Sequence[Json] = (), *, then: Json = None) -> Iterator[ModelProcess]:
+    """The scripted model of `tests.llm.loopback`; after its answers it echoes, unless `then` says otherwise."""
+    script = folder / "script.json"
+    script.write_text(json.dumps({"answers": list(answers), "then": then or {"echo": True}}), encoding="utf-8")
+    with _model("tests.llm.loopback", "--script", script) as model:
+        yield model
 
 
 def write_config(home: Path, settings: Mapping[str, object]) -> None:
@@ -66,8 +95,8 @@ class GatewayProcess:
         self.home = home
         self._root = home.parent.parent if profile else home
         self._arguments = ["-p", profile] if profile else []
-        self._env = {**os.environ, **(env or {}), "HERMES_HOME": str(self._root)}
-        self._process: subprocess.Popen[str] | None = None
+        self._env = clean_env(**{**(env or {}), "HERMES_HOME": str(self._root)})
+        self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     @property
@@ -75,26 +104,31 @@ class GatewayProcess:
         assert self._process is not None
         return self._process.pid
 
-    def begin(self) -> GatewayProcess:
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def begin(self) -> Self:
         """Start it, without waiting for anything."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "hermes", *self._arguments, "gateway", "run"],
-            cwd=ROOT,
-            env=self._env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "hermes", *self._arguments, "gateway", "run"],
+                cwd=ROOT,
+                env=self._env,
+                stdout=output,
+                stderr=output,
+            )
         return self
 
-    def start(self) -> GatewayProcess:
+    def start(self) -> Self:
         """Start it, if it is not begun, and wait until its API answers."""
-        if self._process is None or self._process.poll() is not None:
+        if not self.running:
             self.begin()
         until = time.monotonic() + PATIENCE
         while not (url := self._reported()):
-            assert self._process is not None
-            assert self._process.poll() is None, self.errors()
+            assert self.running, self.output()
             assert time.monotonic() < until, "the gateway did not start"
             time.sleep(0.02)
         self.url = url
@@ -102,76 +136,103 @@ class GatewayProcess:
 
     def _reported(self) -> str:
         """The API's URL, once this very process has reported it."""
-        path = self.home / "state.db"
-        if not path.exists():
+        owner = self.rows("SELECT owner FROM hermes_leases WHERE name = 'gateway'")
+        if not owner or f":{self.pid}:" not in str(owner[0][0]):
             return ""
-        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-            owner = db.execute("SELECT owner FROM hermes_leases WHERE name = 'gateway'").fetchone()
-            if owner is None or owner[0] is None or f":{self.pid}:" not in owner[0]:
-                return ""
-            row = db.execute("SELECT detail FROM hermes_gateway_status WHERE part = 'api' AND state = 'ok'").fetchone()
-            return row[0] if row else ""
-        return ""
+        found = self.rows("SELECT detail FROM hermes_gateway_status WHERE part = 'api' AND state = 'ok'")
+        return str(found[0][0]) if found else ""
 
     def kill(self) -> None:
-        """kill -9."""
+        """kill -9, wherever it is."""
         assert self._process is not None
         self._process.kill()
-        self._close()
+        self._process.wait(PATIENCE)
 
-    def end(self) -> int:
-        """SIGTERM, and its exit code."""
+    def stop(self) -> None:
+        """End it in good order."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._close()
+        assert self.wait() == 0, self.output()
 
     def wait(self) -> int:
         """Wait until it has ended by itself; its exit code."""
-        return self._close()
-
-    def errors(self) -> str:
-        """What it wrote to stderr; ends with the process."""
         assert self._process is not None
-        assert self._process.stderr is not None
-        return self._process.stderr.read()
+        return self._process.wait(PATIENCE)
 
-    def error_lines(self) -> Iterator[str]:
-        """What it writes to stderr, line by line, as it comes."""
-        assert self._process is not None
-        assert self._process.stderr is not None
-        return iter(self._process.stderr.readline, "")
+    def hermes(self, *arguments: str) -> str:
+        """Run another command in the same home; what it printed."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "hermes", *self._arguments, *arguments],
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
 
-    def _close(self) -> int:
-        assert self._process is not None
-        code = self._process.wait(PATIENCE)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
-        return code
+    def output(self) -> str:
+        """All it printed, over all its lives, and its log."""
+        files = [self.home / "output.txt", *self.home.glob("logs/*")]
+        return "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
-    def __enter__(self) -> GatewayProcess:
+    def status(self) -> dict[str, str]:
+        """What each part last told of itself."""
+        found = self.rows("SELECT part, state || ' ' || detail FROM hermes_gateway_status")
+        return {str(part): str(told) for part, told in found}
+
+    def rows(self, query: str, *arguments: object) -> list[tuple[object, ...]]:
+        """What is in its store; nothing while that is not made yet."""
+        with suppress(sqlite3.OperationalError):
+            return rows(self.home, query, *arguments)
+        return []
+
+    def said(self, role: str = "user") -> list[str]:
+        """The messages of the store, in order."""
+        return [str(text) for (text,) in self.rows("SELECT content FROM messages WHERE role = ? ORDER BY id", role)]
+
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.running:
             self.kill()
 
 
-def api_settings(model: ModelProcess, **more: object) -> dict[str, object]:
-    """Settings of a home whose gateway serves the API with this model."""
+class BotGateway(GatewayProcess):
+    """A gateway on the loopback Bot API. A block begins before it is ready: Telegram keeps what comes."""
+
+    def __init__(
+        self, home: Path, api: BotApi, model: ModelProcess, settings: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(home)
+        flat = {"gateway.allow": "*", "telegram.token": TOKEN, "telegram.base_url": api.base_url, **(settings or {})}
+        write_config(home, {**model_settings(model), **flat})
+
+    def __enter__(self) -> Self:
+        return self.begin()
+
+
+def model_settings(model: ModelProcess) -> dict[str, object]:
+    """Settings of a home with this model, and nothing that happens by itself."""
     return {
-        "api.enabled": True,
-        "api.port": 0,
         "model.base_url": model.base_url,
         "model.default": "echo",
         "memory.review_every": 0,
         "compression.idle": 0,
-        **{name.replace("__", "."): value for name, value in more.items()},
     }
+
+
+def api_settings(model: ModelProcess, **more: object) -> dict[str, object]:
+    """Settings of a home whose gateway serves the API with this model."""
+    given = {name.replace("__", "."): value for name, value in more.items()}
+    return {"api.enabled": True, "api.port": 0, **model_settings(model), **given}
 
 
 def rows(home: Path, query: str, *arguments: object) -> list[tuple[object, ...]]:
     """What a query over the home's store gives."""
-    with closing(sqlite3.connect(home / "state.db")) as db:
+    with closing(sqlite3.connect(f"file:{home / 'state.db'}?mode=ro", uri=True, timeout=10)) as db:
         return [tuple(row) for row in db.execute(query, arguments)]
 
 
@@ -181,6 +242,14 @@ async def appears(home: Path, query: str, *arguments: object) -> None:
     while not rows(home, query, *arguments):
         assert time.monotonic() < until, query
         await asyncio.sleep(0.005)
+
+
+def wait_until(look: Callable[[], object], *, seconds: float = 30.0) -> None:
+    """Wait until `look()` is true, for what announces itself in no other way."""
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
 
 
 def said(home: Path, session_id: str, role: str = "user") -> list[object]:

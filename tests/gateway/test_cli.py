@@ -17,7 +17,15 @@ import pytest
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.core import message, running_core
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, write_config
+from tests.gateway.processes import (
+    GatewayProcess,
+    ModelProcess,
+    api_settings,
+    echo_model,
+    rows,
+    wait_until,
+    write_config,
+)
 
 
 def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -97,7 +105,7 @@ def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what
             _wait_for(empty_home, "SELECT 1 FROM messages WHERE content = ?", "running")
             with httpx.Client() as early:  # a connection that is open before the end begins
                 assert early.get(gateway.url.replace("/v1", "/health")).status_code == 200
-                assert gateway.end() == 0
+                gateway.stop()
                 with pytest.raises(httpx.TransportError):
                     early.post(f"{gateway.url}/chat/completions", json=body("new"))
             for thread in talking:
@@ -124,11 +132,12 @@ def test_a_port_that_is_taken_is_said_at_once_and_used_when_it_is_free(empty_hom
         port = taken.getsockname()[1]
         write_config(empty_home, api_settings(model, api__port=port))
         gateway = GatewayProcess(empty_home).begin()
-        assert any(f"127.0.0.1:{port}" in line and "api.port" in line for line in gateway.error_lines())
+        said = gateway.home / "output.txt"
+        wait_until(lambda: any(f":{port}" in line and "api.port" in line for line in said.read_text().splitlines()))
         _wait_for(
             empty_home, "SELECT 1 FROM hermes_gateway_status WHERE state = 'failing' AND detail LIKE ?", f"%:{port}%"
         )
         taken.close()
         with gateway.start():
             assert reply(ask(gateway.url, "free now?")) == "echo: free now?"
-            assert gateway.end() == 0
+            gateway.stop()

@@ -108,7 +108,7 @@ async def test_new_in_a_session_that_nobody_spoke_in_begins_no_second_one(tmp_pa
 
 
 @pytest.mark.contract("2.6")
-@pytest.mark.parametrize("spelled", ["/stop", " /STOP ", "/stop@somebot"])
+@pytest.mark.parametrize("spelled", ["/stop", " /STOP ", "/stop@somebot", "/stop it, please"])
 async def test_stop_overtakes_what_waits_and_what_was_said_is_kept(tmp_path: Path, spelled: str) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:

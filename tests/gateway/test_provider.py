@@ -127,7 +127,7 @@ def test_a_request_without_a_session_has_no_provider_and_one_with_a_session_has(
         assert tape(folder, "initialize") == []
         headers = {**in_session("chosen"), "X-Hermes-Session-Key": "agent:main:shop:dm:42"}
         assert reply(ask(gateway.url, "hello", headers=headers, user="customer 42")) == "echo: hello"
-        assert gateway.end() == 0
+        gateway.stop()
     [[context]] = tape(folder, "initialize")
     assert context["session_id"] == "chosen"
     assert context["gateway_session_key"] == "agent:main:shop:dm:42"

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.gateway.inbox_record import remind
+from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer
 from hermes.store.store import Store
-from hermes.types import Draft
+from hermes.types import Draft, Message, ToolCall
+from tests.gateway.bot_api import BotApi
 from tests.gateway.core import message, running_core
-from tests.gateway.processes import rows
+from tests.gateway.processes import BotGateway, rows, said, scripted_model, wait_until
 from tests.gateway.test_gateway_core import Gate, sessions
 
 pytestmark = pytest.mark.contract("P1", "P2", "2.5")
@@ -34,19 +39,71 @@ async def _say(home: Path, session: str, *drafts: Draft) -> None:
         await store.write(lambda tx: store.messages.append(tx, session, drafts, now=store.clock.now()))
 
 
-@pytest.mark.parametrize("between", [[], [Draft("user", "and from the terminal?")]])
-async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_second_one(
-    tmp_path: Path, between: list[Draft]
-) -> None:
+async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_second_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     session = await _cut_off(home, "afterwards")
-    await _say(home, session, *between, Draft("assistant", "from elsewhere", finish_reason="stop"))
+    await _say(home, session, Draft("assistant", "from elsewhere", finish_reason="stop"))
     await _say(home, session, Draft("user", "later"), Draft("assistant", "to later", finish_reason="stop"))
     async with running_core(home) as core:
         await core.platform.until(lambda: len(core.platform.sent) == 2)
         assert core.platform.texts("7") == ["from elsewhere", "echo: afterwards"]
         assert len(core.model.requests) == 1
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+@pytest.mark.parametrize("finish_reason", ["stop", "stopped"])
+@pytest.mark.parametrize("behind", [[], ["afterwards"]])
+async def test_a_message_that_a_terminal_overtook_gets_a_reply_of_its_own_and_not_the_terminals(
+    tmp_path: Path, behind: list[str], finish_reason: str
+) -> None:
+    home = tmp_path / "home"
+    session = await _cut_off(home, *behind)
+    there = [Draft("user", "what is 2 + 2?"), Draft("assistant", "4", finish_reason=finish_reason)]
+    await _say(home, session, *there)
+
+    def script(request: ModelRequest) -> Answer:
+        if not any(m["role"] == "tool" for m in request.messages):
+            return Reply("let me see", tool_calls=(ToolCall("c", "session_search", '{"query": "x"}'),))
+        return Reply("to this chat")
+
+    async with running_core(home, script) as core:
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        assert core.platform.texts("7") == ["to this chat"]
+        first, second = core.model.requests
+        told = [m["content"] for m in first.messages if m["role"] == "user"]
+        assert told[:-1] == ["wait", "what is 2 + 2?", *behind]
+        assert told[-1] == remind([Message(0, session, "user", "wait", 0.0)])
+        assert first.messages == second.messages[: len(first.messages)], "it stands where the turn began"
+    assert said(home, session) == ["wait", "what is 2 + 2?", *behind]
+    assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answered_in_its_chat(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    session = await _cut_off(home)
+    await _say(home, session, Draft("user", "what is 2 + 2?"))
+    async with running_core(home) as core:
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        assert "“wait”" in core.asked()[-1]
+
+
+def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_place(tmp_path: Path) -> None:
+    answers = [{"says": {"text": "x", "delay": 60.0}}, {"says": {"text": "4"}}, {"says": {"text": "At nine."}}]
+    with BotApi() as api, scripted_model(tmp_path, answers) as model:
+        ann = api.person("Ann")
+        gateway = BotGateway(tmp_path / "home", api, model)
+        with gateway:
+            api.say(ann.dm, "when is my flight?", ann)
+            wait_until(model.asked)
+            gateway.kill()
+        assert gateway.hermes("chat", "-c", "-q", "what is 2 + 2?") == "4\n"
+        with gateway:
+            api.until(lambda: api.texts(ann.dm.id) == ["At nine."])
+            gateway.stop()
+        assert gateway.said() == ["when is my flight?", "what is 2 + 2?"]
+        assert gateway.said("assistant") == ["4", "At nine."]
+        assert "when is my flight?" in model.asked()[-1][-1]
+        assert gateway.rows("SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
 async def test_a_message_with_only_a_broken_reply_is_answered(tmp_path: Path) -> None:

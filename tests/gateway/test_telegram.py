@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
-from tests.gateway.hosts import GatewayProcess, ModelProcess, wait_until
+from tests.gateway.processes import BotGateway, ModelProcess, scripted_model, wait_until
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def api() -> Iterator[BotApi]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[ModelProcess]:
-    with ModelProcess(tmp_path) as running:
+    with scripted_model(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, api: BotApi, model: ModelProcess) -> Iterator[GatewayProcess]:
-    with GatewayProcess(tmp_path / "home", api, model) as running:
+def gateway(tmp_path: Path, api: BotApi, model: ModelProcess) -> Iterator[BotGateway]:
+    with BotGateway(tmp_path / "home", api, model) as running:
         yield running
         assert TOKEN not in running.output()
         assert "Traceback" not in running.output(), running.output()
@@ -34,7 +34,7 @@ def gateway(tmp_path: Path, api: BotApi, model: ModelProcess) -> Iterator[Gatewa
 
 @pytest.mark.contract("1.2", "10.2")
 def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_own(
-    api: BotApi, gateway: GatewayProcess
+    api: BotApi, gateway: BotGateway
 ) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     group, topic = api.group("Garden"), api.group("Forum", topic=7)
@@ -60,7 +60,7 @@ def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_
 @pytest.mark.contract("2.4")
 def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_reply(api: BotApi, tmp_path: Path) -> None:
     answers = [{"says": {"text": "first", "delay": 3.0}}, {"says": {"text": "second"}}]
-    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann, bob = api.person("Ann"), api.person("Bob")
         group = api.group("Garden")
         api.say(group, "/none of this is a command", ann)
@@ -80,9 +80,7 @@ def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_rep
 
 
 @pytest.mark.contract("2.5")
-def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(
-    api: BotApi, gateway: GatewayProcess
-) -> None:
+def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(api: BotApi, gateway: BotGateway) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     api.refuse("sendMessage", 429, "Too Many Requests: retry after 1", retry_after=1)
     api.refuse("sendMessage", 500, "Internal Server Error", times=2)
@@ -97,7 +95,7 @@ def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(
     gateway.stop()
 
 
-def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: GatewayProcess) -> None:
+def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
     api.say(ann.dm, "/title x", ann)
@@ -107,7 +105,7 @@ def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: GatewayPro
     gateway.stop()
 
 
-def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: GatewayProcess) -> None:
+def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: BotGateway) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     api.leave(ann.id)
     api.say(ann.dm, "/title x", ann)
@@ -120,7 +118,7 @@ def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: Gatew
 def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
     api: BotApi, tmp_path: Path, model: ModelProcess
 ) -> None:
-    with GatewayProcess(tmp_path / "home", api, model, {"gateway.allow": ""}) as gateway:
+    with BotGateway(tmp_path / "home", api, model, {"gateway.allow": ""}) as gateway:
         eve, friend = api.person("Eve"), api.person("Fay")
         first = api.push({"message": api.message(eve.dm, eve, text="hello")})
         api.push({"message": api.message(eve.dm, eve, voice={"file_id": "a", "file_unique_id": "b", "duration": 1})})
@@ -138,7 +136,7 @@ def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
 
 def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_path: Path, model: ModelProcess) -> None:
     group, other, ann = api.group("Garden"), api.group("Elsewhere"), api.person("Ann")
-    with GatewayProcess(tmp_path / "home", api, model, {"gateway.allow": f"telegram:{group.id}"}) as gateway:
+    with BotGateway(tmp_path / "home", api, model, {"gateway.allow": f"telegram:{group.id}"}) as gateway:
         api.say(other, f"@{USERNAME} hello", ann)
         api.say(group, f"@{USERNAME} hello", ann)
         api.until(lambda: api.texts(group.id) == ["[Ann] hello"])
@@ -151,7 +149,7 @@ def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_stil
 ) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
-    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
         api.say(ann.dm, "tell", ann)
@@ -164,7 +162,7 @@ def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_stil
 def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotApi, tmp_path: Path) -> None:
     words = [f"{'🧑‍🚀🎉' * 5}{number}" for number in range(900)]
     answers = [{"says": {"text": " ".join(words), "piece": 500}}]
-    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "celebrate", ann)
         api.until(lambda: " ".join(api.texts(ann.dm.id)) == " ".join(words))
@@ -176,7 +174,7 @@ def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotAp
 def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: BotApi, tmp_path: Path) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 4
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
-    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
         api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
@@ -193,7 +191,7 @@ def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: 
 def test_reply_whose_preview_was_deleted_is_sent_anew(api: BotApi, tmp_path: Path) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 4
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.02}}]
-    with ModelProcess(tmp_path, answers) as model, GatewayProcess(tmp_path / "home", api, model) as gateway:
+    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
         api.until(lambda: api.sent)

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from hermes.clock import SystemClock
 from hermes.errors import SettingsError, StoreBusyError
-from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
+from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
@@ -25,7 +25,11 @@ class Desk:
 
     busy: int = 0
     taken: list[Inbound] = field(default_factory=list)
+    moves: list[Moved] = field(default_factory=list)
     reports: list[tuple[str, str]] = field(default_factory=list)
+
+    async def move(self, moved: Moved) -> None:
+        self.moves.append(moved)
 
     async def receive(self, message: Inbound) -> None:
         if self.busy:
@@ -290,12 +294,36 @@ async def test_lost_connection_is_a_reason_to_send_later(api: BotApi, bot: Teleg
         await bot.show_typing(chat(ann.dm))
 
 
-async def test_group_that_became_a_supergroup_is_followed(api: BotApi, bot: Telegram) -> None:
-    group = api.group("Garden")
-    moved = "Bad Request: group chat was upgraded to a supergroup chat"
-    api.refuse("sendMessage", 400, moved, migrate_to_chat_id=group.id)
-    await bot.send(Chat("telegram", "group", "-5"), "hello")
-    assert api.texts(group.id) == ["hello"]
+async def test_group_that_became_a_supergroup_is_followed_and_that_is_told(api: BotApi, bot: Telegram) -> None:
+    group, desk = api.small_group("Garden"), Desk()
+    wide = api.upgrade(group)
+    async with polling(bot, desk):
+        await asyncio.to_thread(api.until, lambda: api.called("getupdates"))
+        sent = await bot.send(chat(group), "hello")
+        await bot.edit(chat(group), sent, "hello all")
+    assert api.texts(wide.id) == ["hello all"]
+    assert desk.moves == [Moved(chat(group), chat(wide))]
+
+
+async def test_message_of_the_supergroup_is_never_taken_for_one_of_the_group_it_was(api: BotApi, bot: Telegram) -> None:
+    group = api.small_group("Garden")
+    preview = await bot.send(chat(group), "a preview")
+    wide = api.upgrade(group)
+    await bot.send(chat(wide), "something else")
+    api.sent[-1].id = int(preview)  # a supergroup counts its messages from the beginning
+    with pytest.raises(MessageGone):
+        await bot.edit(chat(group), preview, "the reply")
+    assert api.texts(wide.id) == ["something else"]
+
+
+async def test_both_service_messages_of_a_move_mean_the_same(api: BotApi, bot: Telegram) -> None:
+    group, desk = api.small_group("Garden"), Desk()
+    wide = api.upgrade(group)
+    for update in api.move_updates(group, wide):
+        api.push(update)
+    await hear(api, bot, updates=2, desk=desk)
+    assert desk.moves == [Moved(chat(group), chat(wide))] * 2
+    assert desk.taken == []
 
 
 async def test_formatting_that_telegram_refuses_does_not_lose_the_text(api: BotApi, bot: Telegram) -> None:

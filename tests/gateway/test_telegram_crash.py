@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.bot_api import BotApi, Call
-from tests.gateway.hosts import GatewayProcess, ModelProcess, wait_until
+from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.scale import scale
 
 MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
@@ -18,7 +18,7 @@ MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "an
 class Killer:
     """Kills a gateway a chosen time after it made a certain call, or after anything at all."""
 
-    def __init__(self, gateway: GatewayProcess, chance: random.Random) -> None:
+    def __init__(self, gateway: BotGateway, chance: random.Random) -> None:
         self._gateway = gateway
         self._chance = chance
         self._method = chance.choice(MOMENTS)
@@ -55,9 +55,9 @@ class Killer:
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     slow = {"echo": True, "pause": chance.choice((0.0, 0.02, 0.1))}
-    with BotApi() as api, ModelProcess(tmp_path, then=slow) as model:
+    with BotApi() as api, scripted_model(tmp_path, then=slow) as model:
         people = [api.person("Ann"), api.person("Bob")]
-        gateway = GatewayProcess(tmp_path / "home", api, model)
+        gateway = BotGateway(tmp_path / "home", api, model)
         said: dict[int, list[str]] = {person.id: [] for person in people}
         for life in range(2):
             killer = Killer(gateway, chance)
@@ -81,7 +81,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: 
         _check(gateway, api, said)
 
 
-def _check(gateway: GatewayProcess, api: BotApi, said: dict[int, list[str]]) -> None:
+def _check(gateway: BotGateway, api: BotApi, said: dict[int, list[str]]) -> None:
     for chat_id, texts in said.items():
         key = f"agent:main:telegram:dm:{chat_id}"
         rows = gateway.rows(
@@ -98,9 +98,9 @@ def _check(gateway: GatewayProcess, api: BotApi, said: dict[int, list[str]]) -> 
 
 @pytest.mark.contract("2.5")
 def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Path) -> None:
-    with BotApi() as api, ModelProcess(tmp_path) as model:
+    with BotApi() as api, scripted_model(tmp_path) as model:
         ann = api.person("Ann")
-        gateway = GatewayProcess(tmp_path / "home", api, model)
+        gateway = BotGateway(tmp_path / "home", api, model)
         api.refuse("sendMessage", 500, "Internal Server Error", times=1000)
         with gateway:
             api.say(ann.dm, "hello", ann)
@@ -122,9 +122,9 @@ def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Pa
 @pytest.mark.contract("2.5")
 def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path) -> None:
     words = [f"word-{number}-{'x' * 90}" for number in range(400)]
-    with BotApi() as api, ModelProcess(tmp_path, [{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
+    with BotApi() as api, scripted_model(tmp_path, [{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
         ann = api.person("Ann")
-        gateway = GatewayProcess(tmp_path / "home", api, model)
+        gateway = BotGateway(tmp_path / "home", api, model)
 
         def kill(call: Call) -> None:
             if call.method == "sendmessage" and len(api.sent) == 5:
@@ -145,9 +145,9 @@ def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path)
 @pytest.mark.contract("2.1")
 def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tmp_path: Path) -> None:
     answers = [{"says": {"text": "never heard", "delay": 60.0}}]
-    with BotApi() as api, ModelProcess(tmp_path, answers) as model:
+    with BotApi() as api, scripted_model(tmp_path, answers) as model:
         ann = api.person("Ann")
-        gateway = GatewayProcess(tmp_path / "home", api, model)
+        gateway = BotGateway(tmp_path / "home", api, model)
         with gateway:
             number = api.push({"message": api.message(ann.dm, ann, text="hello")})
             api.until(lambda: number in api.confirmed)

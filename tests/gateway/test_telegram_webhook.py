@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
-from tests.gateway.hosts import ROOT, GatewayProcess, ModelProcess, clean_env, wait_until
+from tests.gateway.processes import BotGateway, clean_env, scripted_model, wait_until
 
 SECRET = "a-long-enough-secret"
 
@@ -25,14 +26,14 @@ def api() -> Iterator[BotApi]:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, api: BotApi) -> Iterator[GatewayProcess]:
+def gateway(tmp_path: Path, api: BotApi) -> Iterator[BotGateway]:
     settings = {
         "telegram.webhook_url": "http://127.0.0.1:0/hook",
         "telegram.webhook_secret": SECRET,
         "telegram.webhook_port": 0,
         "store.lock_timeout": 0.5,
     }
-    with ModelProcess(tmp_path) as model, GatewayProcess(tmp_path / "home", api, model, settings) as running:
+    with scripted_model(tmp_path) as model, BotGateway(tmp_path / "home", api, model, settings) as running:
         wait_until(lambda: running.status().get("telegram", "").startswith("ok"))
         assert api.webhook["secret_token"] == SECRET
         api.webhook["url"] = f"http://{running.status()['telegram'].split()[-1]}/hook"
@@ -42,7 +43,7 @@ def gateway(tmp_path: Path, api: BotApi) -> Iterator[GatewayProcess]:
 
 
 @pytest.mark.contract("2.2")
-def test_duplicate_and_reordered_posts_have_one_effect(api: BotApi, gateway: GatewayProcess) -> None:
+def test_duplicate_and_reordered_posts_have_one_effect(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     numbers = [api.push({"message": api.message(ann.dm, ann, text=f"/title t{number}")}) for number in range(3)]
     for number in (numbers[1], numbers[0], numbers[1], numbers[2], numbers[0], numbers[2]):
@@ -54,7 +55,7 @@ def test_duplicate_and_reordered_posts_have_one_effect(api: BotApi, gateway: Gat
     assert gateway.rows("SELECT count(*) FROM hermes_queue WHERE queue = 'inbox'") == [(3,)]
 
 
-def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: GatewayProcess) -> None:
+def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     number = api.push({"message": api.message(ann.dm, ann, text="let me in")})
     for wrong in ("x", SECRET[:-1], SECRET + "x", SECRET.upper()):
@@ -65,7 +66,7 @@ def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: GatewayProcess)
     gateway.stop()
 
 
-def test_strange_posts_are_answered_and_break_nothing(api: BotApi, gateway: GatewayProcess) -> None:
+def test_strange_posts_are_answered_and_break_nothing(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     assert api.post_raw(b"{not json") == 400
     assert api.post_raw(b"\xff\xfe") == 400
@@ -80,7 +81,7 @@ def test_strange_posts_are_answered_and_break_nothing(api: BotApi, gateway: Gate
 
 
 @pytest.mark.contract("2.1")
-def test_post_that_could_not_be_stored_is_not_acknowledged(api: BotApi, gateway: GatewayProcess) -> None:
+def test_post_that_could_not_be_stored_is_not_acknowledged(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     number = api.push({"message": api.message(ann.dm, ann, text="keep this")})
     with closing(sqlite3.connect(gateway.home / "state.db", isolation_level=None)) as other:

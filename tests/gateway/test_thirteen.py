@@ -55,8 +55,8 @@ async def test_thirteen_agents_that_compress_all_the_time_lose_reorder_and_repea
         for gateway in gateways.values():
             stack.enter_context(gateway)
         over_http, in_terminals = await _talk(empty_home, gateways)
-        for name, gateway in gateways.items():
-            assert gateway.end() == 0, name
+        for gateway in gateways.values():
+            gateway.stop()
     for name, home in homes.items():
         await _check_home(home, over_http[name])
     await _check_home(empty_home, in_terminals)

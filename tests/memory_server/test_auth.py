@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,6 +192,32 @@ def test_made_key_works_until_it_expires(guarded: Served) -> None:
 def test_without_authentication_there_are_no_keys(server: Served) -> None:
     with server.client() as client:
         assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 405
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}])
+def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, headers: dict[str, str]) -> None:
+    with server.client() as client:
+        refused = client.post("/v3/workspaces/list", json={}, headers=headers)
+        assert refused.status_code == 403
+        assert "AUTH_USE_AUTH" in refused.json()["detail"]
+        assert client.post("/v3/workspaces/list", json={}, headers={"Host": "[::1]:8000"}).status_code == 200
+    if headers != {"Host": ""}:
+        with guarded.client(make_key({"ad": True})) as client:
+            assert client.post("/v3/workspaces/list", json={}, headers=headers).status_code == 200
+
+
+def test_server_that_others_can_reach_does_not_start_without_keys(tmp_path: Path) -> None:
+    everywhere = ["--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it must not
+    ended = subprocess.run(
+        [sys.executable, "-m", "hermes", "memory", "serve", *everywhere, "--data", str(tmp_path)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("AUTH_")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert "AUTH_JWT_SECRET" in ended.stderr
 
 
 def test_key_of_a_peer_asks_about_sessions_that_it_is_in_and_no_others(prepared: Served) -> None:

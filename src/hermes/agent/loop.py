@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from hermes.agent.stopping import unless_stopped
 from hermes.agent.tools import Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
@@ -28,7 +29,6 @@ from hermes.llm.model import Model, ModelRequest
 from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
-T = TypeVar("T")
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
@@ -59,7 +59,7 @@ async def converse(
     for step in count():
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
         heard = _Heard()
-        prepared = await _unless_stopped(transcript.request(tools), stop)
+        prepared = await unless_stopped(transcript.request(tools), stop)
         if prepared is None:
             yield Stopped(session_id, "")
             return
@@ -70,7 +70,7 @@ async def converse(
             async for event in events:
                 yield event
         if _was_too_long(heard) and not shrunk:
-            shrunk = await _unless_stopped(transcript.shrink(), stop) or False
+            shrunk = await unless_stopped(transcript.shrink(), stop) or False
             if shrunk:
                 yield Notice("The model found the conversation too long; it was compressed and is asked again.")
                 continue
@@ -98,21 +98,6 @@ def _insist_on_reply(end: Completed | model_events.Failed | None, steps: int) ->
         line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
         return model_events.Failed("bad_reply", line, retryable=False)
     return end
-
-
-async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What `work` gives; None once the person stops the turn, and then it is at rest."""
-    doing = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(stop.wait())
-    either: set[asyncio.Future[Any]] = {doing, stopped}
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
-    finally:
-        stopped.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.wait({doing})
 
 
 async def _listen(

@@ -25,10 +25,11 @@ class StoredTranscript:
         self._system_prompt = system_prompt
         self._recalled = recalled
         self._record = record
+        self._added = 0
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
         fitted = await compress_to_fit(self._agent, lambda view: estimate_request(self._build(view), tools))
-        return Prepared(self._build(fitted.view), fitted.notice)
+        return Prepared(self._reminded(self._build(fitted.view)), fitted.notice)
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)
@@ -36,12 +37,24 @@ class StoredTranscript:
     def _build(self, view: LiveView) -> list[dict[str, Json]]:
         return build_context(self._system_prompt, view, self._recalled)
 
+    def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
+        """With the record's reminder where the turn began: before what it has added, and never between a call and its
+        results."""
+        if not self._record.reminder:
+            return messages
+        place = max(0, len(messages) - self._added)
+        while place < len(messages) and messages[place]["role"] == "tool":
+            place += 1
+        return [*messages[:place], {"role": "user", "content": self._record.reminder}, *messages[place:]]
+
     async def add(self, *drafts: Draft) -> list[Message]:
         def append(tx: Tx) -> list[Message]:
             self._lane.check(tx)
             return self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
 
-        return await self._store.write(append)
+        added = await self._store.write(append)
+        self._added += len(added)
+        return added
 
     async def conclude(self, reply: Draft) -> Message:
         def append(tx: Tx) -> Message:

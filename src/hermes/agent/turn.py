@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
-from hermes.agent.lane import Lane, hold_lane
+from hermes.agent.lane import UNSAID, Lane, LaneDoor
 from hermes.agent.loop import Speaker, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.review import review_soon
@@ -21,7 +21,7 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SessionBusyError, StaleError
-from hermes.events import Accepted, Failed, Notice, Replied, TurnEvent
+from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.memory.caller import Recall
 from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
@@ -39,31 +39,49 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
 async def answer(
     agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off."""
+    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off.
+
+    A turn that is stopped while it waits for another one of the session has said nothing.
+    """
     await agent.be_busy()
     try:
-        async with hold_lane(agent.store, agent.session_id, agent.owner, agent.policy.lane) as lane:
-            accepted = await _accept(agent, lane, said, record)
-            for message in accepted.messages:
-                yield Accepted(agent.session_id, message.id)
-            prepared = await _prepare(agent, lane, accepted)
-            for notice in agent.memory.take_notices():
-                yield Notice(notice)
-            while agent.untold:
-                yield agent.untold.pop(0)
-            transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
-            reply: Replied | None = None
-            async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
+        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane) as door:
+            async with aclosing(door.wait(stop)) as waiting:
+                async for _ in waiting:
+                    yield Waiting(agent.session_id)
+            if door.lane is None:
+                yield Notice(UNSAID)
+                yield Stopped(agent.session_id, "")
+                return
+            async with aclosing(_answer_in(door.lane, agent, said, stop, record)) as events:
                 async for event in events:
-                    reply = event if isinstance(event, Replied) else None
                     yield event
-            await _after(agent, accepted, reply)
     except SessionBusyError as error:
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
         yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
     except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
+
+
+async def _answer_in(
+    lane: Lane, agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
+) -> AsyncGenerator[TurnEvent, None]:
+    accepted = await _accept(agent, lane, said, record)
+    for message in accepted.messages:
+        yield Accepted(agent.session_id, message.id)
+    prepared = await _prepare(agent, lane, accepted)
+    for notice in agent.memory.take_notices():
+        yield Notice(notice)
+    while agent.untold:
+        yield agent.untold.pop(0)
+    transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record)
+    reply: Replied | None = None
+    async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
+        async for event in events:
+            reply = event if isinstance(event, Replied) else None
+            yield event
+    await _after(agent, accepted, reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +109,9 @@ async def _accept(agent: Agent, lane: Lane, said: Sequence[Draft], record: TurnR
 
     def commit(tx: Tx) -> _Accepted:
         lane.check(tx)
-        messages = tuple(agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now()))
-        record.accepted(tx, messages)
+        stored = agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now())
+        messages = tuple(record.accepted(tx, stored))
         session = agent.store.sessions.get(tx, agent.session_id)
-        messages = messages or agent.store.compressions.view(tx, agent.session_id).last_said
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
         return _Accepted(messages, session, incognito)

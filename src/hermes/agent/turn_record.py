@@ -12,8 +12,13 @@ from hermes.types import Message
 class TurnRecord(Protocol):
     """Told of a turn's two commits, inside them."""
 
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Runs in the transaction that stores what was said."""
+    @property
+    def reminder(self) -> str:
+        """What the model is told after what was said, beside the conversation; nothing of it is stored."""
+        ...
+
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
+        """Runs in the transaction that stores what was said. All that the turn answers: also what was stored before."""
         ...
 
     async def concluding(self) -> None:
@@ -28,8 +33,10 @@ class TurnRecord(Protocol):
 class NoRecord:
     """Nobody keeps one."""
 
-    def accepted(self, tx: Tx, messages: Sequence[Message]) -> None:
-        pass
+    reminder = ""
+
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:  # noqa: ARG002 - the shape
+        return messages
 
     async def concluding(self) -> None:
         pass

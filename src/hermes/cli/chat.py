@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hermes.agent.lane import WAITING
 from hermes.app import App
 from hermes.cli.conversation import Conversation, find_live
 from hermes.cli.lines import Lines
@@ -20,7 +21,7 @@ from hermes.cli.output import note, print_error, say
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
-from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent
+from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
@@ -161,6 +162,8 @@ def _remark(conversation: Conversation, event: TurnEvent) -> None:
     match event:
         case Notice(text):
             note(text)
+        case Waiting():
+            note(WAITING)
         case Failed(message=message):
             note(f"hermes: {message}")
         case Stopped():

@@ -13,7 +13,7 @@ import typer
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
-from hermes.cli.output import note, print_json, print_table, say, show_time
+from hermes.cli.output import note, one_line, print_json, print_table, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -22,7 +22,7 @@ from hermes.gateway.gateway import request_stop, running_gateway
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
 from hermes.settings import API_KEY, API_SERVER_KEY, LOG_FORMAT, LOG_LEVEL, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET
-from hermes.store.inbox import allow_pairing, pairings, read_status, remove_pairing
+from hermes.store.inbox import Pairing, allow_pairing, pairings, read_status, remove_pairing
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -105,7 +105,8 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     else:
         say(f"running ({found['running']})" if found["running"] else "not running")
         for part in found["parts"]:
-            say(f"  {part['part']}: {part['state']} {part['detail']} (since {show_time(part['since'])})")
+            detail = printable(one_line(part["detail"], 500))
+            say(f"  {part['part']}: {part['state']} {detail} (since {show_time(part['since'])})")
         for name, stats in found["queues"].items():
             say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
     return 0 if found["running"] else 1
@@ -148,7 +149,7 @@ def pair(
     host = load_app(ctx)
     if code is not None:
         known = with_store(host, lambda store: store.write(lambda tx: allow_pairing(tx, code)))
-        say(f"{known.name} ({known.platform}:{known.user_id}) may talk now.")
+        say(f"{_shown(known)} ({known.platform}:{known.user_id}) may talk now.")
         return
     if remove is not None:
         platform, _, user = remove.partition(":")
@@ -162,6 +163,12 @@ def pair(
         note("nobody asked yet")
     else:
         rows = [
-            (f"{one.platform}:{one.user_id}", one.name, one.code, one.state, show_time(one.created_at)) for one in asked
+            (f"{one.platform}:{one.user_id}", _shown(one), one.code, one.state, show_time(one.created_at))
+            for one in asked
         ]
         print_table(("who", "name", "code", "state", "asked"), rows)
+
+
+def _shown(someone: Pairing) -> str:
+    """A stranger chose this name: it may not look like anything else."""
+    return printable(one_line(someone.name, 64))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,10 @@ from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
+from hermes.loopback import is_loopback
 
+M_ARENA_MAX = -8
+"""The name that glibc's mallopt has for the number of heaps."""
 app = typer.Typer(help="The memory server.", no_args_is_help=True, rich_markup_mode=None)
 Data = Annotated[
     Path | None,
@@ -36,6 +41,7 @@ def serve(
     """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
     # A vector is multiplied faster than threads can be woken for it, and each would take memory of its own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _share_one_heap()
     import uvicorn
 
     from hermes.memory_server.api.app import create_app
@@ -44,6 +50,11 @@ def serve(
     options = Options.from_env(os.environ)
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
+    if not options.use_auth and not is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached from other machines, and no key is asked for",
+            hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
+        )
     folder = _folder(ctx, data)
     built = create_app(folder, clock=SystemClock(), options=options, with_worker=not no_worker)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
@@ -79,6 +90,12 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
             await database.close()
 
     asyncio.run(run())
+
+
+def _share_one_heap() -> None:
+    """glibc gives each thread a heap that keeps what was freed; ours take turns and need one. Elsewhere: nothing."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _listen(host: str, port: int) -> socket.socket:

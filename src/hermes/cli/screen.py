@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hermes.agent.lane import WAITING
 from hermes.cli.output import printable
 from hermes.cli.rows import fold, head, tail
 from hermes.events import (
@@ -17,6 +18,7 @@ from hermes.events import (
     ToolFinished,
     ToolStarted,
     TurnEvent,
+    Waiting,
 )
 from hermes.settings import COLOR, MEMORY_NOTICES, SHOW_REASONING, Settings
 
@@ -96,6 +98,8 @@ class Screen:
                 self.say(f"💾 Memory updated: {removed}{text}")
             case Notice(text):
                 self.remark(text)
+            case Waiting():
+                self.remark(WAITING)
             case Failed(message=message):
                 self.say(f"hermes: {message}")
             case Stopped():

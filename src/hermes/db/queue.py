@@ -348,6 +348,19 @@ def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
     )
 
 
+def join_lanes(tx: Tx, queue: str, lane: str, into: str) -> None:
+    """What waits in `lane` waits in `into` from now on, in the order of arrival; what is under way is left alone."""
+    tx.execute(
+        "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
+    )
+    tx.execute(
+        "UPDATE hermes_queue SET lane = ? WHERE queue = ? AND lane = ? AND state = 'waiting' AND claimed = 0",
+        (into, queue, lane),
+    )
+    for changed in (lane, into):
+        _schedule(tx, queue, changed)
+
+
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes. Only the keys stay, so that a replay still has no effect."""
     gone = tx.execute("SELECT queue, lane FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()

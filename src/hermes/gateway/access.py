@@ -9,6 +9,7 @@ from typing import Literal
 from hermes.db.engine import Tx
 from hermes.gateway.platform import Inbound
 from hermes.store import inbox
+from hermes.store.moved_chats import first_chat_id
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """Without letters and digits that look alike."""
@@ -34,7 +35,7 @@ class Access:
     def judge(self, tx: Tx, message: Inbound, *, now: float) -> Verdict:
         """May the author of this message talk? Runs in the transaction that would accept it."""
         platform, user = message.chat.platform, message.author_id
-        if message.chat.chat_type == "api" or self._listed(message):
+        if message.chat.chat_type == "api" or self._listed(tx, message):
             return Verdict("welcome")
         if user is None:
             return Verdict("ignored")
@@ -51,7 +52,8 @@ class Access:
             f"`hermes gateway pair {code}` and write again.",
         )
 
-    def _listed(self, message: Inbound) -> bool:
-        platform = message.chat.platform
-        ids = {message.author_id, message.author_alt, message.chat.chat_id} - {None}
+    def _listed(self, tx: Tx, message: Inbound) -> bool:
+        """A chat that got another id is the same chat."""
+        platform, chat_id = message.chat.platform, message.chat.chat_id
+        ids = {message.author_id, message.author_alt, chat_id, first_chat_id(tx, platform, chat_id)} - {None}
         return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})

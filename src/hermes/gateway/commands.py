@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
-from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.agent.lane import LaneDoor
+from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
+from hermes.errors import UsageError
 from hermes.gateway.inbox import NOT_RUNNING, Inbox
 from hermes.gateway.platform import Inbound
 from hermes.store.store import Store
@@ -19,11 +22,14 @@ from hermes.store.store import Store
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
 NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
 REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
+LONGEST_TITLE = 200
+NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
+COMPRESSED = "The compression was done before it could be stopped."
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command, and all it may need."""
+    """A command, and all it may need. `stop` is set when the person does not want it any more."""
 
     store: Store
     inbox: Inbox
@@ -31,6 +37,7 @@ class Asked:
     key: str
     message: Inbound
     rest: str
+    stop: asyncio.Event
 
 
 Run: TypeAlias = Callable[[Asked], Awaitable[str]]
@@ -74,24 +81,40 @@ async def _new(asked: Asked) -> str:
 
 async def _title(asked: Asked) -> str:
     session_id = asked.agent.session_id
-    if not asked.rest:
+    title = " ".join(asked.rest.split())
+    if not title:
         return (await asked.store.read(lambda tx: asked.store.sessions.get(tx, session_id))).title or "(no title)"
-    await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, asked.rest))
-    return f"Title: {asked.rest}"
+    if len(title) > LONGEST_TITLE:
+        raise UsageError(f"a title has at most {LONGEST_TITLE} characters")
+    await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, title))
+    return f"Title: {title}"
 
 
 async def _compress(asked: Asked) -> str:
-    return describe(await compressor_of(asked.agent).compress(asked.agent.session_id, Request(focus=asked.rest)))
+    session_id, compressor = asked.agent.session_id, compressor_of(asked.agent)
+    before = await asked.store.view(session_id)
+    result = await unless_stopped(compressor.compress(session_id, Request(focus=asked.rest)), asked.stop)
+    if result is not None:
+        return describe(result)
+    after = await asked.store.view(session_id)
+    return NOT_COMPRESSED if after.epoch == before.epoch else COMPRESSED
 
 
 async def _memory(asked: Asked) -> str:
     session_id, incognito = asked.agent.session_id, asked.store.incognito
-    change = {"off": incognito.begin, "on": incognito.end}.get(asked.rest)
+    word = asked.rest.lower()
+    change = {"off": incognito.begin, "on": incognito.end}.get(word)
+    if word and change is None:
+        raise UsageError(f"/memory takes on or off, not '{asked.rest}'")
     if change is not None:
         # Between turns: a reply that a terminal is waiting for belongs to the side of its question.
-        async with hold_lane(asked.store, session_id, asked.agent.owner, LaneTerms()):
+        async with LaneDoor(asked.store, session_id, asked.agent.owner, asked.agent.policy.lane) as door:
+            async for _ in door.wait(asked.stop):
+                pass
+            if door.lane is None:
+                return "Stopped; memory is as it was."
             await asked.store.write(lambda tx: change(tx, session_id))
-        return INCOGNITO if asked.rest == "off" else REMEMBERED
+        return INCOGNITO if word == "off" else REMEMBERED
     hidden = await asked.store.read(lambda tx: incognito.is_on(tx, session_id))
     notes = asked.agent.notes.read("user") or "(nothing noted yet)"
     return f"Memory is {'off (incognito)' if hidden else 'on'}.\n{notes}"
@@ -123,7 +146,7 @@ COMMANDS: dict[str, Command] = {
         Command("compress [FOCUS]", "summarise the older part", _compress),
         Command("memory [on|off]", "show the notes; off makes this chat incognito", _memory),
         Command("status", "model, session and memory", _status),
-        Command("stop", "end the reply that is coming", _stop),
+        Command("stop", "end what is under way: a reply, a compression, a wait", _stop),
         Command("help", "this list", _help),
     )
 }

@@ -22,11 +22,13 @@ from hermes.events import Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.inbox import Inbox, Received
+from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
 from hermes.gateway.lanes import Lanes
+from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import GONE, Ending, recall_ending
-from hermes.gateway.platform import Chat, Inbound, Intake, Platform
+from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
 
@@ -70,16 +72,15 @@ class Gateway:
         self._platforms: dict[str, Platform] = {}
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
+        ledger = Ledger(store, self._platforms, self._wake_delivery)
         self._lanes = Lanes(
             store=store,
             inbox=self._inbox,
             agents=agents,
-            platforms=self._platforms,
-            locks=self._lock_of,
+            ledger=ledger,
+            turns=InboxTurns(ledger, self._platforms, self._lock_of, self._hear),
             owner=self._owner,
             wake=self._wake,
-            wake_delivery=self._wake_delivery,
-            hear=self._hear,
             at_once=terms.at_once,
         )
         self._delivery = Delivery(
@@ -97,6 +98,10 @@ class Gateway:
         if received.verdict.refusal or received.stopped is not None:
             self._wake_delivery.set()
         return received
+
+    async def move(self, moved: Moved) -> None:
+        """Take note that a chat has another id; see `Inbox.move`."""
+        await self._inbox.move(moved)
 
     @property
     def ending(self) -> bool:
@@ -246,6 +251,9 @@ class _IntakeOf(Intake):
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
+
+    async def move(self, moved: Moved) -> None:
+        await self.gateway.move(moved)
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)

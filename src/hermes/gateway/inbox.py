@@ -16,9 +16,10 @@ from hermes.gateway.agent_cache import DIRECT
 from hermes.gateway.item_key import INBOX, find_item, item_key_of
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.outcome import done_with
-from hermes.gateway.platform import Inbound
+from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.store.ids import session_key
 from hermes.store.inbox import set_status
+from hermes.store.moved_chats import first_chat_id, record_move
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -29,8 +30,8 @@ STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
 
 def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, also when it is addressed (`/stop@bot`): it overtakes what waits."""
-    return text.strip().partition("@")[0].lower() == STOP
+    """Whether a message is `/stop`, also when it is addressed or goes on (`/stop@bot now`): it overtakes what waits."""
+    return next(iter(text.split()), "").partition("@")[0].lower() == STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Received:
     """What became of a message: a fresh inbox item, or nothing new.
 
     `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether
-    it ended a turn.
+    it ended a turn, `other` that its id was given to another text before: this one is not taken.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Received:
     fresh: bool
     verdict: Verdict
     stopped: bool | None = None
+    other: bool = False
 
 
 class Inbox:
@@ -71,6 +73,13 @@ class Inbox:
             self._wake.set()
         return received
 
+    async def move(self, moved: Moved) -> None:
+        """A chat has another id now: its conversation goes on there. When this returns that is known for good, and the
+        same again has no effect."""
+        if await self._store.write(lambda tx: self._move(tx, moved.old, moved.new)):
+            log.info("%s: chat %s is %s now", moved.old.platform, moved.old.chat_id, moved.new.chat_id)
+            self._wake.set()  # what waited in a lane of the new id waits in the other one now
+
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how a platform is."""
         log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
@@ -85,7 +94,8 @@ class Inbox:
         if verdict.kind != "welcome":
             return Received(key, item_key, None, False, verdict)
         if (known := find_item(tx, self._store, message)) is not None:
-            return Received(key, known.key, known.session_id, False, verdict)
+            other = known.payload is not None and known.payload["text"] != message.text
+            return Received(key, known.key, known.session_id, False, verdict, other=other)
         session = self.open_session(tx, key, message)
         lane = self._lane_of(session)
         lane = f"{lane}#stop" if is_stop(message.text) else lane
@@ -103,13 +113,33 @@ class Inbox:
     def key_of(self, tx: Tx, message: Inbound) -> str:
         """The session key of a message: the client's own, that of the session it names, or made of the chat."""
         if message.session_key is not None:
-            return message.session_key
+            return _first_key(tx, message.session_key)
         if message.session_id is not None and self._store.sessions.exists(tx, message.session_id):
             known = self._store.sessions.get(tx, message.session_id).session_key
             if known:
                 return known
-        chat = message.chat
-        return session_key(self._agent_name, chat.platform, chat.chat_type, chat.chat_id, chat.thread_id)
+        return self._key_of_chat(tx, message.chat)
+
+    def _key_of_chat(self, tx: Tx, chat: Chat) -> str:
+        """A chat that got another id keeps its key. Its threads are new ones: there were none before."""
+        chat_id = first_chat_id(tx, chat.platform, chat.chat_id) if chat.thread_id is None else chat.chat_id
+        return session_key(self._agent_name, chat.platform, chat.chat_type, chat_id, chat.thread_id)
+
+    def _move(self, tx: Tx, old: Chat, new: Chat) -> bool:
+        """True when it is news. Where people spoke in the new chat before we knew, the older conversation goes on."""
+        now, routes = self._store.clock.now(), self._store.routes
+        before, after = self._key_of_chat(tx, old), self._key_of_chat(tx, new)
+        if not record_move(tx, old.platform, old.chat_id, new.chat_id, now=now):
+            return False
+        kept, early = routes.lookup(tx, before), routes.lookup(tx, after)
+        if kept is None and early is not None:
+            routes.bind(tx, before, early, now=now)
+        elif kept is not None and early is not None:
+            self._store.sessions.end(tx, early, "chat_moved", now=now)
+            routes.bind(tx, after, kept, now=now)
+            lanes = [self._lane_of(self._store.sessions.get(tx, one)) for one in (early, kept)]
+            queue.join_lanes(tx, INBOX, *lanes)
+        return True
 
     def _lane_of(self, session: Session) -> str:
         """A session has one lane, by whatever name a message comes to it. `/new` passes it on to the next session, so
@@ -145,3 +175,11 @@ class Inbox:
             chat_type=message.chat.chat_type,
             thread_id=message.chat.thread_id,
         )
+
+
+def _first_key(tx: Tx, key: str) -> str:
+    """The key that a chat's conversation has for life, where `key` is made of a later id of the chat."""
+    parts = key.split(":")
+    if len(parts) != 5 or parts[0] != "agent":
+        return key
+    return ":".join([*parts[:4], first_chat_id(tx, parts[2], parts[4])])

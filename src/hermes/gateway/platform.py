@@ -55,6 +55,14 @@ class Inbound:
         return cls(**{**value, "chat": Chat(*value["chat"])})
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A chat got another id on its platform. Nobody said anything, and it is the same conversation."""
+
+    old: Chat
+    new: Chat
+
+
 class SendLater(Exception):
     """The platform cannot take it now: `wait` seconds, or None for as long as seems right."""
 
@@ -76,6 +84,10 @@ class Intake(Protocol):
 
     async def receive(self, message: Inbound) -> None:
         """Take a message. When this returns, the platform may be told that it arrived. Raises when it may not."""
+        ...
+
+    async def move(self, moved: Moved) -> None:
+        """Take note that a chat has another id. When this returns it is known for good; told again, nothing happens."""
         ...
 
     async def report(self, part: str, state: str, detail: str) -> None:
@@ -106,7 +118,7 @@ class Platform(Protocol):
         ...
 
     async def send(self, chat: Chat, text: str) -> str:
-        """Send one message; its id on the platform."""
+        """Send one message; the id that `edit` finds it by."""
         ...
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:

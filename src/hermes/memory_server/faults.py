@@ -47,6 +47,10 @@ class Unauthorized(Fault):
     """No key, a bad key, or a key that may not do this."""
 
 
+class Stranger(Fault):
+    """Nobody has a key here, and this does not come from a program of this machine."""
+
+
 class SwitchedOff(Fault):
     """The feature is not in use on this server."""
 

@@ -85,6 +85,15 @@ class Messages:
         found = map(message_from_row, rows)
         return next((m for m in found if m.content and not m.tool_calls and m.finish_reason != "error"), None)
 
+    def said_after(self, tx: Tx, session_id: str, message_id: int) -> list[int]:
+        """What people said after a message, by its ids, in order."""
+        rows = tx.execute(
+            f"SELECT t.id FROM messages t WHERE t.session_id = ? AND t.id > ? AND t.role = 'user' AND {self._kept} "
+            "ORDER BY t.id",
+            (session_id, message_id),
+        )
+        return [int(row["id"]) for row in rows]
+
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted
+from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, Waiting
 from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, Usage, event, failure
 
 T = TypeVar("T")
@@ -40,7 +40,11 @@ async def answer_whole(
 
 def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
     """The headers, with the session that the turn is in: `/new` may have begun another one while a message waited."""
-    if SESSION_ID in headers and isinstance(found, Accepted | Replied | Stopped | Failed) and found.session_id:
+    if (
+        SESSION_ID in headers
+        and isinstance(found, Waiting | Accepted | Replied | Stopped | Failed)
+        and found.session_id
+    ):
         return {**headers, SESSION_ID: header_text(found.session_id)}
     return headers
 

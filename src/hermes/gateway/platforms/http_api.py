@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import secrets
 from collections.abc import AsyncGenerator
@@ -36,12 +35,14 @@ from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
+from hermes.loopback import is_loopback, names_loopback
 from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
 
 NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
+REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -154,9 +155,13 @@ class HttpApi:
         events = follow(self._gateway, message)
         received = await anext(events)
         assert isinstance(received, Received), "it comes first"
+        if received.other:
+            await events.aclose()
+            raise ApiError(422, REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
         headers = {
             api_reply.SESSION_ID: header_text(received.session_id or ""),
             api_reply.SESSION_KEY: header_text(received.key),
+            **({} if received.fresh else {"Idempotent-Replayed": "true"}),
         }
         return await self._respond(request, ask, events, headers)
 
@@ -188,8 +193,14 @@ class HttpApi:
                     headers={"WWW-Authenticate": "Bearer"},
                 )
             return
-        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
-            raise ApiError(403, "without a key, only programs on this machine are answered; set `api.key`")
+        if "origin" in request.headers:
+            raise ApiError(403, "without a key, web pages are not answered; set `api.key`")
+        if not names_loopback(request.headers.get("host")):
+            raise ApiError(
+                403,
+                "without a key, only this machine is answered, and the request's `Host` does not name it; "
+                "ask 127.0.0.1 or localhost, or set `api.key`",
+            )
 
 
 async def read_body(request: Request, patience: float) -> bytes:
@@ -206,16 +217,6 @@ async def read_body(request: Request, patience: float) -> bytes:
     except TimeoutError:
         raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
     return bytes(body)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _too_large() -> ApiError:

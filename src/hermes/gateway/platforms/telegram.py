@@ -12,10 +12,10 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.chunks import count_units
 from hermes.gateway.commands import COMMANDS
-from hermes.gateway.platform import Chat, Intake
+from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
 from hermes.gateway.platforms.telegram_text import render
-from hermes.gateway.platforms.telegram_updates import NAME, Reader
+from hermes.gateway.platforms.telegram_updates import NAME, Reader, group_of
 from hermes.gateway.platforms.webhook import Webhook, listen, serve_webhook
 from hermes.types import Json
 
@@ -30,9 +30,11 @@ POLL = 30
 WANTED = ["message", "edited_message"]
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
+ELSEWHERE = "/"
+"""Between chat and number in the id of a message that went to another chat than it was sent to."""
 
 T = TypeVar("T")
-Write: TypeAlias = "Callable[[int, str, Sequence[MessageEntity]], Awaitable[str]]"
+Write: TypeAlias = "Callable[[str, Sequence[MessageEntity]], Awaitable[str]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,11 @@ class Telegram:
         self._requests = _make_requests()
         self._bot = _make_bot(terms, self._requests)
         self._state = ""
+        self._intake: Intake | None = None
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        self._intake = intake
         reader = await self._persist(intake, self._begin)
         if self._terms.webhook_url:
             await self._run_webhook(intake, reader)
@@ -75,22 +79,38 @@ class Telegram:
             await self._run_polling(intake, reader)
 
     async def send(self, chat: Chat, text: str) -> str:
-        """Send one message. A formatting that Telegram does not take never loses the text."""
+        """Send one message. A formatting that Telegram does not take never loses the text; a group that became a
+        supergroup is followed, and then the id tells where the message is."""
+        from telegram.error import ChatMigrated
 
-        async def send(chat_id: int, text: str, entities: Sequence[MessageEntity]) -> str:
+        async def send(text: str, entities: Sequence[MessageEntity]) -> str:
+            try:
+                return str(await put(int(chat.chat_id), text, entities))
+            except ChatMigrated as moved:
+                await self._note_move(Moved(group_of(int(chat.chat_id)), group_of(moved.new_chat_id)))
+                return f"{moved.new_chat_id}{ELSEWHERE}{await put(moved.new_chat_id, text, entities)}"
+
+        async def put(chat_id: int, text: str, entities: Sequence[MessageEntity]) -> int:
             sent = await self._bot.send_message(chat_id, text, entities=entities, message_thread_id=_thread(chat))
-            return str(sent.message_id)
+            return sent.message_id
 
-        return await self._write(chat, text, send)
+        return await self._write(text, send)
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
-        """Replace the text of a message we sent."""
+        """Replace the text of a message we sent. Nobody can edit what was said in a group before it moved."""
+        from telegram.error import ChatMigrated
 
-        async def edit(chat_id: int, text: str, entities: Sequence[MessageEntity]) -> str:
-            await self._bot.edit_message_text(text, chat_id, int(message_id), entities=entities)
+        elsewhere, _, number = message_id.rpartition(ELSEWHERE)
+
+        async def edit(text: str, entities: Sequence[MessageEntity]) -> str:
+            try:
+                await self._bot.edit_message_text(text, int(elsewhere or chat.chat_id), int(number), entities=entities)
+            except ChatMigrated as moved:  # the supergroup has a message of that number too, but another one
+                await self._note_move(Moved(group_of(int(chat.chat_id)), group_of(moved.new_chat_id)))
+                raise MessageGone("the group became a supergroup") from None
             return message_id
 
-        await self._write(chat, text, edit)
+        await self._write(text, edit)
 
     async def show_typing(self, chat: Chat) -> None:
         """Show that a reply is coming; Telegram takes the sign away after five seconds."""
@@ -106,26 +126,30 @@ class Telegram:
         for request in self._requests:  # the bot itself would not, as long as Telegram has not told it its name
             await request.shutdown()
 
-    async def _write(self, chat: Chat, text: str, write: Write) -> str:
-        """Write formatted, or plain when that is refused. A group that became a supergroup is followed."""
-        from telegram.error import BadRequest, ChatMigrated, TelegramError
+    async def _write(self, text: str, write: Write) -> str:
+        """Write formatted, or plain when that is refused."""
+        from telegram.error import BadRequest, TelegramError
 
         shown, entities = _format(text)
-        chat_id = int(chat.chat_id)
         try:
             try:
-                return await write(chat_id, shown, entities)
-            except ChatMigrated as moved:
-                chat_id = moved.new_chat_id
-                return await write(chat_id, shown, entities)
+                return await write(shown, entities)
             except BadRequest as error:
                 if is_unchanged(error):
                     return ""
                 if not is_about_markup(error):
                     raise
-                return await write(chat_id, text, [])
+                return await write(text, [])
         except TelegramError as error:
             raise translate(error, self._terms.token) from None
+
+    async def _note_move(self, moved: Moved) -> None:
+        """Must not raise: what is being sent comes first, and the next one to the old group tells it again."""
+        try:
+            if self._intake is not None:
+                await self._intake.move(moved)
+        except HermesError as error:
+            log.error("the move of chat %s could not be stored: %s", moved.old.chat_id, error.line())
 
     async def _begin(self) -> Reader:
         """Learn who we are, and tell Telegram how it shall reach us."""
@@ -184,12 +208,15 @@ class Telegram:
 
         try:
             update = Update.de_json(raw, self._bot)
-            message = reader.read(update)
+            found = reader.read(update)
         except Exception as error:  # noqa: BLE001 - whatever Telegram sends, the next update must be reached
             log.warning("an update (%s) cannot be read: %s", _number(raw), type(error).__name__)
             return
-        if message is not None:
-            await intake.receive(message)
+        match found:
+            case Inbound():
+                await intake.receive(found)
+            case Moved():
+                await intake.move(found)
 
     async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
         """Try until it works: Telegram, the network or the store come back."""

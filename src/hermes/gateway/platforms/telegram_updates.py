@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.gateway.platform import Chat, ChatType, Inbound
+from hermes.gateway.platform import Chat, ChatType, Inbound, Moved
 
 if TYPE_CHECKING:
     import telegram
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 NAME = "telegram"
 QUOTED = 200
 """Characters of a message that is replied to."""
+
+LONGEST_NAME = 64
+UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What steers a terminal, or turns the order of what is written around it."""
+BRACKETS = str.maketrans("[]", "()")
+"""In groups the agent reads `[name] text`."""
 
 COMMAND = re.compile(r"/\w+(?:@(?P<bot>\w+))?(?=\s|$)")
 
@@ -46,12 +52,14 @@ class Reader:
     username: str
     mentions_only: bool
 
-    def read(self, update: telegram.Update) -> Inbound | None:
+    def read(self, update: telegram.Update) -> Inbound | Moved | None:
         """The message in an update; None for what nobody said to us. May raise anything for what is no update."""
         edited = update.message is None
         message = update.edited_message if edited else update.message
         if message is None or message.chat.type not in ("private", "group", "supergroup"):
             return None
+        if (moved := _move(message)) is not None:
+            return moved
         if message.from_user is None or (message.from_user.is_bot and not _is_anonymous_admin(message)):
             return None
         text = self._said(message, edited=edited)
@@ -64,7 +72,7 @@ class Reader:
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=well_formed(_name(message)),
+            author_name=_name(message),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
@@ -106,6 +114,21 @@ def chat_of(message: telegram.Message) -> Chat:
     return Chat(NAME, kind, f"{message.chat.id:d}", f"{thread:d}" if thread else None)
 
 
+def group_of(chat_id: int) -> Chat:
+    """A group as a whole."""
+    return Chat(NAME, "group", f"{chat_id:d}")
+
+
+def _move(message: telegram.Message) -> Moved | None:
+    """A group that becomes a supergroup says so twice: at its end, and at the beginning of the other."""
+    here = group_of(message.chat.id)
+    if message.migrate_to_chat_id:
+        return Moved(here, group_of(message.migrate_to_chat_id))
+    if message.migrate_from_chat_id:
+        return Moved(group_of(message.migrate_from_chat_id), here)
+    return None
+
+
 def well_formed(text: str) -> str:
     """The text without halves of surrogate pairs, which no file takes."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -125,9 +148,16 @@ def _name(message: telegram.Message) -> str:
     return _called(_author(message))
 
 
+def one_name(text: str) -> str:
+    """A name that people choose themselves, as one short line that cannot be taken for anything else."""
+    seen = UNSEEN.sub("", well_formed(text)).translate(BRACKETS)
+    return " ".join(seen.split())[:LONGEST_NAME].rstrip()
+
+
 def _called(someone: telegram.User | telegram.Chat) -> str:
     title = getattr(someone, "title", None)  # a chat has one, a person has not
-    return title or someone.full_name or someone.username or str(someone.id)
+    names = (title, someone.full_name, someone.username)
+    return next((name for given in names if given and (name := one_name(given))), str(someone.id))
 
 
 def _replied_to(message: telegram.Message) -> telegram.Message | None:
@@ -153,7 +183,7 @@ def _origin(message: telegram.Message) -> str:
         return ""
     people = (getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat"))
     names = [_called(person) for person in people if person is not None]
-    return f"(forwarded from {well_formed(names[0] if names else getattr(origin, 'sender_user_name', 'someone'))})"
+    return f"(forwarded from {names[0] if names else one_name(getattr(origin, 'sender_user_name', 'someone'))})"
 
 
 def _attachment(message: telegram.Message) -> str:

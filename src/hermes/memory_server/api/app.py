@@ -33,6 +33,12 @@ from hermes.memory_server.engine.worker import Worker
 from hermes.memory_server.tokens import count_tokens
 
 
+def _warm_up() -> None:
+    """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile."""
+    count_tokens("ready")
+    embed("ready")
+
+
 def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: bool) -> FastAPI:
     """An application that opens the folder when it starts and leaves it in order when it ends."""
 
@@ -41,7 +47,7 @@ def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: boo
         database = open_database(folder)
         server = Server(database, clock, options)
         app.state.server = server
-        count_tokens(""), embed("ready")  # so that the first request does not wait for the vocabulary
+        warming = asyncio.create_task(asyncio.to_thread(_warm_up))
         background = open_for_work(folder) if with_worker else None
         worker = Worker(background, clock, webhook_secret=options.webhook_secret) if background else None
         server.worker = worker
@@ -53,6 +59,7 @@ def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: boo
                 worker.stop()
                 await working
                 await background.close()
+            await warming
             await database.close()
 
     app = FastAPI(

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 import jwt
 from fastapi import Depends, Request
 
+from hermes.loopback import names_loopback
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.engine.peers import is_member
-from hermes.memory_server.faults import Invalid, Unauthorized
+from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
 Pass = Literal["peer", "session", "member", "any"]
@@ -87,6 +88,7 @@ class Gate:
     async def __call__(self, request: Request) -> Caller:
         server: Server = request.app.state.server
         if not server.options.use_auth:
+            refuse_strangers(request)
             return ADMIN
         caller = identify(request, server)
         if not await self._may_pass(caller, request, server):
@@ -113,6 +115,17 @@ class Gate:
                 return False
             return await server.read(lambda tx: is_member(tx, path["workspace_id"], session, peer))
         return "peer" in self._passes and path.get("peer_id") == peer
+
+
+def refuse_strangers(request: Request) -> None:
+    """Without keys only programs of this machine are answered: no web page, whatever name it gave this machine."""
+    if "origin" in request.headers:
+        raise Stranger("Without keys, web pages are not answered; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
+    if not names_loopback(request.headers.get("host")):
+        raise Stranger(
+            "Without keys, only this machine is answered, and the request's Host does not name it; "
+            "ask 127.0.0.1 or localhost, or set AUTH_USE_AUTH and AUTH_JWT_SECRET"
+        )
 
 
 def identify(request: Request, server: Server) -> Caller:

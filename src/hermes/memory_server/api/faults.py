@@ -21,6 +21,7 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.Invalid: 422,
     faults.Refused: 400,
     faults.Unauthorized: 401,
+    faults.Stranger: 403,
     faults.SwitchedOff: 405,
     faults.TooLarge: 413,
     faults.UnknownFileType: 415,

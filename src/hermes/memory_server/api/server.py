@@ -17,7 +17,7 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
 
 T = TypeVar("T")
-REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in (400, 401, 404, 409, 422)}
+REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in (400, 401, 403, 404, 409, 422)}
 
 
 def new_router(tag: str) -> APIRouter:

@@ -17,10 +17,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hermes.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError, StoreReadOnlyError
@@ -30,9 +30,16 @@ T = TypeVar("T")
 Tx: TypeAlias = Connection
 """An open transaction. Functions that take one must have no effect outside it."""
 
+Record: TypeAlias = Any
+"""A row that was read: its columns are attributes."""
+Failure = (DBAPIError, sqlite3.Error)
+"""What SQLite refuses reaches us through SQLAlchemy, or straight from the driver where that runs the statement."""
+
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL: a write is on the disk when it is acknowledged. NORMAL: it may be undone, whole, by a power cut."""
 READERS = 2
+LOG_BYTES = 4 * 1024 * 1024
+"""A burst of writes lets the write-ahead log grow; this much of it is kept."""
 GROUP_LIMIT = 64
 """How many waiting writes share one commit."""
 LOCK_PAUSE = (0.0005, 0.003)
@@ -79,7 +86,7 @@ class Database:
             self._wait_for_lock(self._writer, "BEGIN IMMEDIATE")
             run(self._writer)
             self._wait_for_lock(self._writer, "COMMIT")
-        except DBAPIError as error:
+        except Failure as error:
             raise self._translate(error) from error
 
     async def write(self, run: Callable[[Tx], T]) -> T:
@@ -124,7 +131,8 @@ class Database:
             self._wait_for_lock(writer, "PRAGMA journal_mode = WAL")
             writer.exec_driver_sql(f"PRAGMA synchronous = {self._synchronous}")
             writer.exec_driver_sql("PRAGMA secure_delete = ON")
-        except DBAPIError as error:
+            writer.exec_driver_sql(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        except Failure as error:
             raise self._translate(error) from error
         return writer
 
@@ -133,20 +141,21 @@ class Database:
         deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
-                connection.exec_driver_sql(statement)
-            except OperationalError as error:
+                driver(connection).execute(statement)
+            except sqlite3.OperationalError as error:
                 if not _is_busy(error) or time.monotonic() >= deadline:
                     raise
             else:
                 return
             time.sleep(random.uniform(*LOCK_PAUSE))
 
-    def _translate(self, error: DBAPIError) -> StoreError:
-        name = getattr(error.orig, "sqlite_errorname", "")
+    def _translate(self, error: DBAPIError | sqlite3.Error) -> StoreError:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        name = getattr(cause, "sqlite_errorname", "")
         for names, kind in FAULTS:
             if name.startswith(names):
-                return kind(f"{self.path}: {error.orig}")
-        return StoreError(f"{self.path}: {error.orig}")
+                return kind(f"{self.path}: {cause}")
+        return StoreError(f"{self.path}: {cause}")
 
     def _read(self, run: Callable[[Tx], T]) -> T:
         connection: Connection | None = getattr(self._local, "connection", None)
@@ -155,12 +164,12 @@ class Database:
                 connection = self._connect()
                 connection.exec_driver_sql("PRAGMA query_only = ON")
                 self._local.connection = connection
-            connection.exec_driver_sql("BEGIN")
+            driver(connection).execute("BEGIN")
             try:
                 return run(connection)
             finally:
-                connection.exec_driver_sql("ROLLBACK")
-        except DBAPIError as error:
+                driver(connection).execute("ROLLBACK")
+        except Failure as error:
             raise self._translate(error) from error
 
     def _write_loop(self) -> None:
@@ -187,9 +196,9 @@ class Database:
                 self._run_in_savepoint(write, results)
             self._wait_for_lock(self._writer, "COMMIT")
         except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
-            with suppress(DBAPIError):  # a rollback that fails shows at the next BEGIN
-                self._writer.exec_driver_sql("ROLLBACK")
-            shown = self._translate(error) if isinstance(error, DBAPIError) else error
+            with suppress(*Failure):  # a rollback that fails shows at the next BEGIN
+                driver(self._writer).execute("ROLLBACK")
+            shown = self._translate(error) if isinstance(error, Failure) else error
             for write in batch:
                 if not write.done.done():
                     write.done.set_exception(shown)
@@ -198,26 +207,29 @@ class Database:
             write.done.set_result(result)
 
     def _run_in_savepoint(self, write: _Write[Any], results: list[tuple[_Write[Any], Any]]) -> None:
-        self._writer.exec_driver_sql("SAVEPOINT one")
+        raw = driver(self._writer)
+        raw.execute("SAVEPOINT one")
         try:
             result = write.run(self._writer)
         except BaseException as error:
-            if not self._in_transaction():  # SQLite gave up the whole transaction (disk full, I/O error)
+            if not raw.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise
-            self._writer.exec_driver_sql("ROLLBACK TO one")
-            self._writer.exec_driver_sql("RELEASE one")
-            write.done.set_exception(self._translate(error) if isinstance(error, DBAPIError) else error)
+            raw.execute("ROLLBACK TO one")
+            raw.execute("RELEASE one")
+            write.done.set_exception(self._translate(error) if isinstance(error, Failure) else error)
             return
-        self._writer.exec_driver_sql("RELEASE one")
+        raw.execute("RELEASE one")
         results.append((write, result))
 
-    def _in_transaction(self) -> bool:
-        raw: Any = self._writer.connection.dbapi_connection
-        return bool(raw.in_transaction)
+
+def driver(tx: Tx) -> sqlite3.Connection:
+    """The driver's connection below a transaction."""
+    raw: Any = tx.connection.dbapi_connection
+    return cast("sqlite3.Connection", raw)
 
 
-def _is_busy(error: OperationalError) -> bool:
-    return str(getattr(error.orig, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

@@ -8,11 +8,16 @@ from sqlalchemy import inspect
 
 from hermes.errors import StoreNewerError
 from hermes.memory_server.db.engine import Database, Synchronous, Tx
+from hermes.memory_server.db.tables import MESSAGE_INDEX, MESSAGE_TEXTS, metadata
 
 FILE = "memory.db"
 HEAD = "0001"
 """The newest migration; a test holds it against the folder."""
 MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 
 
 def open_for_work(folder: Path) -> Database:
@@ -44,14 +49,27 @@ def version_of(tx: Tx) -> str | None:
     return None if row is None else str(row[0])
 
 
+def _create(tx: Tx) -> None:
+    """What all migrations make of an empty file; a test holds the two against each other."""
+    metadata.create_all(tx)
+    tx.exec_driver_sql(MESSAGE_TEXTS)
+    tx.exec_driver_sql(MESSAGE_INDEX)
+    tx.exec_driver_sql(VERSION_TABLE)
+    tx.exec_driver_sql("INSERT INTO alembic_version (version_num) VALUES (?)", (HEAD,))
+
+
 def _upgrade(tx: Tx, path: Path) -> None:
-    # Alembic costs a tenth of a second: only a file that needs it pays.
+    version = version_of(tx)
+    if version == HEAD:
+        return
+    if version is None and not inspect(tx).get_table_names():
+        _create(tx)
+        return
+    # Alembic costs a tenth of a second and some memory: only a file of another version pays.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
 
-    if version_of(tx) == HEAD:
-        return
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = tx

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import insert, select, update
 
-from sqlalchemy import Row, insert, select, update
-
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.tables import memberships, message_vectors, messages, sessions
-from hermes.memory_server.engine.messages import get_message, index_message
+from hermes.memory_server.engine.messages import get_message, index_messages
 from hermes.memory_server.engine.sessions import find_session, get_session, insert_session
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -16,7 +14,7 @@ from hermes.memory_server.ids import new_id
 COPIED = ("workspace_id", "peer_id", "seq", "content", "metadata", "token_count", "created_at", "file")
 
 
-def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Row[Any]:
+def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Record:
     """The copy, under a new name. What was reasoned about the original is not reasoned about again."""
     source = get_session(tx, workspace, name)
     last = source.message_count if message_id is None else get_message(tx, workspace, name, message_id).seq
@@ -35,13 +33,13 @@ def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at:
     return made
 
 
-def _copy_message(tx: Tx, row: Row[Any], session_id: int) -> None:
+def _copy_message(tx: Tx, row: Record, session_id: int) -> None:
     values = {column: getattr(row, column) for column in COPIED}
     made = tx.execute(insert(messages).values(public_id=new_id(), session_id=session_id, **values))
     own = (message_vectors.c.workspace_id == row.workspace_id, message_vectors.c.message_id == row.id)
     stored = tx.execute(select(message_vectors.c.vector).where(*own).order_by(message_vectors.c.piece))
     vectors = [found.vector for found in stored]
-    index_message(tx, int(made.lastrowid), row.workspace_id, session_id, row.peer_id, row.content, vectors)
+    index_messages(tx, [(int(made.lastrowid), row.workspace_id, session_id, row.peer_id, row.content, vectors)])
 
 
 def _copy_members(tx: Tx, source_id: int, copy_id: int, count: int, at: int) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, insert, select, update
+from sqlalchemy import Select, bindparam, insert, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import collections, conclusions, peers, sessions, workspaces
 from hermes.memory_server.engine.embed import embed, to_blob
 from hermes.memory_server.engine.filters import Field, build_filter
@@ -59,8 +60,17 @@ FIELDS = {
 }
 
 
-PAIR = select(collections.c.id).where(
-    collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
+PAIR = Prepared(
+    select(collections.c.id).where(
+        collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
+    )
+)
+INSERT = Prepared(
+    inserting(
+        conclusions,
+        *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+        *("message_ids", "created_at", "vector"),
+    )
 )
 
 
@@ -79,6 +89,9 @@ def select_conclusions() -> Select[Any]:
     return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
 
 
+BY_ID = Prepared(select_conclusions().where(conclusions.c.id == bindparam("id")))
+
+
 def check_size(content: str) -> None:
     """Refuse a conclusion with more tokens than one may have."""
     if count_tokens(content) > limits.CONCLUSION_TOKENS:
@@ -87,7 +100,7 @@ def check_size(content: str) -> None:
 
 def create_conclusions(
     tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int
-) -> list[Row[Any]]:
+) -> list[Record]:
     """Store conclusions as they are given; peers and sessions must exist."""
     place = get_workspace(tx, workspace)
     made: list[int] = []
@@ -96,8 +109,13 @@ def create_conclusions(
         session_id = _session_id(tx, place.id, new.session)
         collection = ensure_collection(tx, place.id, *pair)
         made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
-    rows = {row.id: row for row in tx.execute(select_conclusions().where(conclusions.c.id.in_(made)))}
-    return [rows[row_id] for row_id in made]
+    return find_conclusions(tx, made)
+
+
+def find_conclusions(tx: Tx, ids: Iterable[int]) -> list[Record]:
+    """The conclusions with these ids, in this order; those that are gone are left out."""
+    found = [BY_ID.first(tx, id=row_id) for row_id in ids]
+    return [row for row in found if row is not None]
 
 
 def insert_conclusion(
@@ -113,21 +131,19 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """One more conclusion; the id of its row."""
-    made = tx.execute(
-        insert(conclusions).values(
-            public_id=new_id(),
-            workspace_id=workspace_id,
-            collection_id=collection_id,
-            session_id=session_id,
-            level=level,
-            content=content,
-            digest=digest(content),
-            message_ids=json.dumps(list(message_ids)),
-            created_at=at,
-            vector=vector,
-        )
+    return INSERT.insert(
+        tx,
+        public_id=new_id(),
+        workspace_id=workspace_id,
+        collection_id=collection_id,
+        session_id=session_id,
+        level=level,
+        content=content,
+        digest=digest(content),
+        message_ids=json.dumps(list(message_ids)),
+        created_at=at,
+        vector=vector,
     )
-    return int(made.lastrowid)
 
 
 def digest(content: str) -> str:
@@ -146,10 +162,11 @@ def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: 
 
 def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
     """As `ensure_collection`, or None when there is nothing yet."""
-    return tx.execute(PAIR, {"observer_id": observer_id, "observed_id": observed_id}).scalar_one_or_none()
+    found = PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
+    return None if found is None else int(found.id)
 
 
-def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Row[Any]:
+def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
     """One conclusion; refused when it is not there or deleted."""
     place = get_workspace(tx, workspace)
     query = select_conclusions().where(conclusions.c.public_id == public_id, conclusions.c.workspace_id == place.id)

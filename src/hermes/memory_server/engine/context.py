@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.tokens import count_tokens
 
-SIZES = (
+SIZES = Prepared(
     select(messages.c.seq, messages.c.token_count)
     .where(messages.c.session_id == bindparam("session_id"))
     .where(messages.c.seq >= bindparam("low"), messages.c.seq <= bindparam("high"))
@@ -28,8 +28,8 @@ SUMMARY_SHARE = 0.4
 class Window:
     """What fits: the summary, if any, and the messages after it, in order."""
 
-    summary: Row[Any] | None
-    messages: Sequence[Row[Any]]
+    summary: Record | None
+    messages: Sequence[Record]
 
 
 def measure(representation: str, card: Sequence[str] | None) -> int:
@@ -37,7 +37,7 @@ def measure(representation: str, card: Sequence[str] | None) -> int:
     return count_tokens(representation) + (count_tokens("\n".join(card)) if card else 0)
 
 
-def fill_window(tx: Tx, session: Row[Any], budget: int, *, with_summary: bool) -> Window:
+def fill_window(tx: Tx, session: Record, budget: int, *, with_summary: bool) -> Window:
     """The summary that fits best and the newest messages that fit with it."""
     summary = _choose_summary(tx, session.id, int(SUMMARY_SHARE * budget)) if with_summary else None
     room = budget - (summary.token_count if summary is not None else 0)
@@ -48,7 +48,7 @@ def fill_window(tx: Tx, session: Row[Any], budget: int, *, with_summary: bool) -
     return Window(summary, read_range(tx, session.id, first, session.message_count) if first else [])
 
 
-def _choose_summary(tx: Tx, session_id: int, budget: int) -> Row[Any] | None:
+def _choose_summary(tx: Tx, session_id: int, budget: int) -> Record | None:
     found = read_summaries(tx, session_id)
     long, short = found.get("long"), found.get("short")
     if long is not None and long.token_count <= budget and (short is None or long.token_count > short.token_count):
@@ -56,13 +56,13 @@ def _choose_summary(tx: Tx, session_id: int, budget: int) -> Row[Any] | None:
     return short if short is not None and 0 < short.token_count <= budget else None
 
 
-def _first_that_fits(tx: Tx, session: Row[Any], room: int, start: int) -> int:
+def _first_that_fits(tx: Tx, session: Record, room: int, start: int) -> int:
     """The number of the first message to show; 0 when not even the newest fits."""
     first, step = 0, 64
     last = session.message_count
     while last >= start:
         low = max(start, last - step + 1)
-        for row in tx.execute(SIZES, {"session_id": session.id, "low": low, "high": last}):
+        for row in SIZES.rows(tx, session_id=session.id, low=low, high=last):
             room -= row.token_count
             if room < 0:
                 return first

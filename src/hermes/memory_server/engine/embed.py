@@ -4,57 +4,99 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import threading
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 DIMENSIONS = 256
+ROW_BYTES = DIMENSIONS * 2
 PIECE_CHARS = 900
 """A long text is embedded in pieces: one mean over all of it says nothing."""
+WORDS_KEPT = 4000
+WORD_CHARS = 40
+"""Words come again: the vectors of the last ones are kept, of words up to this length."""
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 Vector = NDArray[np.float32]
 
 
-@cache
-def _model() -> tuple[Any, NDArray[np.float16]]:
-    from tokenizers import Tokenizer  # needed with the first text, not at start
-    from tokenizers.pre_tokenizers import Split
+class _Model:
+    """Token vectors, read from their file one by one: most are never needed, and words are kept below."""
 
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer  # needed with the first text, not at start
+
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        self._tokenizer.no_padding()
+        with (folder / WEIGHTS).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))["embedding.weight"]
+        self._file = os.open(folder / WEIGHTS, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        if header["dtype"] != "F16" or header["shape"][1] != DIMENSIONS:
+            raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
+        self._start = 8 + size + int(header["data_offsets"][0])
+
+    def sum_tokens(self, word: str) -> Vector:
+        """The sum of a word's token vectors: its direction is all that counts."""
+        tokens = self._tokenizer.encode(word, add_special_tokens=False).ids
+        total: Vector = from_blobs([self._read(token) for token in tokens]).sum(axis=0)
+        return total
+
+    def _read(self, token: int) -> bytes:
+        os.lseek(self._file, self._start + token * ROW_BYTES, os.SEEK_SET)
+        return os.read(self._file, ROW_BYTES)
+
+
+_guard = threading.Lock()
+
+
+@cache
+def _model() -> _Model:
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
         raise RuntimeError("the package wordllama, which holds the embedding weights, is not installed")
-    folder = Path(found.origin).parent
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    tokenizer.no_padding()
-    # Word by word: its cache then holds words, which come again, and not whole texts, which do not.
-    tokenizer.pre_tokenizer = Split("▁", "merged_with_next")
-    return tokenizer, _map_weights(folder / WEIGHTS)
-
-
-def _map_weights(path: Path) -> NDArray[np.float16]:
-    """The token vectors straight from the file: pages that no text needs take no memory."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))["embedding.weight"]
-    if header["dtype"] != "F16" or header["shape"][1] != DIMENSIONS:
-        raise RuntimeError(f"{path} does not hold the vectors that we know: {header}")
-    mapped = np.memmap(path, np.float16, "r", 8 + size + header["data_offsets"][0], tuple(header["shape"]))
-    return mapped.view(np.ndarray)  # the same memory without the price of a subclass
+    return _Model(Path(found.origin).parent)
 
 
 def embed(text: str) -> Vector:
     """The text's direction, of length 1; all zeros for a text without words."""
-    tokenizer, weights = _model()
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if not ids:
-        return np.zeros(DIMENSIONS, dtype=np.float32)
-    mean: Vector = weights[ids].astype(np.float32).mean(axis=0)
-    length = float(np.linalg.norm(mean))
-    return mean / length if length else mean
+    words = [_word_vector(word) for word in text.split(" ")]
+    total: Vector = np.add.reduce(words)
+    length = float(total @ total) ** 0.5
+    return total / length if length else total
+
+
+class _Words:
+    """Vectors of words that came lately: a full generation makes room for the next and is kept until that is full."""
+
+    def __init__(self) -> None:
+        self.young: dict[str, Vector] = {}
+        self.old: dict[str, Vector] = {}
+
+    def keep(self, word: str, vector: Vector) -> None:
+        if len(self.young) >= WORDS_KEPT:
+            self.young, self.old = {}, self.young
+        self.young[word] = vector
+
+
+_words = _Words()
+
+
+def _word_vector(word: str) -> Vector:
+    vector = _words.young.get(word)
+    if vector is not None:
+        return vector
+    vector = _words.old.get(word)
+    if vector is None:
+        with _guard:  # one model, however many texts come first, and one place in its file
+            vector = _model().sum_tokens(word)
+    if len(word) <= WORD_CHARS:
+        _words.keep(word, vector)
+    return vector
 
 
 def embed_pieces(text: str) -> list[bytes]:

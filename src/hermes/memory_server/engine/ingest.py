@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import scope_sessions
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
@@ -19,15 +20,15 @@ NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
 
 PER_JOB = 10
 """Messages that one job reasons about: a job holds the write lock while it stores what it found."""
-SCOPES = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
+SCOPES = Prepared(select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id")))
 
 
 def queue_reasoning(
-    tx: Tx, session: Row[Any], members: Mapping[int, Row[Any]], count: int, new: NewMessages, at: int
+    tx: Tx, session: Record, members: Mapping[int, Record], count: int, new: NewMessages, at: int
 ) -> None:
     """Queue what these messages, the last of `count`, bring about."""
     workspace = session.workspace_configuration
-    silent = [row.scope_id for row in tx.execute(SCOPES, {"session_id": session.id})]
+    silent = [row.scope_id for row in SCOPES.rows(tx, session_id=session.id)]
     for author, given in new.items():
         wanted = [
             message_id
@@ -43,7 +44,7 @@ def queue_reasoning(
 
 
 def _queue_derivation(
-    tx: Tx, session: Row[Any], author: int, observers: Sequence[int], messages: Sequence[int], at: int
+    tx: Tx, session: Record, author: int, observers: Sequence[int], messages: Sequence[int], at: int
 ) -> None:
     add_job(
         tx,
@@ -58,7 +59,7 @@ def _queue_derivation(
     )
 
 
-def _is_observed(member: Row[Any] | None) -> bool:
+def _is_observed(member: Record | None) -> bool:
     if member is None:
         return False
     if member.observe_me is not None:
@@ -66,7 +67,7 @@ def _is_observed(member: Row[Any] | None) -> bool:
     return json.loads(member.configuration).get("observe_me") is not False
 
 
-def _queue_summaries(tx: Tx, session: Row[Any], workspace: str, count: int, added: int, at: int) -> None:
+def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added: int, at: int) -> None:
     settings = resolve(workspace, session.configuration)
     if not settings.summaries:
         return

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, exists, insert, or_, select, text, update
+from sqlalchemy import Select, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
@@ -29,8 +30,39 @@ TRACKED = ("representation", "summary", "dream")
 """The kinds that queue status speaks of."""
 
 
-INSERT = insert(jobs)
-INSERT_OBSERVERS = insert(job_observers)
+def _claimable() -> Select[Any]:
+    other = jobs.alias("other")
+    earlier = exists().where(other.c.unit == jobs.c.unit, other.c.id < jobs.c.id, text(f"other.{OPEN_JOB}"))
+    free = or_(
+        (jobs.c.state == "pending") & (jobs.c.not_before <= bindparam("at")),
+        (jobs.c.state == "running") & (jobs.c.lease_until < bindparam("at")),
+    )
+    return select(jobs).where(text(f"jobs.{OPEN_JOB}"), free, ~earlier).order_by(jobs.c.id).limit(1)
+
+
+MINE = (
+    jobs.c.id == bindparam("job_id"),
+    jobs.c.owner == bindparam("owned_by"),
+    jobs.c.attempts == bindparam("attempt"),
+    jobs.c.state == "running",
+)
+"""The job as long as nobody took it over."""
+INSERT = Prepared(inserting(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at"))
+INSERT_OBSERVERS = Prepared(inserting(job_observers))
+CLAIMABLE = Prepared(_claimable())
+CLAIM = Prepared(
+    update(jobs)
+    .where(jobs.c.id == bindparam("job_id"))
+    .values(
+        state="running",
+        owner=bindparam("owner"),
+        lease_until=bindparam("lease_until"),
+        attempts=bindparam("attempts"),
+    )
+)
+FINISH = Prepared(
+    update(jobs).where(*MINE).values(state="done", finished_at=bindparam("finished_at"), error=bindparam("error"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +93,34 @@ def add_job(
 ) -> None:
     """Queue work; it is done some time after this transaction commits."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
-    values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at}
-    job_id = int(tx.execute(INSERT, values).lastrowid)
-    rows = [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers]
-    if rows:
-        tx.execute(INSERT_OBSERVERS, rows)
+    job_id = INSERT.insert(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
+    INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
 def has_work(tx: Tx, at: int) -> bool:
     """Is there a job that could be claimed now? Cheap, and needs no write lock."""
-    return tx.execute(_claimable(at)).first() is not None
+    return CLAIMABLE.first(tx, at=at) is not None
 
 
 def claim_job(tx: Tx, owner: str, at: int) -> Job | None:
     """Take the oldest job whose unit nobody works on."""
-    row = tx.execute(_claimable(at)).first()
+    row = CLAIMABLE.first(tx, at=at)
     if row is None:
         return None
-    tx.execute(
-        update(jobs)
-        .where(jobs.c.id == row.id)
-        .values(state="running", owner=owner, lease_until=at + LEASE, attempts=row.attempts + 1)
-    )
+    attempts = row.attempts + 1
+    CLAIM.run(tx, job_id=row.id, owner=owner, lease_until=at + LEASE, attempts=attempts)
     payload = json.loads(row.payload)
-    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, row.attempts + 1, owner)
+    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, attempts, owner)
 
 
 def renew_job(tx: Tx, job: Job, at: int) -> None:
     """Keep a job that takes long."""
-    tx.execute(update(jobs).where(*_mine(job)).values(lease_until=at + LEASE))
+    tx.execute(update(jobs).where(*MINE).values(lease_until=at + LEASE), _identity(job))
 
 
 def finish_job(tx: Tx, job: Job, at: int) -> bool:
     """Mark it done. False when the lease was lost: then its effects must not be kept."""
-    done = tx.execute(update(jobs).where(*_mine(job)).values(state="done", finished_at=at, error=None))
-    return done.rowcount == 1
+    return FINISH.run(tx, finished_at=at, error=None, **_identity(job)) == 1
 
 
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
@@ -105,7 +130,7 @@ def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
     else:
         wait = BACK_OFF * 2 ** (job.attempts - 1)
         changes = {"state": "pending", "not_before": at + wait, "error": reason}
-    tx.execute(update(jobs).where(*_mine(job)).values(**changes))
+    tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job))
 
 
 def forget_finished(tx: Tx, at: int) -> None:
@@ -120,16 +145,5 @@ def forget_finished(tx: Tx, at: int) -> None:
     tx.execute(delete(jobs).where(jobs.c.id.in_(ids)))
 
 
-def _mine(job: Job) -> tuple[Any, ...]:
-    """The job as long as nobody took it over."""
-    return jobs.c.id == job.id, jobs.c.owner == job.owner, jobs.c.attempts == job.attempts, jobs.c.state == "running"
-
-
-def _claimable(at: int) -> Any:
-    other = jobs.alias("other")
-    earlier = exists().where(other.c.unit == jobs.c.unit, other.c.id < jobs.c.id, text(f"other.{OPEN_JOB}"))
-    free = or_(
-        (jobs.c.state == "pending") & (jobs.c.not_before <= at),
-        (jobs.c.state == "running") & (jobs.c.lease_until < at),
-    )
-    return select(jobs).where(text(f"jobs.{OPEN_JOB}"), free, ~earlier).order_by(jobs.c.id).limit(1)
+def _identity(job: Job) -> dict[str, Any]:
+    return {"job_id": job.id, "owned_by": job.owner, "attempt": job.attempts}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers
 from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
 from hermes.memory_server.faults import Missing, Refused
 
-ACTIVE: Select[Any] = (
+ACTIVE = Prepared(
     select(memberships.c.peer_id, memberships.c.observe_me, memberships.c.observe_others, peers.c.kind, peers.c.name)
     .add_columns(peers.c.configuration)
     .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
@@ -30,7 +30,7 @@ class Observation:
     observe_others: bool | None = None
 
 
-def add_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at: int) -> None:
+def add_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
     """Let peers into a session; who is in already keeps what was set, and when they came."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
     present = active_members(tx, session.id)
@@ -40,7 +40,7 @@ def add_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at:
     check_observers(tx, session.id)
 
 
-def add_authors(tx: Tx, session: Row[Any], peer_ids: Collection[int], at: int) -> dict[int, Row[Any]]:
+def add_authors(tx: Tx, session: Record, peer_ids: Collection[int], at: int) -> dict[int, Record]:
     """Whoever writes is in the session from before that message on. All who are in it now."""
     present = active_members(tx, session.id)
     missing = [peer_id for peer_id in peer_ids if peer_id not in present]
@@ -49,7 +49,7 @@ def add_authors(tx: Tx, session: Row[Any], peer_ids: Collection[int], at: int) -
     return active_members(tx, session.id) if missing else present
 
 
-def set_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at: int) -> None:
+def set_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
     """Exactly these peers are in the session; scopes stay."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
     kept = set(ids.values())
@@ -65,7 +65,7 @@ def set_members(tx: Tx, session: Row[Any], given: Mapping[str, Observation], at:
     check_observers(tx, session.id)
 
 
-def remove_members(tx: Tx, session: Row[Any], names: Iterable[str]) -> None:
+def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
     """Let peers out; who is not in is passed over."""
     for name in names:
         peer = find_peer(tx, session.workspace_id, name)
@@ -73,13 +73,13 @@ def remove_members(tx: Tx, session: Row[Any], names: Iterable[str]) -> None:
             _leave(tx, session, peer.id)
 
 
-def get_observation(tx: Tx, session: Row[Any], name: str) -> Observation:
+def get_observation(tx: Tx, session: Record, name: str) -> Observation:
     """What is set for a member; refused when the peer is not in the session."""
     row = _member(tx, session, name)
     return Observation(row.observe_me, row.observe_others)
 
 
-def set_observation(tx: Tx, session: Row[Any], name: str, given: Observation) -> None:
+def set_observation(tx: Tx, session: Record, name: str, given: Observation) -> None:
     """Change what is set for a member; what is not given stays."""
     row = _member(tx, session, name)
     merged = Observation(
@@ -90,9 +90,9 @@ def set_observation(tx: Tx, session: Row[Any], name: str, given: Observation) ->
     check_observers(tx, session.id)
 
 
-def active_members(tx: Tx, session_id: int) -> dict[int, Row[Any]]:
+def active_members(tx: Tx, session_id: int) -> dict[int, Record]:
     """Everyone who is in the session now, scopes too, with what is set for them."""
-    return {row.peer_id: row for row in tx.execute(ACTIVE, {"session_id": session_id})}
+    return {row.peer_id: row for row in ACTIVE.rows(tx, session_id=session_id)}
 
 
 def check_observers(tx: Tx, session_id: int) -> None:
@@ -107,14 +107,14 @@ def check_observers(tx: Tx, session_id: int) -> None:
         raise Refused(f"A session can have at most {limits.OBSERVERS} peers that observe others")
 
 
-def _member(tx: Tx, session: Row[Any], name: str) -> Row[Any]:
+def _member(tx: Tx, session: Record, name: str) -> Record:
     for row in active_members(tx, session.id).values():
         if row.name == name:
             return row
     raise Missing("Peer", f"{name} in session {session.name}")
 
 
-def _join(tx: Tx, session: Row[Any], peer_id: int, observation: Observation, at: int) -> None:
+def _join(tx: Tx, session: Record, peer_id: int, observation: Observation, at: int) -> None:
     tx.execute(
         insert(memberships).values(
             session_id=session.id,
@@ -136,6 +136,6 @@ def _configure(tx: Tx, session_id: int, peer_id: int, observation: Observation) 
     )
 
 
-def _leave(tx: Tx, session: Row[Any], peer_id: int) -> None:
+def _leave(tx: Tx, session: Record, peer_id: int) -> None:
     stay = (memberships.c.session_id == session.id, memberships.c.peer_id == peer_id, memberships.c.left_seq.is_(None))
     tx.execute(update(memberships).where(*stay).values(left_seq=session.message_count))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, insert, select, text, update
+from sqlalchemy import Select, bindparam, select, text, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import message_vectors, messages, peers, sessions, workspaces
 from hermes.memory_server.engine.embed import embed_pieces
 from hermes.memory_server.engine.filters import Field, build_filter
@@ -42,10 +43,15 @@ FIELDS = {
     "created_at": Field(messages.c.created_at, "time"),
     "metadata": Field(messages.c.metadata, "json"),
 }
-INSERT = insert(messages)
-INSERT_VECTORS = insert(message_vectors)
-COUNT = update(sessions).where(sessions.c.id == bindparam("id_")).values(message_count=bindparam("message_count"))
-INDEX = text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)")
+INSERT = Prepared(inserting(messages))
+INSERT_VECTORS = Prepared(inserting(message_vectors))
+COUNT = Prepared(
+    update(sessions).where(sessions.c.id == bindparam("id_")).values(message_count=bindparam("message_count"))
+)
+INDEX = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
+LAST_ID = Prepared(text("SELECT seq FROM sqlite_sequence WHERE name = 'messages'"))
+Indexed = tuple[int, int, int, int, str, Sequence[bytes]]
+"""What an index entry needs: ids of message, workspace, session and author, the text, and the vectors of its pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +107,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    appended = [
-        _insert(tx, place, ids[draft.peer], place.message_count + number, draft, at)
-        for number, draft in enumerate(drafts, start=1)
-    ]
+    appended = _insert(tx, place, ids, drafts, at)
     count = place.message_count + len(drafts)
-    tx.execute(COUNT, {"id_": place.id, "message_count": count})
+    COUNT.run(tx, id_=place.id, message_count=count)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
@@ -114,38 +117,53 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     return appended
 
 
-def _insert(tx: Tx, session: Row[Any], peer_id: int, seq: int, draft: Draft, at: int) -> Appended:
-    public_id = new_id()
-    created_at = at if draft.created_at is None else draft.created_at
-    made = tx.execute(
-        INSERT,
-        {
-            "public_id": public_id,
-            "workspace_id": session.workspace_id,
-            "session_id": session.id,
-            "peer_id": peer_id,
-            "seq": seq,
-            "content": draft.content,
-            "metadata": draft.metadata,
-            "token_count": draft.token_count,
-            "created_at": created_at,
-            "file": draft.file,
-        },
-    )
-    message_id = int(made.lastrowid)
-    index_message(tx, message_id, session.workspace_id, session.id, peer_id, draft.content, draft.vectors)
-    return Appended(message_id, public_id, peer_id, seq, created_at, draft)
+def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
+    last = LAST_ID.first(tx)
+    before = 0 if last is None else int(last[0])  # nobody else can take the next ids: we hold the write lock
+    appended = [
+        Appended(
+            before + number,
+            new_id(),
+            peer_ids[draft.peer],
+            session.message_count + number,
+            at if draft.created_at is None else draft.created_at,
+            draft,
+        )
+        for number, draft in enumerate(drafts, start=1)
+    ]
+    INSERT.run_many(tx, [_row(session, message) for message in appended])
+    place = session.workspace_id, session.id
+    index_messages(tx, [(m.id, *place, m.peer_id, m.draft.content, m.draft.vectors) for m in appended])
+    return appended
 
 
-def index_message(
-    tx: Tx, message_id: int, workspace_id: int, session_id: int, peer_id: int, content: str, vectors: Sequence[bytes]
-) -> None:
-    """Make a message findable by its words and its meaning."""
-    tx.execute(INDEX, {"id": message_id, "scope": f"w{workspace_id} s{session_id} p{peer_id}", "content": content})
-    place = {"workspace_id": workspace_id, "session_id": session_id, "peer_id": peer_id, "message_id": message_id}
-    rows = [{**place, "piece": piece, "vector": vector} for piece, vector in enumerate(vectors)]
-    if rows:
-        tx.execute(INSERT_VECTORS, rows)
+def _row(session: Record, message: Appended) -> dict[str, Any]:
+    draft = message.draft
+    return {
+        "id": message.id,
+        "public_id": message.public_id,
+        "workspace_id": session.workspace_id,
+        "session_id": session.id,
+        "peer_id": message.peer_id,
+        "seq": message.seq,
+        "content": draft.content,
+        "metadata": draft.metadata,
+        "token_count": draft.token_count,
+        "created_at": message.created_at,
+        "file": draft.file,
+    }
+
+
+def index_messages(tx: Tx, rows: Iterable[Indexed]) -> None:
+    """Make messages findable by their words and their meaning."""
+    words: list[dict[str, Any]] = []
+    vectors: list[dict[str, Any]] = []
+    for message_id, workspace_id, session_id, peer_id, content, pieces in rows:
+        words.append({"id": message_id, "scope": f"w{workspace_id} s{session_id} p{peer_id}", "content": content})
+        place = {"workspace_id": workspace_id, "session_id": session_id, "peer_id": peer_id, "message_id": message_id}
+        vectors += [{**place, "piece": piece, "vector": vector} for piece, vector in enumerate(pieces)]
+    INDEX.run_many(tx, words)
+    INSERT_VECTORS.run_many(tx, vectors)
 
 
 def select_messages() -> Select[Any]:
@@ -153,7 +171,13 @@ def select_messages() -> Select[Any]:
     return select(*COLUMNS).select_from(MESSAGES)
 
 
-def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Row[Any]:
+def find_messages(tx: Tx, ids: Iterable[int]) -> list[Record]:
+    """The messages with these ids, in this order; those that are gone are left out."""
+    found = [BY_ID.first(tx, id=message_id) for message_id in ids]
+    return [row for row in found if row is not None]
+
+
+def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     """One message; refused when it is not in that session."""
     place = get_session(tx, workspace, session)
     query = select_messages().where(messages.c.session_id == place.id, messages.c.public_id == public_id)
@@ -165,7 +189,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Row[Any
 
 def set_message_metadata(
     tx: Tx, workspace: str, session: str, public_id: str, metadata: Mapping[str, Any] | None
-) -> Row[Any]:
+) -> Record:
     """Replace a message's metadata."""
     found = get_message(tx, workspace, session, public_id)
     if metadata is None:
@@ -186,7 +210,7 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
     return fetch_page(tx, query, (messages.c.seq,), page)
 
 
-def _list_all(tx: Tx, session: Row[Any], page: Page) -> Paged:
+def _list_all(tx: Tx, session: Record, page: Page) -> Paged:
     """Without a filter a page is a range of numbers: the last page costs what the first does."""
     total = session.message_count
     start = min(page.offset, total)
@@ -195,12 +219,13 @@ def _list_all(tx: Tx, session: Row[Any], page: Page) -> Paged:
     return Paged(rows[::-1] if page.reverse else rows, total, page)
 
 
-def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Row[Any]]:
+def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
     """The messages of a session from number `first` to `last`, in order."""
-    return list(tx.execute(RANGE, {"session_id": session_id, "first": first, "last": last}))
+    return RANGE.rows(tx, session_id=session_id, first=first, last=last)
 
 
-RANGE = (
+BY_ID = Prepared(select_messages().where(messages.c.id == bindparam("id")))
+RANGE = Prepared(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))
     .where(messages.c.seq >= bindparam("first"), messages.c.seq <= bindparam("last"))

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
@@ -28,24 +29,17 @@ FIELDS = {
 }
 
 
-BY_NAME = (
-    select(*COLUMNS)
-    .select_from(PEERS)
-    .where(peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
-)
-NAMES_AT_ONCE = 5000
-"""SQLite takes so many values in one statement, wherever it was built."""
-IDS = select(peers.c.name, peers.c.id).where(
-    peers.c.workspace_id == bindparam("workspace_id"), peers.c.name.in_(bindparam("names", expanding=True))
-)
+NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
+BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
+ID = Prepared(select(peers.c.id).where(*NAMED))
 
 
-def find_peer(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
+def find_peer(tx: Tx, workspace_id: int, name: str) -> Record | None:
     """The peer, or None."""
-    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
+    return BY_NAME.first(tx, workspace_id=workspace_id, name=name)
 
 
-def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
+def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     """The peer; refused when there is none."""
     place = find_workspace(tx, workspace)
     found = find_peer(tx, place.id, name) if place is not None else None
@@ -56,15 +50,11 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Row[Any]:
 
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
     """The ids of these peers; those that are missing are made."""
-    wanted = list(dict.fromkeys(names))
-    known: dict[str, int] = {}
-    for start in range(0, len(wanted), NAMES_AT_ONCE):
-        part = wanted[start : start + NAMES_AT_ONCE]
-        known |= {row.name: row.id for row in tx.execute(IDS, {"workspace_id": workspace_id, "names": part})}
-    for name in wanted:
-        if name not in known:
-            known[name] = _insert(tx, workspace_id, name, at, {}, {})
-    return known
+    ids: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        known = ID.first(tx, workspace_id=workspace_id, name=name)
+        ids[name] = known.id if known is not None else _insert(tx, workspace_id, name, at, {}, {})
+    return ids
 
 
 def ensure_peer(
@@ -75,7 +65,7 @@ def ensure_peer(
     *,
     metadata: Mapping[str, Any] | None,
     configuration: Mapping[str, Any] | None,
-) -> tuple[Row[Any], bool]:
+) -> tuple[Record, bool]:
     """The peer, and whether it was made now. What is given replaces what was there."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)

@@ -7,18 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Select, select
 
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions
-from hermes.memory_server.engine.conclusions import find_collection, select_conclusions
+from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.vectors import VectorIndex
 
 DEFAULT_MAXIMUM = 100
-IDS_AT_ONCE = 5000
-"""SQLite takes so many values in one statement, wherever it was built."""
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
     ("deductive", "## Deductive Observations"),
@@ -47,10 +45,10 @@ class Choice:
     max_conclusions: int | None = None
 
 
-def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Row[Any]]:
+def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Record]:
     """The closest to the query, the most often derived, and the newest, as many as are wanted; in order of time."""
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
-    chosen: dict[str, Row[Any]] = {}
+    chosen: dict[str, Record] = {}
     if choice.search_query:
         closest = query_conclusions(
             tx,
@@ -71,7 +69,7 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Row[A
 
 def query_conclusions(
     tx: Tx, index: VectorIndex, view: View, query: str, top_k: int, max_distance: float | None
-) -> list[Row[Any]]:
+) -> list[Record]:
     """The conclusions closest in meaning, the closest first."""
     vector = embed(query)
     hits: list[tuple[int, float]] = []
@@ -79,14 +77,16 @@ def query_conclusions(
         hits += index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
     near = [hit for hit in hits if max_distance is None or 1.0 - hit[1] <= max_distance]
     ids = [row_id for row_id, _ in sorted(near, key=lambda hit: -hit[1])]
-    rows: dict[int, Row[Any]] = {}
-    for start in range(0, len(ids), IDS_AT_ONCE):
-        part = conclusions.c.id.in_(ids[start : start + IDS_AT_ONCE])
-        rows |= {row.id: row for row in tx.execute(_limited(view).where(part))}
-    return [rows[row_id] for row_id in ids if row_id in rows][:top_k]
+    found: list[Record] = []
+    for row_id in ids:
+        if len(found) == top_k:
+            break
+        # Only what was said has a session that it surely comes from.
+        found += [row for row in find_conclusions(tx, [row_id]) if view.sessions is None or row.level == "explicit"]
+    return found
 
 
-def write_representation(rows: Iterable[Row[Any]]) -> str:
+def write_representation(rows: Iterable[Record]) -> str:
     """Conclusions as the text that a model or a person reads; empty for none."""
     given = list(rows)
     parts: list[str] = []
@@ -97,7 +97,7 @@ def write_representation(rows: Iterable[Row[Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def _line(row: Row[Any]) -> str:
+def _line(row: Record) -> str:
     line = f"[{times.to_stamp(row.created_at)}] {row.content}"
     premises = json.loads(row.metadata).get("premises") if row.level != "explicit" else None
     if not isinstance(premises, list) or not premises:
@@ -118,12 +118,12 @@ def _limited(view: View) -> Select[Any]:
     return query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
 
 
-def _fetch(tx: Tx, view: View, order: Sequence[Any], limit: int) -> list[Row[Any]]:
+def _fetch(tx: Tx, view: View, order: Sequence[Any], limit: int) -> list[Record]:
     query = _limited(view).where(conclusions.c.collection_id.in_(_collections(tx, view)))
     return list(tx.execute(query.order_by(*order).limit(limit)))
 
 
-def _keep(chosen: dict[str, Row[Any]], rows: Iterable[Row[Any]], maximum: int) -> None:
+def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> None:
     for row in rows:
         if len(chosen) >= maximum:
             return

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
@@ -26,9 +26,7 @@ from hermes.memory_server.ids import new_id
 PREFIX = "scope."
 
 
-def ensure_scope(
-    tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int
-) -> tuple[Row[Any], bool]:
+def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:
     """The scope, and whether it was made now. Given metadata replaces."""
     place, _ = ensure_workspace(tx, workspace, at)
     check_name(name)
@@ -42,7 +40,7 @@ def ensure_scope(
     return get_scope(tx, workspace, name), False
 
 
-def get_scope(tx: Tx, workspace: str, name: str) -> Row[Any]:
+def get_scope(tx: Tx, workspace: str, name: str) -> Record:
     """The scope; refused when there is none."""
     place = get_workspace(tx, workspace)
     found = find_peer(tx, place.id, PREFIX + name)
@@ -66,7 +64,7 @@ def list_scopes(tx: Tx, workspace: str, page: Page) -> Paged:
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 
 
-def add_sessions(tx: Tx, workspace: str, scope: Row[Any], names: Iterable[str], at: int) -> None:
+def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at: int) -> None:
     """Put sessions into a scope; what is known from them already is copied in the background."""
     for name in dict.fromkeys(names):
         session = get_session(tx, workspace, name)
@@ -81,7 +79,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Row[Any], names: Iterable[str], 
             add_job(tx, "scope", unit, at, workspace_id=session.workspace_id, session_id=session.id, payload=payload)
 
 
-def remove_session(tx: Tx, workspace: str, scope: Row[Any], name: str, at: int) -> None:
+def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
     session = get_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
@@ -99,7 +97,7 @@ def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(row.session_id for row in tx.execute(query))
 
 
-def list_scope_sessions(tx: Tx, scope: Row[Any], page: Page) -> Paged:
+def list_scope_sessions(tx: Tx, scope: Record, page: Page) -> Paged:
     """The sessions of a scope, the oldest first."""
     joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
     query = select(*SESSION_COLUMNS).select_from(joined)
@@ -107,7 +105,7 @@ def list_scope_sessions(tx: Tx, scope: Row[Any], page: Page) -> Paged:
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def read_status(tx: Tx, scope: Row[Any]) -> dict[str, dict[str, Any]]:
+def read_status(tx: Tx, scope: Record) -> dict[str, dict[str, Any]]:
     """How far the copying is, by session."""
     query = select(scope_sessions, sessions.c.name).join_from(scope_sessions, sessions)
     rows = tx.execute(query.where(scope_sessions.c.scope_id == scope.id))

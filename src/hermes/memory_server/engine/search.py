@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, column, exists, func, or_, select, table, text, true
+from sqlalchemy import ColumnElement, and_, bindparam, column, exists, func, or_, select, table, text, true
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, sessions
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.messages import FIELDS, MESSAGES, select_messages
+from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
@@ -22,6 +24,8 @@ RANK_OFFSET = 60
 """How little the first ranks differ from each other when two lists are fused."""
 WORDS = 48
 """How many words of a long question are looked for."""
+RANKED_ROWS = 3000
+"""How many messages are ranked by their words: what many hold tells little, so frequent words are left out first."""
 SUBSTRING_ROWS = 2000
 """How far back a text is looked for letter by letter when no word was found."""
 STOP_WORDS = frozenset(
@@ -38,13 +42,18 @@ RANKED = (
     .order_by(text("bm25(message_index, 0.0, 1.0)"))
     .limit(bindparam("most"))
 )
-DELETED = (
+RANKED_ALL = Prepared(RANKED)
+HOLDING = Prepared(
+    select(func.count().label("held")).select_from(
+        select(message_index.c.rowid).where(text("message_index MATCH :match")).limit(RANKED_ROWS).subquery()
+    )
+)
+DELETED = Prepared(
     select(sessions.c.id)
     .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
     .limit(1)
 )
 """Sessions that are deleted but not yet removed; mostly there are none."""
-BY_IDS = select_messages().where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class Place:
 
 def search_messages(
     tx: Tx, index: VectorIndex, place: Place, query: str, filters: Mapping[str, Any] | None, limit: int
-) -> list[Row[Any]]:
+) -> list[Record]:
     """The messages that fit best, the best first."""
     condition = search_condition(tx, place.workspace_id, filters)
     if place.sessions == ():
@@ -73,8 +82,7 @@ def search_messages(
     by_words = _by_words(tx, place, query, condition, limit * 2)
     by_meaning = _by_meaning(tx, index, place, query, condition, limit * 2)
     ids = fuse(by_words, by_meaning)[:limit]
-    rows = {row.id: row for row in tx.execute(BY_IDS, {"ids": ids})}
-    return [rows[message_id] for message_id in ids if message_id in rows]
+    return find_messages(tx, ids)
 
 
 def fuse(*ranked: Sequence[int]) -> list[int]:
@@ -91,7 +99,7 @@ def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | Non
     given = dict(filters or {})
     perspective = given.pop("peer_perspective", None)
     parts = [build_filter(given, FIELDS)] if given else []
-    if tx.execute(DELETED, {"workspace_id": workspace_id}).first() is not None:
+    if DELETED.first(tx, workspace_id=workspace_id) is not None:
         parts.append(sessions.c.is_active.is_(True))
     if perspective is not None:
         parts.append(_seen_by(tx, workspace_id, perspective))
@@ -112,24 +120,36 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
     return exists().where(*stay)
 
 
-def match_words(query: str) -> str | None:
-    """The query in the full-text language: any of its words. Punctuation is no operator."""
+def telling_words(query: str) -> list[str]:
+    """The words to look for. Punctuation is no operator."""
     words = [word for word in re.findall(r"\w+", query.lower()) if word.strip("_")]
     telling = [word for word in words if word not in STOP_WORDS] or words
-    chosen = list(dict.fromkeys(telling))[:WORDS]
-    return "content : (" + " OR ".join(f'"{word}"' for word in chosen) + ")" if chosen else None
+    return list(dict.fromkeys(telling))[:WORDS]
+
+
+def _rarest(tx: Tx, place: Place, words: Sequence[str]) -> list[str]:
+    """The words to rank by: the rarest of this place, as long as few messages hold them, and one at least."""
+    held = {word: HOLDING.rows(tx, match=_match(place, [word]))[0][0] for word in words}
+    present = sorted((word for word in words if held[word]), key=held.__getitem__)
+    total = list(itertools.accumulate(held[word] for word in present))
+    return [word for word, rows in zip(present, total, strict=True) if rows <= RANKED_ROWS] or present[:1]
+
+
+def _match(place: Place, words: Sequence[str]) -> str:
+    """Any of the words, in the full-text language."""
+    return f"({place.scope_terms()}) AND content : (" + " OR ".join(f'"{word}"' for word in words) + ")"
 
 
 def _by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
-    words = match_words(query)
+    words = _rarest(tx, place, telling_words(query))
     found: list[int] = []
-    if words is not None:
-        ranked = RANKED
-        if condition is not None:
+    if words:
+        given = {"match": _match(place, words), "most": limit}
+        if condition is None:
+            found = [row[0] for row in RANKED_ALL.rows(tx, **given)]
+        else:
             joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
-            ranked = ranked.select_from(joined).where(condition)
-        match = f"({place.scope_terms()}) AND {words}"
-        found = [row[0] for row in tx.execute(ranked, {"match": match, "most": limit})]
+            found = [row[0] for row in tx.execute(RANKED.select_from(joined).where(condition), given)]
     return found or _by_letters(tx, place, query.strip(), condition, limit)
 
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, bindparam, exists, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
@@ -35,22 +36,22 @@ FIELDS = {
 
 
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
-BY_NAME = NAMED.where(sessions.c.workspace_id == bindparam("workspace_id"))
-BY_NAMES = NAMED.where(workspaces.c.name == bindparam("workspace_name"))
+BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
+BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
 
 
-def find_session(tx: Tx, workspace_id: int, name: str) -> Row[Any] | None:
+def find_session(tx: Tx, workspace_id: int, name: str) -> Record | None:
     """The session, deleted ones too, or None."""
-    return tx.execute(BY_NAME, {"workspace_id": workspace_id, "name": name}).first()
+    return BY_NAME.first(tx, workspace_id=workspace_id, name=name)
 
 
-def find_live_session(tx: Tx, workspace: str, name: str) -> Row[Any] | None:
+def find_live_session(tx: Tx, workspace: str, name: str) -> Record | None:
     """The session unless there is none or it is being deleted."""
-    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
     return found if found is not None and found.is_active else None
 
 
-def get_session(tx: Tx, workspace: str, name: str) -> Row[Any]:
+def get_session(tx: Tx, workspace: str, name: str) -> Record:
     """The session; refused when there is none or it is being deleted."""
     found = find_live_session(tx, workspace, name)
     if found is None:
@@ -66,9 +67,9 @@ def ensure_session(
     *,
     metadata: Mapping[str, Any] | None = None,
     configuration: Mapping[str, Any] | None = None,
-) -> tuple[Row[Any], bool]:
+) -> tuple[Record, bool]:
     """The session, and whether it was made now. Given metadata replaces, given configuration merges."""
-    found = tx.execute(BY_NAMES, {"workspace_name": workspace, "name": name}).first()
+    found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
     if found is None:
         place, _ = ensure_workspace(tx, workspace, at)
         insert_session(tx, place.id, name, at, json.dumps(metadata or {}), json.dumps(configuration or {}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -35,7 +36,19 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(*layers: str | Mapping[str, Any]) -> Settings:
-    """The settings that stored configurations mean together, the widest first."""
+    """The settings that configurations, stored or just given, mean together, the widest first."""
+    stored = tuple(layer for layer in layers if isinstance(layer, str))
+    if len(stored) == sum(1 for layer in layers if layer):
+        return _resolve_stored(stored)
+    return _resolve(layers)
+
+
+@lru_cache(maxsize=256)
+def _resolve_stored(layers: tuple[str, ...]) -> Settings:
+    return _resolve(layers)
+
+
+def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> Settings:
     given = merge(*(_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in layers))
     summary = _section(given, "summary")
     card = _section(given, "peer_card")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Row, Select, bindparam, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages, summaries
-from hermes.memory_server.engine.messages import select_messages
+from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentences import split_sentences, telling
 from hermes.memory_server.tokens import count_tokens
 
@@ -18,16 +17,16 @@ MAX_TOKENS = {"short": 1000, "long": 4000}
 LINE_CHARS = 240
 
 
-NEWEST: Select[Any] = (
+NEWEST = Prepared(
     select(*summaries.c, messages.c.public_id)
     .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
     .where(summaries.c.session_id == bindparam("session_id"))
 )
 
 
-def read_summaries(tx: Tx, session_id: int) -> dict[str, Row[Any]]:
+def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
     """The session's summaries by kind, each with the public id of the last message it covers."""
-    return {row.kind: row for row in tx.execute(NEWEST, {"session_id": session_id})}
+    return {row.kind: row for row in NEWEST.rows(tx, session_id=session_id)}
 
 
 def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: int) -> None:
@@ -35,8 +34,7 @@ def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: i
     before = read_summaries(tx, session_id).get(kind)
     if before is not None and before.seq >= seq:
         return
-    query = select_messages().where(messages.c.session_id == session_id, messages.c.seq <= seq)
-    rows = list(tx.execute(query.where(messages.c.seq > seq - every).order_by(messages.c.seq)))
+    rows = read_range(tx, session_id, seq - every + 1, seq)
     if not rows:
         return
     content = extract(rows, MAX_TOKENS[kind])
@@ -51,7 +49,7 @@ def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: i
     tx.execute(statement.on_conflict_do_update(index_elements=["session_id", "kind"], set_=values))
 
 
-def extract(rows: list[Row[Any]], max_tokens: int) -> str:
+def extract(rows: list[Record], max_tokens: int) -> str:
     """One line per message, its most telling sentence, the newest kept when there is no room for all."""
     head = f"Extract of {len(rows)} messages (made without a model):"
     room = max_tokens - count_tokens(head)
@@ -67,7 +65,7 @@ def extract(rows: list[Row[Any]], max_tokens: int) -> str:
     return "\n".join([head, *reversed(lines)])
 
 
-def _line(row: Row[Any]) -> str:
+def _line(row: Record) -> str:
     sentences = split_sentences(row.content)
     if not sentences:
         return ""

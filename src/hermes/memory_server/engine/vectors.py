@@ -1,4 +1,4 @@
-"""Stored vectors in memory, one matrix per workspace or collection, filled from the tables as far as they have grown.
+"""Stored vectors in memory, one matrix per place that is searched, filled from the tables as far as they have grown.
 
 The tables are the truth: rows that other processes wrote are picked up by their ids, and when vectors disappeared
 (the generation changed) a matrix is read again. Throwing one away costs time and nothing else.
@@ -8,109 +8,158 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import ColumnElement, Select, bindparam, select
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.tables import collections, conclusions, message_vectors, workspaces
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
 from hermes.memory_server.engine.embed import DIMENSIONS, Vector, from_blobs
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
-BATCH = 5000
+BATCH = 1000
+"""How many vectors are read at a time: what lies between the tables and a matrix takes memory too."""
+BLOCK = 512
+"""How many rows are widened and multiplied at a time: few enough to stay in the processor's cache."""
 Hit = tuple[int, float]
 """The id of a row and how close it is, 1.0 being the same direction."""
-WORKSPACE_GENERATION = select(workspaces.c.generation).where(workspaces.c.id == bindparam("key"))
-COLLECTION_GENERATION = select(collections.c.generation).where(collections.c.id == bindparam("key"))
-MESSAGE_ROWS = (
-    select(
-        message_vectors.c.message_id,
-        message_vectors.c.session_id,
-        message_vectors.c.peer_id,
-        message_vectors.c.vector,
-    )
-    .where(message_vectors.c.workspace_id == bindparam("key"), message_vectors.c.message_id > bindparam("last"))
-    .order_by(message_vectors.c.message_id, message_vectors.c.piece)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the vectors of one kind of place are read: (id, label, vector) after `last`, in the order of ids."""
+
+    kind: str
+    rows: Prepared
+    generation: Prepared
+
+
+def _message_rows(*conditions: ColumnElement[bool]) -> Prepared:
+    """Vectors of messages, labelled with their authors."""
+    query: Select[Any] = select(message_vectors.c.message_id, message_vectors.c.peer_id, message_vectors.c.vector)
+    inside = query.where(message_vectors.c.workspace_id == bindparam("workspace_id"), *conditions)
+    return Prepared(inside.order_by(message_vectors.c.message_id, message_vectors.c.piece).limit(BATCH))
+
+
+NEWER = message_vectors.c.message_id > bindparam("last")
+WRITTEN = (
+    select(messages.c.id)
+    .where(messages.c.peer_id == bindparam("key"), messages.c.id > bindparam("last"))
+    .order_by(messages.c.id)
     .limit(BATCH)
 )
-CONCLUSION_ROWS = (
-    select(conclusions.c.id, conclusions.c.session_id, conclusions.c.collection_id, conclusions.c.vector)
-    .where(conclusions.c.collection_id == bindparam("key"), conclusions.c.id > bindparam("last"))
-    .where(conclusions.c.deleted_at.is_(None))
-    .order_by(conclusions.c.id)
-    .limit(BATCH)
+WORKSPACE_GENERATION = Prepared(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
+WORKSPACE = Source("workspace", _message_rows(NEWER), WORKSPACE_GENERATION)
+SESSION = Source(
+    "session", _message_rows(NEWER, message_vectors.c.session_id == bindparam("key")), WORKSPACE_GENERATION
 )
+AUTHOR = Source("author", _message_rows(message_vectors.c.message_id.in_(WRITTEN)), WORKSPACE_GENERATION)
+COLLECTION = Source(
+    "collection",
+    Prepared(
+        select(conclusions.c.id, conclusions.c.session_id, conclusions.c.vector)
+        .where(conclusions.c.collection_id == bindparam("key"), conclusions.c.id > bindparam("last"))
+        .where(conclusions.c.deleted_at.is_(None))
+        .order_by(conclusions.c.id)
+        .limit(BATCH)
+    ),
+    Prepared(select(collections.c.generation).where(collections.c.id == bindparam("key"))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a matrix at one moment. More may be added behind them; these stay as they are."""
+
+    ids: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    vectors: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    def nearest(self, vector: Vector, limit: int, labels: Collection[int] | None = None) -> list[Hit]:
+        """The closest rows, or the closest with one of the labels, best first, each id once."""
+        chosen = self if labels is None else self._labelled(labels)
+        scores = chosen.multiply(vector)
+        wanted = min(limit * 2, len(scores))
+        best = np.argpartition(-scores, wanted - 1)[:wanted] if wanted < len(scores) else np.arange(len(scores))
+        ordered = best[np.lexsort((-chosen.ids[best], -scores[best]))]
+        found: dict[int, float] = {}
+        for row in ordered:
+            found.setdefault(int(chosen.ids[row]), float(scores[row]))
+        return list(found.items())[:limit]
+
+    def multiply(self, vector: Vector) -> Vector:
+        """How close each row is."""
+        scores = np.empty(len(self.ids), dtype=np.float32)
+        wide = np.empty((BLOCK, DIMENSIONS), dtype=np.float32)
+        for start in range(0, len(scores), BLOCK):
+            narrow = self.vectors[start : start + BLOCK]
+            np.copyto(wide[: len(narrow)], narrow)
+            np.matmul(wide[: len(narrow)], vector, out=scores[start : start + BLOCK])
+        scores *= self.scales
+        return scores
+
+    def _labelled(self, labels: Collection[int]) -> Rows:
+        rows = np.flatnonzero(np.isin(self.labels, np.fromiter(labels, dtype=np.int64)))
+        return Rows(self.ids[rows], self.labels[rows], self.vectors[rows], self.scales[rows])
 
 
 class Matrix:
-    """The vectors of one place, a row each, with the session and peer of each."""
+    """The vectors of one place, a row each, as whole numbers of eight bits with a scale."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
         self.generation = -1
-        self.last_id = 0
-        self.count = 0
-        self._ids = np.zeros(0, dtype=np.int64)
-        self._sessions = np.zeros(0, dtype=np.int64)
-        self._peers = np.zeros(0, dtype=np.int64)
-        self._vectors = np.zeros((0, DIMENSIONS), dtype=np.float32)
+        self.clear(-1)
 
     def clear(self, generation: int) -> None:
-        """Forget all rows."""
+        """Forget all rows; whoever holds some keeps them."""
         self.generation = generation
         self.last_id = self.count = 0
+        self._ids = np.zeros(0, dtype=np.int64)
+        self._labels = np.zeros(0, dtype=np.int64)
+        self._vectors = np.zeros((0, DIMENSIONS), dtype=np.int8)
+        self._scales = np.zeros(0, dtype=np.float32)
 
-    def add(self, rows: list[Any]) -> None:
-        """Append rows of (id, session, peer, vector), which are newer than all before."""
+    def add(self, rows: Sequence[Any]) -> None:
+        """Append rows of (id, label, vector), which are newer than all before."""
         end = self.count + len(rows)
         self._make_room(end)
-        self._ids[self.count : end] = [row[0] for row in rows]
-        self._sessions[self.count : end] = [row[1] or 0 for row in rows]
-        self._peers[self.count : end] = [row[2] or 0 for row in rows]
-        self._vectors[self.count : end] = from_blobs([row[3] for row in rows])
+        new = slice(self.count, end)
+        self._ids[new] = [row[0] for row in rows]
+        self._labels[new] = [row[1] or 0 for row in rows]
+        wide = from_blobs([row[2] for row in rows])
+        scales = np.abs(wide).max(axis=1) / 127
+        scales[scales == 0] = 1
+        self._vectors[new] = np.rint(wide / scales[:, None])
+        self._scales[new] = scales
         self.count = end
         self.last_id = int(rows[-1][0])
 
-    def nearest(
-        self, vector: Vector, limit: int, *, sessions: Iterable[int] | None = None, peer: int | None = None
-    ) -> list[Hit]:
-        """The closest rows, best first, each id once."""
-        count = self.count
-        chosen = self._choose(count, sessions, peer)
-        scores = self._vectors[:count] @ vector if chosen is None else self._vectors[chosen] @ vector
-        ids = self._ids[:count] if chosen is None else self._ids[chosen]
-        wanted = min(limit * 2, len(scores))
-        best = np.argpartition(-scores, wanted - 1)[:wanted] if wanted < len(scores) else np.arange(len(scores))
-        ordered = best[np.lexsort((-ids[best], -scores[best]))]
-        found: dict[int, float] = {}
-        for row in ordered:
-            found.setdefault(int(ids[row]), float(scores[row]))
-        return list(found.items())[:limit]
-
-    def _choose(self, count: int, sessions: Iterable[int] | None, peer: int | None) -> NDArray[np.int64] | None:
-        if sessions is None and peer is None:
-            return None
-        mask = np.ones(count, dtype=bool)
-        if sessions is not None:
-            mask &= np.isin(self._sessions[:count], np.fromiter(sessions, dtype=np.int64))
-        if peer is not None:
-            mask &= self._peers[:count] == peer
-        return np.flatnonzero(mask)
+    def rows(self) -> Rows:
+        """What it holds now."""
+        every = slice(self.count)
+        return Rows(self._ids[every], self._labels[every], self._vectors[every], self._scales[every])
 
     def _make_room(self, rows: int) -> None:
-        if rows <= len(self._ids):
-            return
-        room = max(64, rows + rows // 4)
-        self._ids = np.resize(self._ids, room)
-        self._sessions = np.resize(self._sessions, room)
-        self._peers = np.resize(self._peers, room)
-        grown = np.empty((room, DIMENSIONS), dtype=np.float32)
-        grown[: self.count] = self._vectors[: self.count]
-        self._vectors = grown
+        if rows > len(self._ids):
+            room = max(64, rows + rows // 4)
+            self._ids = _grown(self._ids, room)
+            self._labels = _grown(self._labels, room)
+            self._vectors = _grown(self._vectors, room)
+            self._scales = _grown(self._scales, room)
+
+
+def _grown(array: NDArray[Any], room: int) -> NDArray[Any]:
+    grown = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown
 
 
 class VectorIndex:
@@ -130,36 +179,45 @@ class VectorIndex:
         sessions: Iterable[int] | None = None,
         peer: int | None = None,
     ) -> list[Hit]:
-        """The closest messages of a workspace, or of some sessions or one author in it."""
-        matrix = self._matrix("messages", workspace_id)
-        with matrix.guard:
-            _follow(tx, matrix, workspace_id, WORKSPACE_GENERATION, MESSAGE_ROWS)
-            return matrix.nearest(vector, limit, sessions=sessions, peer=peer)
+        """The closest messages of a workspace, or of some sessions or one author in it. The rest is not touched."""
+        if sessions is not None:
+            authors = None if peer is None else (peer,)
+            parts = [self._rows(tx, SESSION, key, workspace_id) for key in sessions]
+            hits = [hit for part in parts for hit in part.nearest(vector, limit, authors)]
+            return sorted(hits, key=lambda hit: (-hit[1], -hit[0]))[:limit]
+        if peer is not None:
+            return self._rows(tx, AUTHOR, peer, workspace_id).nearest(vector, limit)
+        return self._rows(tx, WORKSPACE, workspace_id, workspace_id).nearest(vector, limit)
 
     def nearest_conclusions(
-        self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Iterable[int] | None = None
+        self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Collection[int] | None = None
     ) -> list[Hit]:
         """The closest conclusions of a collection, or of some sessions in it."""
-        matrix = self._matrix("conclusions", collection_id)
+        return self._rows(tx, COLLECTION, collection_id).nearest(vector, limit, sessions)
+
+    def _rows(self, tx: Tx, source: Source, key: int, workspace_id: int = 0) -> Rows:
+        matrix = self._matrix(source.kind, key)
         with matrix.guard:
-            _follow(tx, matrix, collection_id, COLLECTION_GENERATION, CONCLUSION_ROWS)
-            return matrix.nearest(vector, limit, sessions=sessions)
+            _follow(tx, matrix, source, {"key": key, "workspace_id": workspace_id})
+            return matrix.rows()
 
     def _matrix(self, kind: str, key: int) -> Matrix:
         with self._guard:
-            matrix = self._matrices.setdefault((kind, key), Matrix())
-            self._matrices.move_to_end((kind, key))
-            while len(self._matrices) > 1 and sum(m.count for m in self._matrices.values()) > ROWS_KEPT:
+            known = self._matrices.get((kind, key))
+            if known is not None:
+                self._matrices.move_to_end((kind, key))
+                return known
+            while self._matrices and sum(m.count for m in self._matrices.values()) > ROWS_KEPT:
                 self._matrices.popitem(last=False)
-            return matrix
+            return self._matrices.setdefault((kind, key), Matrix())
 
 
-def _follow(tx: Tx, matrix: Matrix, key: int, generation_of: Select[Any], rows_after: Select[Any]) -> None:
+def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> None:
     """Read what the tables have beyond the matrix, or everything again when something disappeared."""
-    generation = tx.execute(generation_of, {"key": key}).scalar_one()
+    [(generation,)] = source.generation.rows(tx, **place)
     if matrix.generation < generation:
         matrix.clear(generation)
-    while rows := list(tx.execute(rows_after, {"key": key, "last": matrix.last_id})):
+    while rows := source.rows.rows(tx, last=matrix.last_id, **place):
         if len(rows) == BATCH and rows[0][0] != rows[-1][0]:
             # The last message may have more pieces: it comes whole with the next batch.
             rows = [row for row in rows if row[0] != rows[-1][0]]

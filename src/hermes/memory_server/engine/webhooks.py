@@ -12,11 +12,12 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, or_, select, text
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.tables import jobs, webhooks, workspaces
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
@@ -25,6 +26,12 @@ from hermes.memory_server.ids import new_id
 
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
 WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
+WAITING = Prepared(
+    select(jobs.c.id)
+    .where(jobs.c.workspace_id == bindparam("workspace_id"), or_(*(jobs.c.kind == kind for kind in TRACKED)))
+    .where(text(OPEN_JOB))
+    .limit(1)
+)
 
 
 def check_url(url: str) -> None:
@@ -53,7 +60,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return None
 
 
-def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Row[Any], bool]:
+def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
     """The endpoint, and whether it was made now."""
     check_url(url)
     place, _ = ensure_workspace(tx, workspace, at)
@@ -95,8 +102,7 @@ def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at:
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
     """Tell that nothing waits any more, once the last tracked job is done."""
-    waiting = select(jobs.c.id).where(jobs.c.workspace_id == workspace_id, jobs.c.kind.in_(TRACKED))
-    if tx.execute(waiting.where(jobs.c.state.in_(("pending", "running"))).limit(1)).first() is not None:
+    if WAITING.first(tx, workspace_id=workspace_id) is not None:
         return
     name = tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar_one_or_none()
     if name is not None:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
@@ -24,16 +25,15 @@ FIELDS = {
 }
 
 
-BY_NAME = select(workspaces).where(workspaces.c.name == bindparam("name"))
-"""Statements of every request are built once: building one costs more than running it."""
+BY_NAME = Prepared(select(workspaces).where(workspaces.c.name == bindparam("name")))
 
 
-def find_workspace(tx: Tx, name: str) -> Row[Any] | None:
+def find_workspace(tx: Tx, name: str) -> Record | None:
     """The workspace, or None."""
-    return tx.execute(BY_NAME, {"name": name}).first()
+    return BY_NAME.first(tx, name=name)
 
 
-def get_workspace(tx: Tx, name: str) -> Row[Any]:
+def get_workspace(tx: Tx, name: str) -> Record:
     """The workspace; refused when there is none."""
     found = find_workspace(tx, name)
     if found is None:
@@ -48,7 +48,7 @@ def ensure_workspace(
     *,
     metadata: Mapping[str, Any] | None = None,
     configuration: Mapping[str, Any] | None = None,
-) -> tuple[Row[Any], bool]:
+) -> tuple[Record, bool]:
     """The workspace, and whether it was made now. One that exists is left as it is."""
     found = find_workspace(tx, name)
     if found is not None:
@@ -68,7 +68,7 @@ def ensure_workspace(
 
 def update_workspace(
     tx: Tx, name: str, at: int, *, metadata: Mapping[str, Any] | None, configuration: Mapping[str, Any] | None
-) -> Row[Any]:
+) -> Record:
     """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
     row, _ = ensure_workspace(tx, name, at)
     changes: dict[str, str] = {}

@@ -1,0 +1,168 @@
+"""Another process speaks in the session: whoever waits hears of it, can end it, and is answered when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hermes.agent.lane import UNSAID, WAITING, LaneTerms, hold_lane
+from hermes.events import Failed, Waiting
+from hermes.gateway.platforms.api_follow import follow
+from hermes.store.store import Store
+from tests.db.processes import ROOT
+from tests.gateway.asking import ask, body, in_session, reply
+from tests.gateway.bot_api import BotApi
+from tests.gateway.core import PATIENCE, Core, QuickClock, message, running_core
+from tests.gateway.processes import (
+    BotGateway,
+    GatewayProcess,
+    api_settings,
+    appears,
+    clean_env,
+    echo_model,
+    rows,
+    said,
+    scripted_model,
+    wait_until,
+    write_config,
+)
+from tests.gateway.test_gateway_core import sessions
+from tests.gateway.test_one_session import request, talk
+
+pytestmark = pytest.mark.contract("2.3", "2.6")
+TOLD = f"{WAITING} /stop ends the wait."
+
+
+@contextmanager
+def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[str]]:
+    """`hermes chat -q` in a session of the gateway's."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "hermes", "chat", "-q", text, "-s", session],
+        cwd=ROOT,
+        env=clean_env(HERMES_HOME=str(home)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
+    answers = [{"says": {"text": "hello"}}, {"says": {"text": "at last", "delay": 60.0}}]
+    with BotApi() as api, scripted_model(tmp_path, answers) as model:
+        ann = api.person("Ann")
+        with BotGateway(tmp_path / "home", api, model) as gateway:
+            api.say(ann.dm, "hi", ann)
+            api.until(lambda: api.texts(ann.dm.id) == ["hello"])
+            [(session,)] = gateway.rows("SELECT id FROM sessions")
+            with terminal(gateway.home, str(session), "something slow"):
+                wait_until(lambda: len(model.asked()) == 2)
+                api.say(ann.dm, "and I?", ann)
+                api.until(lambda: api.texts(ann.dm.id)[1:] == [TOLD])
+                assert api.called("sendchataction")
+                api.say(ann.dm, "/stop", ann)
+                api.until(lambda: len(api.texts(ann.dm.id)) == 4)
+                assert set(api.texts(ann.dm.id)[2:]) == {"Stopped.", UNSAID}
+            api.say(ann.dm, "and now?", ann)
+            api.until(lambda: api.texts(ann.dm.id)[4:] == ["and now?"])
+            gateway.stop()
+        assert gateway.said() == ["hi", "something slow", "and now?"]
+        assert gateway.rows("SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: Path) -> None:
+    with echo_model(delay=2.0) as model:
+        write_config(empty_home, api_settings(model))
+        with GatewayProcess(empty_home) as gateway:
+            reply(ask(gateway.url, "hi", headers=in_session("s")))
+            with terminal(empty_home, "s", "something slow") as other:
+                wait_until(lambda: said(empty_home, "s") == ["hi", "something slow"])
+                asked, headers = body("and I?"), in_session("s", "gone")
+                with pytest.raises(httpx.ReadTimeout):
+                    httpx.post(f"{gateway.url}/chat/completions", json=asked, headers=headers, timeout=0.5)
+                assert other.communicate()[0] == "echo: something slow\n"
+            assert reply(ask(gateway.url, "and I?", headers=in_session("s", "gone"))) == "echo: and I?"
+            gateway.stop()
+    assert said(empty_home, "s") == ["hi", "something slow", "and I?"]
+
+
+@asynccontextmanager
+async def busy(core: Core, session: str) -> AsyncIterator[None]:
+    """Someone else has the lane of a session."""
+    async with await Store.open(core.store.db.path, clock=core.store.clock, lock_timeout=5.0) as store:
+        async with hold_lane(store, session, "someone:else", LaneTerms()):
+            yield
+
+
+async def test_chat_is_told_once_however_long_it_waits_and_then_answered(tmp_path: Path) -> None:
+    async with running_core(tmp_path, clock=QuickClock(200)) as core:
+        await core.platform.deliver(message("hi"))
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        [session] = sessions(tmp_path)
+        async with busy(core, session):
+            await core.platform.deliver(message("and I?"))
+            await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE queue = 'inbox' AND attempts > 2")
+        await core.platform.until(lambda: len(core.platform.sent) == 3)
+    assert core.platform.texts("7") == ["echo: hi", TOLD, "echo: and I?"]
+
+
+async def test_request_that_waits_for_too_long_is_told_so_and_answered_later_once(tmp_path: Path) -> None:
+    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(PATIENCE):
+        await talk(core, request("hi", "1", session="s"))
+        async with busy(core, "s"):
+            heard = [event async for event in follow(core.gateway, request("and I?", "2", session="s"))]
+            assert isinstance(heard[1], Waiting)
+            end = heard[-1]
+            assert isinstance(end, Failed)
+            assert end.kind == "busy"
+            assert "will be answered" in end.message
+        assert await talk(core, request("and I?", "2", session="s")) == "echo: and I?"
+    assert said(tmp_path, "s") == ["hi", "and I?"]
+
+
+async def stop(core: Core) -> None:
+    """Say so until there is something to stop: what was claimed begins a moment later."""
+    for number in count():
+        if await talk(core, request("/stop", f"stop {number}", session="s")) == "Stopped.":
+            return
+
+
+async def test_stop_ends_the_wait_of_a_request(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+        await talk(core, request("hi", "1", session="s"))
+        async with busy(core, "s"):
+            waiting = asyncio.create_task(talk(core, request("and I?", "2", session="s")))
+            await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
+            await stop(core)
+            assert await waiting == ""
+    assert said(tmp_path, "s") == ["hi"]
+    assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+async def test_stop_ends_the_wait_of_a_command_which_then_changes_nothing(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+        await talk(core, request("hi", "1", session="s"))
+        async with busy(core, "s"):
+            waiting = asyncio.create_task(talk(core, request("/memory off", "2", session="s")))
+            await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
+            await stop(core)
+            assert await waiting == "Stopped; memory is as it was."
+    assert rows(tmp_path, "SELECT 1 FROM hermes_incognito") == []
+
+
+async def test_command_that_waits_for_too_long_says_what_to_do(tmp_path: Path) -> None:
+    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(PATIENCE):
+        await talk(core, request("hi", "1", session="s"))
+        async with busy(core, "s"):
+            assert "another process" in await talk(core, request("/memory off", "2", session="s"))

@@ -1,0 +1,30 @@
+"""Tokens are counted as o200k_base counts them, also where our own count is clever."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rs_bpe import openai
+
+from hermes.memory_server.tokens import count_tokens
+from tests.scale import scale
+
+reference = openai.o200k_base()
+"""Another implementation with a vocabulary of its own."""
+WORDS = st.sampled_from(
+    ["I'll", "naïve", "  ", "\n\n", "12345678", "Straße", "東京都", "हिन्दी", "🎉👩‍💻", "x" * 90, "a/b//", "'s"]
+)
+
+
+@pytest.mark.contract("9.1")
+@given(st.lists(st.one_of(WORDS, st.text(max_size=30)), max_size=12).map("".join))
+@settings(max_examples=scale(200, 5000), deadline=None)
+def test_count_is_that_of_the_reference(text: str) -> None:
+    assert count_tokens(text) == reference.count(text)
+
+
+@pytest.mark.contract("9.1")
+@pytest.mark.parametrize("text", ["a" * 25_000, "中" * 25_000, "qxzj" * 6_000, "\n" * 25_000, "1" * 25_000])
+def test_count_of_one_endless_word_is_that_of_the_reference(text: str) -> None:
+    assert count_tokens(text) == reference.count(text)
