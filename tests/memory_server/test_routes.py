@@ -224,6 +224,14 @@ def test_query_with_a_filter_looks_beyond_the_nearest_thousand(http: httpx.Clien
     assert [conclusion["id"] for conclusion in found] == [wanted["id"]]
 
 
+def test_search_tells_as_many_as_are_wanted(http: httpx.Client) -> None:
+    say(http, "talk", *(f"tea number {n}" for n in range(30)))
+    for limit in (1, 3, 30):
+        found = http.post("/search", json={"query": "tea", "limit": limit}).json()
+        assert len({message["id"] for message in found}) == len(found) == limit
+    assert len(http.post("/search", json={"query": "tea"}).json()) == 10
+
+
 def test_unknown_session_has_an_empty_context(http: httpx.Client) -> None:
     http.post("/peers", json={"id": "ann"})
     told = http.get("/sessions/nowhere/context").json()
@@ -314,6 +322,7 @@ def test_nothing_of_one_workspace_is_seen_from_another(http: httpx.Client, serve
             other.post("/peers/ann/representation", json={}),
             other.post("/peers/ann/chat", json={"query": "abracadabra"}),
             other.post("/chat", json={"query": "abracadabra"}),
+            other.post("/chat", json={"query": "abracadabra", "filters": {"session_id": "talk"}}),
             other.get("/peers/ann/context"),
             other.get("/sessions/talk/context?peer_target=ann"),
         ]
