@@ -19,6 +19,7 @@ from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.messages import append_messages, prepare_draft
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import make_summary
+from hermes.memory_server.tokens import count_tokens
 from tests.memory_server.test_routes import conclude, itself, say
 
 NOW = 1_700_000_000_000_000
@@ -169,10 +170,12 @@ def test_representation_holds_as_many_as_are_wanted_and_the_fitting_ones_first(h
 
 
 def test_most_often_derived_is_shown_when_it_is_wanted(http: httpx.Client) -> None:
-    say(http, "talk", "I sing in a choir.", "I sing in a choir.", *(f"I bought apple {n}." for n in range(20)))
+    often = ["I sing in a choir.", "I play in a band."]
+    say(http, "talk", *often, *often, *(f"I bought apple {n}." for n in range(20)))
     settle(http)
     assert "choir" not in held(http, "ann", max_conclusions=4)
-    assert "choir" in held(http, "ann", max_conclusions=4, include_most_frequent=True)
+    half = held(http, "ann", max_conclusions=4, include_most_frequent=True)
+    assert ("choir" in half, "band" in half, half.count("apple")) == (True, True, 2)
     assert "choir" in http.get("/peers/ann/context?max_conclusions=4").json()["representation"]
     assert "choir" not in http.get("/peers/ann/context?max_conclusions=4&include_most_frequent=false").text
 
@@ -319,7 +322,10 @@ def test_context_leaves_room_for_what_is_held_about_the_target(http: httpx.Clien
     assert shown(tokens=sum(sizes) - 1) == 9
     assert shown(tokens=0) == 0
     assert shown(tokens=100_000, peer_target="ann") == 10
-    assert shown(tokens=sum(sizes), peer_target="ann") < 9
+    told = http.get("/sessions/talk/context?peer_target=ann").json()
+    about = count_tokens(told["peer_representation"]) + count_tokens("Name: Ann\nLikes: tea")
+    assert shown(tokens=sum(sizes) + about, peer_target="ann") == 10
+    assert shown(tokens=sum(sizes) + about - 1, peer_target="ann") == 9
     assert http.get("/sessions/talk/context?tokens=-1").status_code == 422
 
 
