@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -50,4 +51,9 @@ def report(title: str, rows: Sequence[Row]) -> None:
         print(f"  {row.name:<44} p50 {row.p50 * 1000:9.3f} ms   p95 {row.p95 * 1000:9.3f} ms   {ratio}")  # noqa: T201
     RESULTS.mkdir(exist_ok=True)
     saved = {"title": title, "at": time.time(), "rows": [asdict(row) for row in rows]}
-    (RESULTS / f"{title.split()[0].lower()}.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
+    (RESULTS / f"{file_name(title)}.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
+
+
+def file_name(title: str) -> str:
+    """The first word of a title, as a file may be called anywhere."""
+    return re.sub(r"\W", "", title.split()[0]).lower()

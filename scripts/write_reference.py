@@ -26,7 +26,8 @@ def render() -> str:
         "Every command explains itself with `--help`.",
         *_commands(typer.main.get_command(build_app(COMMANDS)), "hermes"),
         "## Settings",
-        "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting. A variable that starts with "
+        "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting, or part of a key "
+        "(`store.lock_timeout: 5`), but each setting stands there once. A variable that starts with "
         "`HERMES_` overrides the file; any other variable only fills in what the file leaves open. Variables can also "
         "stand in `.env` of the home.",
         "\n".join(_settings()),

@@ -17,7 +17,7 @@ from hermes.config_edit import put_value
 from hermes.config_file import read_entries, read_env_file, write_setting
 from hermes.errors import HomeError, SettingsError
 from hermes.files import replace_file
-from hermes.settings import COLOR, LOCK_TIMEOUT, Setting
+from hermes.settings import COLOR, LOCK_TIMEOUT, Setting, resolve
 
 DEEP = Setting("a.b.c", "x", "deep")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and links")
@@ -100,7 +100,7 @@ def test_broken_file_is_one_clear_line(config: Path, text: str | bytes, said: st
 
 def test_folder_in_its_place_is_said(config: Path) -> None:
     config.mkdir()
-    with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: Is a directory"):
+    with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: it is a folder, not a file"):
         read_entries(config)
 
 
@@ -213,6 +213,64 @@ def test_anything_written_is_read_back_and_nothing_else_changes(
     assert after.pop("a.b.c") == value
     gone = {name for name in before if name == "a.b.c" or name.startswith("a.b.c.") or name in ("a", "a.b")}
     assert after == {name: found for name, found in before.items() if name not in gone}
+
+
+DOTTED = st.recursive(
+    VALUES,
+    lambda inner: st.dictionaries(st.sampled_from(["a", "b", "c", "a.b", "b.c", "a.b.c", "c.d"]), inner, max_size=3),
+    max_leaves=6,
+).filter(lambda value: isinstance(value, dict))
+
+
+@settings(deadline=None, max_examples=200)
+@given(DOTTED)
+def test_a_setting_is_written_where_it_stands_however_its_name_is_split(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object]
+) -> None:
+    config = tmp_path_factory.getbasetemp() / "dotted.yaml"
+    with config.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(document, file)
+    data = config.read_bytes()
+    before = [(entry.name, repr(entry.value)) for entry in read_entries(config)]
+    try:
+        write_setting(config, DEEP, "new")
+    except SettingsError:
+        assert config.read_bytes() == data
+        return
+    after = [(entry.name, repr(entry.value)) for entry in read_entries(config)]
+    assert [value for name, value in after if name == "a.b.c"] == ["'new'"]
+    kept = [entry for entry in after if entry[0] != "a.b.c"]
+    assert all(before.count(entry) >= kept.count(entry) for entry in kept)
+    lost = [
+        name for name, value in before if (name, value) not in after and not (name in ("a", "a.b") and value == "None")
+    ]
+    assert all(name == "a.b.c" or name.startswith("a.b.c.") for name in lost)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("display.color: auto  # mine\n", "display.color: never  # mine\n"),
+        ("display:\n  size: 4\ndisplay.color: auto\n", "display:\n  size: 4\ndisplay.color: never\n"),
+        ("display.size: 4\n", "display.size: 4\ndisplay:\n  color: never\n"),
+    ],
+)
+def test_a_dotted_name_is_replaced_where_it_stands(config: Path, before: str, after: str) -> None:
+    config.write_text(before)
+    write_setting(config, COLOR, "never")
+    assert config.read_text() == after
+
+
+def test_a_setting_that_stands_there_in_two_ways_is_an_error_that_names_both_lines(config: Path) -> None:
+    text = "store.lock_timeout: 5\nstore:\n  lock_timeout: 6\n"
+    config.write_text(text)
+    with pytest.raises(SettingsError, match=r"line 3: store\.lock_timeout stands there a second time .*line 1\)"):
+        resolve(read_entries(config), {})
+    with pytest.raises(SettingsError, match=r"store\.lock_timeout stands there 2 times"):
+        write_setting(config, LOCK_TIMEOUT, 7.0)
+    assert config.read_text() == text
+    write_setting(config, COLOR, "never")
+    assert config.read_text() == text + "display:\n  color: never\n"
 
 
 def test_block_that_holds_a_value_is_said_and_kept(config: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.logs import HIDDEN, start_log
+from hermes.logs import start_log
+from hermes.redaction import HIDDEN
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

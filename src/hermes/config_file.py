@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from hermes.config_edit import put_value, yaml
 from hermes.errors import SettingsError
-from hermes.files import locked, replace_file
+from hermes.files import locked, read_file, replace_file
 from hermes.settings import FileEntry, Setting
 
 
 def read_entries(path: Path) -> list[FileEntry]:
-    """The leaves of the file as dotted names; a file that is not there has none."""
+    """The leaves of the file as dotted names; a file that is not there has none.
+
+    `store: {lock_timeout: 5}` and `store.lock_timeout: 5` mean the same; a name that stands there twice is two leaves.
+    """
     text = _read(path)
     document = None if text is None else _parse(path, text)
     return [] if document is None else list(_leaves(document, "", path, (id(document),)))
@@ -29,14 +32,30 @@ def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
 def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     read_entries(path)
     text = _read(path) or ""
-    names = setting.name.split(".")
-    wanted = _with_value(path, _parse(path, text), names, value)
+    document = _parse(path, text)
+    ways = list(_ways(document or {}, setting.name))
+    if len(ways) > 1:
+        raise SettingsError(
+            f"{path}: {setting.name} stands there {len(ways)} times",
+            hint="Take all but one of them out of the file first",
+        )
+    names = ways[0] if ways else setting.name.split(".")
+    wanted = _with_value(path, document, names, value)
     edited = put_value(text, names, value)
     if not _means(path, edited, wanted):  # a shape that only a full rewrite gets right, such as {flow: style}
         out = StringIO()
         yaml().dump(wanted, out)
         edited = out.getvalue()
     replace_file(path, edited)
+
+
+def _ways(block: Mapping[str, Any], name: str) -> Iterator[list[str]]:
+    """The keys that lead to `name`, as often as the file has it: a key may hold several steps of a dotted name."""
+    for key, value in block.items():
+        if key == name:
+            yield [key]
+        elif name.startswith(f"{key}.") and isinstance(value, Mapping):
+            yield from ([key, *rest] for rest in _ways(value, name.removeprefix(f"{key}.")))
 
 
 def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: list[str], value: object) -> Any:
@@ -85,7 +104,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 def _read(path: Path) -> str | None:
     """The file's text, line ends and all, or None when there is no such file."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from hermes import __version__
+from hermes.agent.prompt import read_soul
 from hermes.app import load_env
 from hermes.audit.audit import Places, StoreAudit, audit_store, read_log
 from hermes.audit.log import LogAudit
@@ -20,7 +21,9 @@ from hermes.clock import Clock
 from hermes.config_file import read_entries
 from hermes.errors import HermesError, SettingsError
 from hermes.home import Home
-from hermes.settings import TABLE, problems
+from hermes.memory.notes import FILES, Notes
+from hermes.memory.registry import provider_names
+from hermes.settings import MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings, problems, resolve_what_is_right
 from hermes.store.health import StoreHealth, inspect
 
 Level = Literal["ok", "warn", "fail"]
@@ -48,7 +51,9 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
     log = read_log(places(home))
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("home", lambda: _check_home(home)),
+        ("home", lambda: _check_links(home)),
         ("settings", lambda: _check_settings(home)),
+        ("notes", lambda: _check_notes(home)),
         ("log", lambda: _check_log(log)),
         ("store", lambda: _check_store(home, clock, log)),
     )
@@ -79,18 +84,48 @@ def _check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home", "ok", f"{home.path}, {space}")
 
 
+def _check_links(home: Home) -> Iterator[Finding]:
+    """A link that leads nowhere looks like a file that is not there: what it should lead to is missed in silence."""
+    notes = _notes(home)
+    for path in (home.state_file, home.config_file, home.env_file, home.soul_file, *map(notes.path, FILES)):
+        if path.is_symlink() and not path.exists():
+            detail = f"{path} is a link to {path.readlink()}, which is not there"
+            yield Finding("home", "fail", detail, "Bring that back (is its disk mounted?), or remove the link")
+
+
+def _check_provider(home: Home, settings: Settings) -> Iterator[Finding]:
+    name = settings.get(PROVIDER)
+    known = provider_names(home.plugins)
+    if name in known:
+        return
+    detail = f"memory.provider is '{name}', but there is no such provider; known: {', '.join(known)}"
+    yield Finding("memory", "fail", detail, "`hermes config set memory.provider NAME` chooses one")
+
+
+def _check_notes(home: Home) -> Iterator[Finding]:
+    for problem in _notes(home).read_all().problems:
+        yield Finding("notes", "fail", problem.message, problem.hint)
+    read_soul(home.soul_file)
+
+
+def _notes(home: Home) -> Notes:
+    return Notes(home.path, {"memory": MEMORY_LIMIT.default, "user": USER_LIMIT.default})
+
+
 def _check_settings(home: Home) -> Iterator[Finding]:
-    found = problems(read_entries(home.config_file), load_env(home))
+    entries, env = read_entries(home.config_file), load_env(home)
+    found = problems(entries, env)
     for problem in found:
         yield Finding("settings", "fail", problem.message, problem.hint)
     if not found:
         there = "" if home.config_file.exists() else " (not there; defaults are in force)"
         yield Finding("settings", "ok", f"{home.config_file}{there}")
     secrets = {setting.name for setting in TABLE if setting.secret}
-    holds_secrets = any(entry.name in secrets for entry in read_entries(home.config_file))
+    holds_secrets = any(entry.name in secrets for entry in entries)
     for path in (home.env_file, home.state_file, *([home.config_file] if holds_secrets else [])):
         if _others_can_read(path):
             yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
+    yield from _check_provider(home, resolve_what_is_right(entries, env))
 
 
 def _check_log(log: LogAudit) -> Iterator[Finding]:
@@ -108,6 +143,8 @@ def _check_log(log: LogAudit) -> Iterator[Finding]:
 
 def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
     path = home.state_file
+    if path.is_symlink() and not path.exists():
+        return  # the check of the home has said so
     if not path.exists():
         yield Finding("store", "ok", f"{path} is not there yet; it is made with the first session")
         return

@@ -38,7 +38,8 @@ class HermesError(Exception):
     def line(self) -> str:
         """The one line that a person reads."""
         text = self.message.rstrip(".")
-        return f"{text}. {self.hint}" if self.hint else text
+        end = "" if text.endswith(("?", "!", "…")) else "."
+        return f"{text}{end} {self.hint}" if self.hint else text
 
 
 class UsageError(HermesError):

@@ -1,8 +1,10 @@
-"""Files of the home: replaced in one step, for their owner alone."""
+"""Files of the home: read only when they are files, replaced in one step, for their owner alone."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,27 @@ from pathlib import Path
 from typing import TextIO
 
 from hermes.errors import HomeError
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+NO_FILE = "it is {}, not a file"
+
+
+def check_file(path: Path) -> None:
+    """Raise OSError at once unless `path` is a file: reading a pipe or a device may never end."""
+    if (kind := stat.S_IFMT(path.stat().st_mode)) != stat.S_IFREG:
+        raise OSError(errno.EINVAL, NO_FILE.format(KINDS.get(kind, "something else")), str(path))
+
+
+def read_file(path: Path) -> bytes:
+    """What a file holds. Raises OSError at once for what is no file."""
+    check_file(path)
+    return path.read_bytes()
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Literal
 
 from hermes.errors import HomeError, UsageError
+from hermes.log_file import LogFile
+from hermes.redaction import HIDDEN, hide_tokens
 
 SESSION: ContextVar[str] = ContextVar("session", default="-")
 """The session that the running task works for."""
@@ -28,8 +28,6 @@ FORMAT = "%(asctime)s %(levelname)s [%(session)s] %(name)s: %(message)s"
 TIME = "%Y-%m-%d %H:%M:%S"
 LARGEST = 5 * 1024 * 1024
 KEPT = 3
-HIDDEN = "(hidden)"
-SECRET = re.compile(r"\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}")
 
 
 @contextmanager
@@ -53,9 +51,7 @@ def start_log(
 ) -> None:
     """Log what hermes does to `path`, for its owner alone; `secrets` never show in it."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        handler = RotatingFileHandler(path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
+        handler = LogFile(path, largest=LARGEST, kept=KEPT)
     except OSError as error:
         raise HomeError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(FORMAT, datefmt=TIME))
@@ -94,7 +90,7 @@ class _Redaction(logging.Filter):
     def _redact(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
-        return SECRET.sub(HIDDEN, text)
+        return hide_tokens(text)
 
 
 class _JsonFormatter(logging.Formatter):

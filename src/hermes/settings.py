@@ -15,6 +15,7 @@ from math import isfinite
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from hermes.errors import SettingsError
+from hermes.redaction import HIDDEN, hide_passwords, hide_url
 
 T = TypeVar("T", str, int, float, bool)
 Origin = Literal["file", "environment", "default"]
@@ -35,6 +36,8 @@ class Setting(Generic[T]):
     minimum: float | None = None
     maximum: float | None = None
     secret: bool = False
+    url: bool = False
+    """It may hold a password, which is not shown."""
 
     @property
     def kind(self) -> str:
@@ -63,9 +66,17 @@ class Setting(Generic[T]):
         """The value that `raw` means, or a SettingsError that names `where`, the value and what is allowed."""
         value = _convert(type(self.default), raw)
         if value is None or not self._in_range(value):
-            shown = "(hidden)" if self.secret else repr(raw)
-            raise SettingsError(f"{where}: {self.name} is {shown}, but takes {self.allowed}")
+            raise SettingsError(f"{where}: {self.name} is {self._quote(raw)}, but takes {self.allowed}")
         return value
+
+    def shown(self, value: T) -> T | str:
+        """The value as a person may see it."""
+        if self.secret and value:
+            return HIDDEN
+        return hide_url(str(value)) if self.url else value
+
+    def _quote(self, raw: object) -> str:
+        return HIDDEN if self.secret else hide_passwords(repr(raw))
 
     def _in_range(self, value: T) -> bool:
         if self.choices and value not in self.choices:
@@ -124,6 +135,7 @@ BASE_URL = Setting(
     "",
     "Where the model answers: any OpenAI-compatible endpoint. Empty with a key set means OpenAI itself.",
     env="OPENAI_BASE_URL",
+    url=True,
 )
 API_KEY = Setting("model.api_key", "", "The endpoint's key, where it needs one.", env="OPENAI_API_KEY", secret=True)
 MODEL = Setting("model.default", "", "The model's name. Empty takes the endpoint's first one.", env="HERMES_MODEL")
@@ -174,10 +186,14 @@ TELEGRAM_TOKEN = Setting(
     "telegram.token", "", "The bot's token; setting it switches Telegram on.", env="TELEGRAM_BOT_TOKEN", secret=True
 )
 TELEGRAM_BASE_URL = Setting(
-    "telegram.base_url", "https://api.telegram.org", "The Bot API server.", env="TELEGRAM_BASE_URL"
+    "telegram.base_url", "https://api.telegram.org", "The Bot API server.", env="TELEGRAM_BASE_URL", url=True
 )
 TELEGRAM_WEBHOOK_URL = Setting(
-    "telegram.webhook_url", "", "The public URL that Telegram posts to; empty for polling.", env="TELEGRAM_WEBHOOK_URL"
+    "telegram.webhook_url",
+    "",
+    "The public URL that Telegram posts to; empty for polling.",
+    env="TELEGRAM_WEBHOOK_URL",
+    url=True,
 )
 TELEGRAM_WEBHOOK_SECRET = Setting(
     "telegram.webhook_secret",
@@ -308,9 +324,13 @@ def problems(entries: Iterable[FileEntry], env: Mapping[str, str], table: Table 
     known = {setting.name: setting for setting in table}
     found: list[SettingsError] = []
     entries = list(entries)
+    first: dict[str, FileEntry] = {}
     for entry in entries:
         if entry.name not in known and (problem := _misplaced(entry, table)) is not None:
             found.append(problem)
+        if (before := first.setdefault(entry.name, entry)) is not entry:
+            message = f"{entry.where}: {entry.name} stands there a second time (first: {before.where})"
+            found.append(SettingsError(message, hint="Take one of the two out of the file"))
     for setting in table:
         try:
             _resolve_one(setting, {entry.name: entry for entry in entries}, env)
@@ -326,7 +346,7 @@ def _misplaced(entry: FileEntry, table: Table) -> SettingsError | None:
         return SettingsError(f"{entry.where}: unknown setting '{entry.name}'{_nearest(entry.name, table)}")
     if entry.value is None:
         return None
-    shown = "(hidden)" if any(setting.secret for setting in inside) else repr(entry.value)
+    shown = HIDDEN if any(setting.secret for setting in inside) else hide_passwords(repr(entry.value))
     names = ", ".join(setting.name for setting in inside)
     return SettingsError(f"{entry.where}: '{entry.name}' is {shown}, but takes a block of settings ({names})")
 

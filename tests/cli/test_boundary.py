@@ -41,6 +41,34 @@ def test_help_and_unknown_commands_are_told_apart(hermes: Hermes) -> None:
     assert "--frob" in one_line(hermes("sessions", "list", "--frob"))
 
 
+@pytest.mark.contract("10.6")
+def test_model_says_which_kinds_it_can_use(hermes: Hermes) -> None:
+    kinds = ("ollama", "lm-studio", "llama.cpp")
+    assert all(kind in hermes("model", "--help").out for kind in kinds)
+    assert all(kind in one_line(hermes("model", "--use", "nonsense")) for kind in kinds)
+    assert "`hermes model --help`" in one_line(hermes("model", "--use"))
+    assert "--use" in one_line(hermes("model", "--name", "qwen"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("/sesions", "hermes: there is no command /sesions (did you mean /sessions?). `/help` lists them"),
+        ("/resume", "hermes: which session? `/sessions` lists them"),
+    ],
+)
+def test_a_mistyped_command_says_what_may_be_meant(home: Path, typed: str, said: str) -> None:
+    command = [sys.executable, "-m", "hermes", "chat"]
+    done = subprocess.run(command, input=f"{typed}\n", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_asking_a_model_loads_nothing_to_draw_with(home: Path) -> None:
+    script = "import sys, hermes.llm.connection, httpx; sys.exit('rich' in sys.modules or 'click' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 def test_a_profile_may_be_called_like_a_command(hermes: Hermes, home: Path) -> None:
     assert hermes("-p", "chat", "config", "path").out.strip() == str(home / "profiles" / "chat" / "config.yaml")
     assert hermes("--profile=doctor", "config", "path").code == 0

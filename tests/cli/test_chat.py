@@ -127,7 +127,7 @@ def test_slash_commands_from_a_pipe_answer_beside_the_replies(home: Path, tmp_pa
         ran = chat(environment(home, endpoint.base_url), said=said)
         assert ran.out == "one\ntwo\nthree\n"
         assert ran.code == 1
-        assert "hermes: there is no command /frobnicate" in ran.err
+        assert "hermes: there is no command /frobnicate. " in ran.err
         assert "Stamps" in ran.err
         assert [message["content"] for message in endpoint.requests()[-1]["messages"][1:]] == ["one", "one", "three"]
 

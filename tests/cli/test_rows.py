@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hermes.cli.rows import columns_of, fold, head, tail
 from hermes.cli.status import Status
+from hermes.cli.table import LEAST, fit_widths
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
 COLUMNS = st.integers(4, 30)
@@ -42,3 +43,14 @@ def test_a_status_line_fits_and_memory_is_cut_last(model: str, session: str, col
     assert columns_of(line) <= columns
     if columns >= 30:
         assert line.endswith("incognito")
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(1, 200))
+def test_columns_of_a_table_are_cut_from_the_right_and_the_first_one_never(widths: list[int], room: int) -> None:
+    fitted = fit_widths(widths, room)
+    assert fitted[0] == widths[0]
+    assert all(min(LEAST, before) <= after <= before for before, after in zip(widths, fitted, strict=True))
+    if sum(fitted) > room:
+        assert fitted[1:] == [min(LEAST, width) for width in widths[1:]]
+    elif fitted != widths:
+        assert sum(fitted) == room

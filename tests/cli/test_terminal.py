@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import stat
@@ -15,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.conversation import COMMANDS
+from hermes.settings import TABLE
 from hermes.types import Json
 from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
 
 ROOT = Path(__file__).parent.parent.parent
 Chat = Callable[..., Screen]
 ECHO = {"echo": True}
+REMARK = {"says": {"calls": [("memory", '{"action": "nonsense", "target": "user"}')]}}
 
 
 @pytest.fixture
@@ -203,7 +206,7 @@ def test_without_a_model_it_says_so_and_answers(home: Path) -> None:
         screen.wait_for("No model is configured").wait_for_prompt()
 
 
-@pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER])
+@pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER, "/exit" + ENTER])
 def test_every_way_out_ends_with_0_and_says_how_to_come_back(keys: str, chat: Chat, home: Path) -> None:
     with chat() as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
@@ -211,6 +214,21 @@ def test_every_way_out_ends_with_0_and_says_how_to_come_back(keys: str, chat: Ch
         screen.wait_for("Title: Greeting").wait_for_prompt().type(keys)
         assert screen.ended() == 0
         screen.wait_for("`hermes chat -s 2")
+
+
+def test_who_goes_on_sees_where_and_what_was_said_last(chat: Chat, home: Path) -> None:
+    env = plain_env(home)
+    done = [sys.executable, "-m", "hermes", "chat"]
+    subprocess.run(
+        done, input="/title Tea\nI drink tea\nwhat do I drink?\n", text=True, env=env, capture_output=True, check=True
+    )
+    with Screen("chat", "-c", env=env) as screen:
+        screen.wait_for("“Tea” (4 messages).").wait_for_rows(
+            "› what do I drink?", "From memory: “I drink tea”", "", "›"
+        )
+        screen.type("/new" + ENTER)
+        screen.wait_for("A new session begins").type("/resume Tea" + ENTER)
+        screen.wait(lambda screen: "\n".join(screen.rows).count("Going on with 2") == 2)
 
 
 def test_one_ctrl_c_clears_the_line_or_asks_again(chat: Chat) -> None:
@@ -243,18 +261,53 @@ def test_narrow_and_resized_windows_keep_prompt_and_status_in_one_row(chat: Chat
 
 
 def test_a_terminal_that_cannot_redraw_gets_plain_rows(chat: Chat) -> None:
-    with chat(env={"TERM": "dumb"}) as screen:
+    with chat(REMARK, env={"TERM": "dumb"}) as screen:
         screen.wait_for("›").type("hello there\n")
-        screen.wait_for_rows("› hello there", "hello there", "", "›")
-        screen.type("/quit\n")
+        screen.wait_for("· memory").wait_for("hello there").type("/quit\n")
         assert screen.ended() == 0
     assert b"\x1b" not in screen.raw
 
 
-def test_no_color_is_honoured(chat: Chat) -> None:
-    with chat({"says": {"text": "x", "ending": "hang"}}, env={"NO_COLOR": "1"}) as screen:
+PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
+"""Any code that makes text other than plain."""
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"HERMES_COLOR": "never"}])
+def test_where_no_color_is_wanted_nothing_is_painted(chat: Chat, env: dict[str, str]) -> None:
+    with chat(REMARK, {"says": {"text": "x", "ending": "hang"}}, env=env) as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
-        screen.wait_for("x").type(CTRL_C)
+        screen.wait_for("· memory").wait_for("x").wait_for("Ctrl-C stops it").type(CTRL_C)
         screen.wait_for("(stopped)").wait_for_prompt()
-    assert b"\x1b[2m(stopped)" not in screen.raw
-    assert not [code for code in (b"\x1b[31m", b";38;5;", b"[38;5;") if code in screen.raw]
+    assert PAINT.findall(screen.raw) == []
+
+
+def test_where_it_is_wanted_remarks_are_dim(chat: Chat) -> None:
+    with chat(REMARK) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("· memory").wait_for_prompt()
+    assert PAINT.findall(screen.raw)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"HERMES_COLOR": "never"}, {}])
+def test_tables_are_painted_only_where_that_is_wanted(home: Path, env: dict[str, str]) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hermes", "chat", "-q", "x"], env=plain_env(home), capture_output=True, check=True
+    )
+    with Screen("sessions", "list", env={**plain_env(home), **env}) as screen:
+        screen.wait_for("source")
+        assert screen.ended() == 0
+    assert bool(PAINT.findall(screen.raw)) == (not env)
+
+
+def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> None:
+    with Screen("config", "list", env=plain_env(home), columns=80, rows=80) as screen:
+        screen.wait_for("what it does")
+        assert screen.ended() == 0
+        first = {row.split()[0] for row in screen.rows if "." in row}
+    assert {setting.name for setting in TABLE} <= first
+
+
+def test_two_sessions_at_once_are_refused(home: Path) -> None:
+    with Screen("chat", "-c", "-s", "x", env=plain_env(home)) as screen:
+        screen.wait_for("-c and -s name two sessions")
+        assert screen.ended() == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -34,6 +35,21 @@ def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp
     assert lease is not None
     assert lease.epoch == 2
     db.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+@pytest.mark.contract("2.3", "3.3")
+def test_process_that_ended_and_was_not_waited_for_is_gone(tmp_path: Path) -> None:
+    make_file(tmp_path / "o.db").close()
+    process = start("tests.db.claimant", tmp_path / "o.db")
+    owner = hear(process)
+    assert not is_gone(owner)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the table of processes
+    os.kill(process.pid, 0)
+    assert is_gone(owner)
+    await_end(process)
+    assert is_gone(owner)
 
 
 def test_owner_we_cannot_be_sure_of_is_not_gone(tmp_path: Path) -> None:

@@ -201,8 +201,11 @@ def test_only_the_registry_and_the_assembly_find_providers_and_nothing_imports_o
     users = {
         str(path.relative_to(SOURCE)): imported(path) for path in SOURCE.rglob("*.py") if "honcho" not in path.parts
     }
-    finders = {name for name, used in users.items() if "hermes.memory.registry" in used}
-    assert finders == {"assembly.py"}
+    registry = {name: {module for module in used if "memory.registry" in module} for name, used in users.items()}
+    assert {name: used - {"hermes.memory.registry"} for name, used in registry.items() if used} == {
+        "assembly.py": {"hermes.memory.registry.find_provider"},
+        "doctor.py": {"hermes.memory.registry.provider_names"},
+    }
     for name, used in users.items():
         assert not any("honcho" in module for module in used), f"{name} names a provider"
     loaders = {name for name, used in users.items() if "importlib.util" in used or "importlib.metadata" in used}

@@ -196,8 +196,8 @@ def test_odd_header_is_no_error(server: Served, header: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"", b'{"id": "w', b"{}"])
 def test_client_that_goes_away_before_its_body_is_sent_is_no_error(server: Served, body: bytes) -> None:
-    head = b"POST /v3/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    head += b"Content-Length: 500\r\n\r\n"
+    head = b"POST /v3/workspaces HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Content-Type: application/json\r\nContent-Length: 500\r\n\r\n"
     with connect(server) as wire:
         wire.sendall(head + body)
     with server.client() as client:

@@ -7,6 +7,7 @@ no turn and count no cadence.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,11 @@ from hermes.events import Failed, Notice, Replied, TurnEvent
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import Model
 from hermes.memory.caller import Memory
-from hermes.memory.notes import Notes
+from hermes.memory.notes import Notes, NotesRead
 from hermes.store.store import Store
 from hermes.types import Draft
+
+log = logging.getLogger("hermes.agent")
 
 MEMORY_TOOLS = frozenset({"memory", "session_search"})
 """Built-in tools that read or write what outlasts a conversation."""
@@ -68,6 +71,8 @@ class Agent:
     """What happened off the turn; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None
     """What waits for the person to be silent; the next turn ends it."""
+    note_problems: tuple[str, ...] = ()
+    """The notes that could not be read last time, a line for each."""
 
     @property
     def clock(self) -> Clock:
@@ -81,6 +86,18 @@ class Agent:
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
             model=OfflineFloor(_recollect_nothing) if self.answers_from_memory else self.model,
         )
+
+    def read_notes(self) -> NotesRead:
+        """The notes. One that cannot be read is told once, and once again when all can be."""
+        read = self.notes.read_all()
+        before, self.note_problems = self.note_problems, tuple(problem.line() for problem in read.problems)
+        for line in self.note_problems:
+            if line not in before:
+                log.warning("%s", line)
+                self.untold.append(Notice(f"WARNING: answering without a note: {line}"))
+        if before and not self.note_problems:
+            self.untold.append(Notice("All notes can be read again."))
+        return read
 
     async def be_busy(self) -> None:
         """Nobody is idle any more: work that waited for that is given up."""

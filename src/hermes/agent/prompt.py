@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.errors import NotFoundError
+from hermes.errors import HomeError
+from hermes.files import read_file
 
 IDENTITY = (
     "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."
@@ -33,11 +34,12 @@ class PromptParts:
 def read_soul(path: Path) -> str:
     """Who the agent is, in its owner's words; "" when nobody wrote it down."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise NotFoundError(f"cannot read {path}: {error}", hint="Mend it or move it away") from error
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise HomeError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
 
 
 def build_system_prompt(parts: PromptParts) -> str:

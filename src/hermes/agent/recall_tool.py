@@ -56,12 +56,18 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
     words = content_words(question)
     noted = [
         line.lstrip("- ").strip()
-        for target in ("user", "memory")
-        for line in notes.read(target).splitlines()
+        for text in _texts(notes)
+        for line in text.splitlines()
         if any(word in line.lower() for word in words)
     ]
     await store.index()
     return list(dict.fromkeys([*noted, *await _told(store, question, limit)]))[:limit]
+
+
+def _texts(notes: Notes) -> list[str]:
+    """The notes, who the person is first. One that cannot be read is told by the turn itself."""
+    texts = notes.read_all().texts
+    return [texts[target] for target in ("user", "memory") if target in texts]
 
 
 async def _told(store: Store, question: str, wanted: int) -> list[str]:

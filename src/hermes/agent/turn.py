@@ -132,7 +132,19 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
     if accepted.incognito:
         prompt = _bare_prompt(agent, accepted.session)
     else:
-        prompt = accepted.session.system_prompt or await _make_prompt(agent, lane, accepted.session, block, toolbox)
+        notes = agent.read_notes()
+        prompt = accepted.session.system_prompt or build_system_prompt(
+            PromptParts(
+                soul=read_soul(agent.soul_file),
+                user_notes=notes.texts.get("user", ""),
+                memory_notes=notes.texts.get("memory", ""),
+                provider_block=block,
+                has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
+                started_at=accepted.session.started_at,
+            )
+        )
+        if not notes.problems and prompt != accepted.session.system_prompt:
+            await _keep_prompt(agent, lane, prompt)
     return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps))
 
 
@@ -141,25 +153,14 @@ def _bare_prompt(agent: Agent, session: Session) -> str:
     return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
 
 
-async def _make_prompt(agent: Agent, lane: Lane, session: Session, block: str, toolbox: Toolbox) -> str:
-    """Build the session's prompt and keep it: a later turn, also after a restart, uses the very same."""
-    prompt = build_system_prompt(
-        PromptParts(
-            soul=read_soul(agent.soul_file),
-            user_notes=agent.notes.read("user"),
-            memory_notes=agent.notes.read("memory"),
-            provider_block=block,
-            has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
-            started_at=session.started_at,
-        )
-    )
+async def _keep_prompt(agent: Agent, lane: Lane, prompt: str) -> None:
+    """A later turn, also after a restart, uses the very same prompt. One that lacks a note is not kept."""
 
     def keep(tx: Tx) -> None:
         lane.check(tx)
-        agent.store.sessions.set_system_prompt(tx, session.id, prompt)
+        agent.store.sessions.set_system_prompt(tx, agent.session_id, prompt)
 
     await agent.store.write(keep)
-    return prompt
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:

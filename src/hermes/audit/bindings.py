@@ -119,25 +119,34 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
 
 
 def _find_twins(case: Case) -> Iterator[Damage]:
+    for key, twins in sorted(_open_by_key(case).items()):
+        if len(twins) == 1 or key in case.our_keys:
+            continue  # our own binding says which one is meant
+        bound = case.sessions.get(case.routes.get(key, ""))
+        if bound is None or bound in twins:
+            yield _end_all_but_one(case, key, twins, bound)
+        elif not is_open(bound):  # an open one under another name is not for us to judge
+            yield _end_all_but_one(case, key, twins, None)
+
+
+def _open_by_key(case: Case) -> dict[str, list[Session]]:
+    """The open sessions that older versions gave each key, the oldest first."""
     by_key: dict[str, list[Session]] = {}
     if not case.has_older_traces:
-        return
+        return by_key
     for session in sorted(case.sessions.values(), key=lambda found: (found.started_at, found.id)):
         alone = session.parent_session_id is None or case.parent(session) is not None
         if session.session_key and is_open(session) and alone and session.source not in UNKEYED:
             by_key.setdefault(session.session_key, []).append(session)
-    for key, twins in sorted(by_key.items()):
-        if len(twins) == 1 or key in case.our_keys:
-            continue  # our own binding says which one is meant
-        bound = case.sessions.get(case.routes.get(key, ""))
-        if bound is not None and bound not in twins and is_open(bound):
-            continue  # it means a third one, under another name: not for us to judge
-        home = find_home(case, twins, bound) if bound in twins and bound is not None else _latest(case, twins)
-        ids = ", ".join(twin.id for twin in twins)
-        detail = f"{key} has {len(twins)} open sessions ({ids}): what is said in one is not seen in the others"
-        steps: list[Step] = [Bind(key, home.id)]
-        steps += [End(twin.id, SUPERSEDED) for twin in twins if twin != home]
-        yield Damage("two-live", tuple(twin.id for twin in twins), detail, tuple(steps))
+    return by_key
+
+
+def _end_all_but_one(case: Case, key: str, twins: list[Session], bound: Session | None) -> Damage:
+    home = find_home(case, twins, bound) if bound is not None else _latest(case, twins)
+    ids = ", ".join(twin.id for twin in twins)
+    detail = f"{key} has {len(twins)} open sessions ({ids}): what is said in one is not seen in the others"
+    ends = (End(twin.id, SUPERSEDED) for twin in twins if twin != home)
+    return Damage("two-live", tuple(twin.id for twin in twins), detail, (Bind(key, home.id), *ends))
 
 
 def _latest(case: Case, sessions: list[Session]) -> Session:

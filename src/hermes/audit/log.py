@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from hermes.audit.log_line import LogLine, parse_line
+from hermes.files import check_file
 
 LONGEST = 64 * 1024
 """Bytes of a line that are looked at; the rest of a longer one is skipped."""
@@ -112,14 +113,20 @@ def pair_lines(lines: Iterable[LogLine]) -> list[Operation]:
 def _read_lines(files: Iterable[Path], unreadable: list[str]) -> Iterator[LogLine]:
     for path in files:
         try:
+            check_file(path)
             with path.open("rb") as file:
-                whole = True
-                while raw := file.readline(LONGEST):
-                    begins, whole = whole, raw.endswith(b"\n")
-                    if begins and (line := parse_line(raw)) is not None:
-                        yield line
+                yield from filter(None, map(parse_line, _beginnings(file)))
         except OSError as error:
             unreadable.append(f"{path}: {error.strerror}")
+
+
+def _beginnings(file: BinaryIO) -> Iterator[bytes]:
+    """The beginning of each line, as far as one is looked at."""
+    whole = True
+    while raw := file.readline(LONGEST):
+        begins, whole = whole, raw.endswith(b"\n")
+        if begins:
+            yield raw
 
 
 def _find_moved(operations: Iterable[Operation]) -> Iterator[Anomaly]:

@@ -39,6 +39,8 @@ def chat(
     json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
 ) -> int:
     """Talk to the agent. From a pipe, each line is a message and each reply a line."""
+    if session is not None and latest:
+        raise UsageError("-c and -s name two sessions", hint="Give one of them")
     return asyncio.run(_chat(load_app(ctx), question, session, latest, json))
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_env
-from hermes.cli.output import note, print_json, print_table, say
+from hermes.cli.output import note, print_json, say
 from hermes.cli.start import AsJson, find_home
+from hermes.cli.table import print_table
 from hermes.config_file import read_entries, write_setting
 from hermes.settings import TABLE, Settings, find_setting, problems, resolve, resolve_what_is_right
 
@@ -29,7 +30,7 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
         print_json({setting.name: _shown(settings, setting.name) for setting in TABLE})
         return
     rows = [
-        (setting.name, str(_shown(settings, setting.name)), settings.origin(setting), setting.allowed, setting.help)
+        (setting.name, _text(_shown(settings, setting.name)), settings.origin(setting), setting.allowed, setting.help)
         for setting in TABLE
     ]
     print_table(("setting", "value", "from", "takes", "what it does"), rows)
@@ -45,7 +46,7 @@ def get_setting(ctx: typer.Context, name: Name, json: AsJson = False) -> None:
     if json:
         print_json(shown)
     else:
-        say(str(shown).lower() if isinstance(shown, bool) else str(shown))
+        say(_text(shown))
 
 
 @app.command("set")
@@ -55,7 +56,7 @@ def set_setting(ctx: typer.Context, name: Name, value: Annotated[str, typer.Argu
     path = find_home(ctx).config_file
     parsed = setting.parse(value, "the command line")
     write_setting(path, setting, parsed)
-    say(f"{name} = {'(hidden)' if setting.secret else parsed}  ({path})")
+    say(f"{name} = {setting.shown(parsed)}  ({path})")
 
 
 @app.command("path")
@@ -64,7 +65,11 @@ def print_path(ctx: typer.Context) -> None:
     say(str(find_home(ctx).config_file))
 
 
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _shown(settings: Settings, name: str) -> str | int | float | bool:
     setting = find_setting(name)
-    value: str | int | float | bool = settings.get(setting)
-    return "(hidden)" if setting.secret and value else value
+    shown: str | int | float | bool = setting.shown(settings.get(setting))
+    return shown

@@ -7,24 +7,28 @@ import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.agent.prompt import read_soul
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
+from hermes.cli.talk import PROMPT
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
 from hermes.events import Notice, TurnEvent
 from hermes.logs import SESSION
+from hermes.memory.notes import FILES
 from hermes.memory.provider import NullProvider
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
@@ -74,16 +78,17 @@ class Conversation:
             return "none" if self._agent.answers_from_memory else self._agent.model.name
         if not has_model(settings):
             return "none"
-        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc
+        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc.rpartition("@")[2]
 
     def _memory_state(self) -> str:
-        provider = self.app.settings.get(PROVIDER)
+        provider, agent = self.app.settings.get(PROVIDER), self._agent
         if self._starts_incognito:
             return "incognito"
+        notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NullProvider.name:
-            return "notes"
-        failing = self._agent is not None and self._agent.memory.state == "failing"
-        return f"notes + {provider}{' (failing)' if failing else ''}"
+            return notes
+        failing = agent is not None and agent.memory.state == "failing"
+        return f"{notes} + {provider}{' (failing)' if failing else ''}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""
@@ -91,6 +96,18 @@ class Conversation:
         self._session = session
         self._starts_incognito = await self.store.read(lambda tx: self.store.incognito.is_on(tx, session.id))
         await self.prepare()
+
+    async def recap(self) -> str:
+        """Which session is gone on with and what was said in it last; "" for a new one."""
+        if self._session is None:
+            return ""
+        here, title = self._session.id, self._session.title
+        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
+        room = shutil.get_terminal_size().columns - len(PROMPT)
+        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
+        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
+        called = f" “{printable(title)}”" if title else ""
+        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
@@ -108,7 +125,7 @@ class Conversation:
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
         if self._session is None:
-            self._session = await self._begin()
+            await self._begin()
         await self.prepare()
         assert self._agent is not None, "prepare made it"
         token = SESSION.set(self._agent.session_id)
@@ -127,17 +144,22 @@ class Conversation:
     async def command(self, line: str) -> Answered:
         """Run a slash command. Raises UsageError for one that does not exist."""
         name, _, rest = line[1:].partition(" ")
-        found = COMMANDS.get(name)
+        found = COMMANDS.get(ALIASES.get(name, name))
         if found is None:
-            raise UsageError(f"there is no command /{name}", hint="`/help` lists them; start with a space to say it")
+            near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, COMMANDS, n=1))
+            hint = "`/help` lists them; to say it as a message, put a space before it"
+            raise UsageError(f"there is no command /{name}{near}", hint=hint)
         return await found.run(self, rest.strip())
 
-    async def _begin(self) -> Session:
+    async def _begin(self) -> None:
+        """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
+        read_soul(self.app.home.soul_file)
+        model = open_speaker(self.app, self.store)
         session = await self.store.create_session("cli", title=self._wanted_title)
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
-        self._wanted_title = None
-        return session
+        self._wanted_title, self._session = None, session
+        self._agent = open_agent(self.app, self.store, model, session, self._owner)
 
     async def _new(self, _: str) -> Answered:
         await self.leave()
@@ -176,7 +198,7 @@ class Conversation:
             raise UsageError("which session?", hint="`/sessions` lists them")
         session = await self.store.read(lambda tx: find_live(self.store, tx, name))
         await self.resume(session)
-        return Answered(f"Going on with {session.id} ({session.message_count} messages).")
+        return Answered(await self.recap())
 
     async def _stop(self, _: str) -> Answered:
         return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
@@ -198,8 +220,9 @@ class Conversation:
             )
         if word:
             raise UsageError(f"/memory takes on or off, not '{word}'")
-        notes = open_notes(self.app)
-        parts = [f"USER.md\n{notes.read('user') or '(empty)'}", f"MEMORY.md\n{notes.read('memory') or '(empty)'}"]
+        read = open_notes(self.app).read_all()
+        parts = [f"{FILES[target]}\n{text or '(empty)'}" for target, text in sorted(read.texts.items(), reverse=True)]
+        parts += [problem.line() for problem in read.problems]
         state = "off (incognito)" if self._starts_incognito else "on"
         return Answered("\n\n".join([*parts, f"Memory is {state}."]))
 
@@ -231,6 +254,7 @@ class Command:
     run: Run
 
 
+ALIASES = {"exit": "quit"}
 COMMANDS: dict[str, Command] = {
     command.usage.split()[0]: command
     for command in (

@@ -13,8 +13,9 @@ import typer
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
-from hermes.cli.output import note, one_line, print_json, print_table, printable, say, show_time
+from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.table import print_table
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.errors import UsageError

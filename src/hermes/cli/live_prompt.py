@@ -13,16 +13,14 @@ from hermes.cli.completion import make_completer
 from hermes.cli.conversation import Conversation
 from hermes.cli.output import printable
 from hermes.cli.rows import head
-from hermes.cli.screen import DIM, RESET
 from hermes.cli.talk import INDENT, PROMPT, Talk
 from hermes.errors import HomeError
-from hermes.settings import COLOR
+from hermes.files import check_file
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.output.color_depth import ColorDepth
 
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
 """Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
@@ -38,7 +36,6 @@ class LivePrompt:
         self._printing: asyncio.Task[None] | None = None
         self._heard_at = 0.0
         self._asks_again = False
-        self._colored = True
 
     @property
     def columns(self) -> int:
@@ -51,7 +48,6 @@ class LivePrompt:
 
     async def listen(self, talk: Talk) -> None:
         self._prompt = self._make(talk)
-        self._colored = talk.screen.colored
         ticking = asyncio.create_task(self._tick(talk))
         try:
             await self._prompt.prompt_async(set_exception_handler=False)
@@ -105,11 +101,13 @@ class LivePrompt:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.output.color_depth import ColorDepth
         from prompt_toolkit.styles import Style
 
         history = self._conversation.app.home.chat_history_file
         try:
             history.touch(mode=0o600)
+            check_file(history)
         except OSError as error:
             raise HomeError(f"cannot write {history}: {error.strerror}") from error
         prompt: PromptSession[str] = PromptSession(
@@ -124,8 +122,8 @@ class LivePrompt:
             multiline=True,
             erase_when_done=True,
             enable_suspend=True,
-            style=Style.from_dict({"bottom-toolbar": "noreverse dim"}),
-            color_depth=self._color_depth(),
+            style=Style.from_dict({"bottom-toolbar": "noreverse dim" if talk.screen.colored else "noreverse"}),
+            color_depth=None if talk.screen.colored else ColorDepth.DEPTH_1_BIT,
         )
         prompt.default_buffer.on_text_changed += lambda _: self._calm()
         return prompt
@@ -165,18 +163,13 @@ class LivePrompt:
     def _calm(self) -> None:
         self._asks_again = False
 
-    def _color_depth(self) -> ColorDepth | None:
-        from prompt_toolkit.output.color_depth import ColorDepth
-
-        return ColorDepth.DEPTH_1_BIT if self._conversation.app.settings.get(COLOR) == "never" else None
-
     def _message(self, talk: Talk) -> ANSI:
         from prompt_toolkit.formatted_text import ANSI
 
         rows = talk.screen.rows()
         if sign := self._waiting_sign(talk):
             rows.append(sign)
-        rows += [self._dim(head(f"next: {printable(text)}", self.columns)) for text in talk.waiting]
+        rows += [talk.screen.dim(head(f"next: {printable(text)}", self.columns)) for text in talk.waiting]
         if rows and rows[-1]:
             rows.append("")
         return ANSI("\n".join([*rows, PROMPT]))
@@ -185,12 +178,9 @@ class LivePrompt:
         quiet = asyncio.get_running_loop().time() - self._heard_at
         if not talk.is_busy or quiet < (QUIET_MIDWAY if talk.screen.is_growing else QUIET_AT_FIRST):
             return ""
-        return self._dim(f"… {quiet:.0f} s, Ctrl-C stops it")
+        return talk.screen.dim(f"… {quiet:.0f} s, Ctrl-C stops it")
 
     def _status(self) -> str:
         if self._asks_again:
             return "Ctrl-C again to leave"
         return self._conversation.status.line(self.columns)
-
-    def _dim(self, text: str) -> str:
-        return f"{DIM}{text}{RESET}" if self._colored else text

@@ -80,14 +80,15 @@ def root(
     ctx.obj = Invocation(profile)
 
 
-def _print_usage_error(error: typer.TyperException) -> None:
+def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> None:
     message = error.format_message()
     if message.startswith("Usage:"):  # a group without a command: its help
         note(message)
         return
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "hermes"
-    note(f"hermes: {message.rstrip('.')}. `{path} --help` shows what there is")
+    needed = list(_needed(arguments))  # an option without its value does not know its command
+    path = context.command_path if context is not None else " ".join(["hermes", *needed[: len(needed) == 1]])
+    note(f"hermes: {HermesError(message, hint=f'`{path} --help` shows what there is').line()}")
 
 
 def _open_missing_streams() -> None:
@@ -126,7 +127,7 @@ def run(arguments: list[str]) -> int:
         print_error(error)
         return error.exit_code
     except typer.TyperException as error:
-        _print_usage_error(error)
+        _print_usage_error(error, arguments)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         note("hermes: interrupted")

@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -15,25 +15,28 @@ from hermes.assembly import open_model
 from hermes.cli.output import print_json, say
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
-from hermes.errors import NotFoundError
-from hermes.llm.discover import LocalEndpoint, find_local
+from hermes.errors import NotFoundError, UsageError
+from hermes.llm.discover import Kind, LocalEndpoint, find_local
 from hermes.llm.events import Completed, Failed
 from hermes.llm.model import Model, ModelRequest
 from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 
+KINDS: tuple[Kind, ...] = get_args(Kind)
 QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
 
 
 def model(
     ctx: typer.Context,
     use: Annotated[
-        str | None, typer.Option("--use", metavar="KIND", help="Use what runs here: ollama, lm-studio or llama.cpp.")
+        Kind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="With --use: which of its models.")] = None,
     json: AsJson = False,
 ) -> int:
-    """Show the configured model and test it; without one, look for Ollama, LM Studio and llama.cpp on this machine."""
+    """Show the configured model and test it. Without one, look for Ollama, LM Studio and llama.cpp on this machine."""
+    if name and not use:
+        raise UsageError("--name goes with --use", hint="`hermes config set model.default NAME` names a model alone")
     app = load_app(ctx)
     return asyncio.run(_use(app, use, name) if use else _show(app, json))
 
@@ -67,7 +70,7 @@ async def _test(app: App, configured: Model, as_json: bool) -> int:
     seconds = time.perf_counter() - began
     shown: dict[str, Json] = {
         "model": configured.name,
-        "base_url": app.settings.get(BASE_URL),
+        "base_url": BASE_URL.shown(app.settings.get(BASE_URL)),
         "context_length": configured.context_length,
         "ok": isinstance(last, Completed),
         "seconds": round(seconds, 2),
@@ -82,12 +85,13 @@ async def _test(app: App, configured: Model, as_json: bool) -> int:
     return 0 if shown["ok"] else 1
 
 
-async def _use(app: App, kind: str, name: str | None) -> int:
+async def _use(app: App, kind: Kind, name: str | None) -> int:
     found = await find_local()
     endpoint = next((endpoint for endpoint in found if endpoint.kind == kind), None)
     if endpoint is None:
         here = ", ".join(other.kind for other in found) or "nothing"
-        raise NotFoundError(f"there is no {kind} on this machine", hint=f"Found: {here}")
+        hint = f"Found: {here}. Start it first, or choose another of {', '.join(KINDS)}"
+        raise NotFoundError(f"no {kind} answers on this machine", hint=hint)
     chosen = name or next(iter(endpoint.models), "")
     if chosen not in endpoint.models:
         raise NotFoundError(f"{kind} has no model '{chosen}'", hint=f"It has: {', '.join(endpoint.models) or 'none'}")

@@ -1,13 +1,14 @@
-"""What a command prints: tables for people, JSON for programs, one line for an error."""
+"""What a command prints: lines for people, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from hermes.errors import HermesError
+from hermes.redaction import hide_passwords
 from hermes.types import Json
 
 CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
@@ -33,31 +34,21 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def use_color(setting: str, env: Mapping[str, str]) -> bool:
+    """Whether `display.color` asks for colours: by itself at a terminal that can show them, unless NO_COLOR is set."""
+    if setting != "auto":
+        return setting == "always"
+    return sys.stdout.isatty() and env.get("TERM") != "dumb" and not env.get("NO_COLOR")
+
+
 def print_json(value: Json) -> None:
     """The result, for programs."""
     say(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto") -> None:
-    """A table that fits the terminal; when the output is not a terminal nothing is cut or coloured."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    colored = {"always": True, "never": False}.get(color)
-    console = Console(force_terminal=colored, no_color=color == "never", width=None if sys.stdout.isatty() else 1000)
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console.print(table)
-
-
 def print_error(error: HermesError) -> None:
     """The one line that a person reads."""
-    note(f"hermes: {printable(error.line())}")
+    note(f"hermes: {hide_passwords(printable(error.line()))}")
 
 
 def show_time(seconds: float) -> str:

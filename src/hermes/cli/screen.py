@@ -20,7 +20,7 @@ from hermes.events import (
     TurnEvent,
     Waiting,
 )
-from hermes.settings import COLOR, MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.settings import MEMORY_NOTICES, SHOW_REASONING, Settings
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"
 
@@ -28,9 +28,8 @@ DIM, RESET = "\x1b[2m", "\x1b[0m"
 class Screen:
     """Makes rows of what happens. One blank row ends each turn and each command, however the model spaced its reply."""
 
-    def __init__(self, settings: Settings, columns: Callable[[], int], *, no_color: bool) -> None:
-        color = settings.get(COLOR)
-        self.colored = color == "always" or (color == "auto" and not no_color)
+    def __init__(self, settings: Settings, columns: Callable[[], int], *, colored: bool) -> None:
+        self.colored = colored
         self._notices = settings.get(MEMORY_NOTICES)
         self._reasoning = settings.get(SHOW_REASONING)
         self._columns = columns
@@ -153,5 +152,9 @@ class Screen:
     def _one_row(self, text: str) -> None:
         self.remark(head(printable(text), self._columns()))
 
+    def dim(self, text: str) -> str:
+        """`text` as it shows beside the conversation, where the terminal can."""
+        return f"{DIM}{text}{RESET}" if self.colored else text
+
     def _paint(self, row: str) -> str:
-        return f"{DIM}{row}{RESET}" if self._dim and self.colored else row
+        return self.dim(row) if self._dim else row

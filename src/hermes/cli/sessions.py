@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from hermes.cli.output import note, one_line, print_json, print_table, printable, say, show_time
+from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing

@@ -19,11 +19,13 @@ from contextlib import aclosing, contextmanager, suppress
 from hermes import __version__
 from hermes.cli.conversation import Conversation
 from hermes.cli.live_prompt import LivePrompt
+from hermes.cli.output import use_color
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
 from hermes.cli.talk import Front
 from hermes.errors import HermesError
+from hermes.settings import COLOR
 
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
 FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
@@ -33,7 +35,8 @@ PATIENCE = 0.5
 async def talk(conversation: Conversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
-    sys.stdout.write("\n".join([*rows, rest, "", ""]))
+    recap = await conversation.recap()
+    sys.stdout.write("\n".join([*rows, rest, "", *([recap, ""] if recap else []), ""]))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
@@ -50,7 +53,8 @@ class Terminal:
         self._conversation = conversation
         self._front = front
         app = conversation.app
-        self._screen = Screen(app.settings, lambda: front.columns, no_color=bool(app.env.get("NO_COLOR")))
+        colored = use_color(app.settings.get(COLOR), app.env)
+        self._screen = Screen(app.settings, lambda: front.columns, colored=colored)
         self._waiting: deque[str] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
@@ -73,7 +77,7 @@ class Terminal:
 
     def hear(self, text: str) -> None:
         """The person typed this and pressed Enter."""
-        if text.rstrip() == "/quit":
+        if text.rstrip() in ("/quit", "/exit"):
             self.leave()
         elif text.rstrip() == "/stop" and self.is_busy:
             self.interrupt()

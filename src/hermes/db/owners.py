@@ -32,7 +32,17 @@ def is_gone(owner: str) -> bool:
         return True
     except PermissionError:
         return False
-    return False
+    return _is_zombie(int(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and only waits for its parent to notice; False where the system does not tell."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # "17 (name) Z …": a name may hold brackets and blanks itself.
+    return told.rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"])
 
 
 def _place() -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.failures import Fault, from_transport
 from hermes.llm.patience import OutOfPatience, Patience, Timeouts
+
+# Else httpx would load its own command line, and rich with it: a third of what importing it takes, on a person's wait.
+sys.modules.setdefault("httpx._main", cast(ModuleType, None))
 
 if TYPE_CHECKING:
     import ssl

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from hermes.errors import ModelError
 from hermes.llm.connection import Connection
@@ -29,11 +30,15 @@ class ListedModel:
     context_length: int | None = None
 
 
+Kind = Literal["ollama", "lm-studio", "llama.cpp"]
+"""The kinds of server that are looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
     """Something on this machine that answers. `context_length` is what it has loaded, where it tells."""
 
-    kind: str
+    kind: Kind
     base_url: str
     models: tuple[str, ...]
     context_length: int | None = None
@@ -43,7 +48,7 @@ class LocalEndpoint:
 class Probe:
     """How to recognise one kind of server: a path that lists its models, and one that tells its context length."""
 
-    kind: str
+    kind: Kind
     port: int
     models_path: str
     context_path: str

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Literal
 
 from hermes.errors import HomeError, NoteError
-from hermes.files import replace_file
+from hermes.files import read_file, replace_file
 from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.fence import strip_fences
 
 Target = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 LOCK_TIMEOUT = 10.0
+UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,14 @@ class Change:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class NotesRead:
+    """The notes that can be read, and what is wrong with the others."""
+
+    texts: dict[Target, str]
+    problems: tuple[HomeError, ...]
+
+
 class Notes:
     """The notes of one home."""
 
@@ -43,6 +52,17 @@ class Notes:
     def read(self, target: Target) -> str:
         """The whole note; "" when nothing was noted yet."""
         return _shown(self._text(target))
+
+    def read_all(self) -> NotesRead:
+        """Every note; one that cannot be read is a problem to tell, and keeps nobody from talking."""
+        texts: dict[Target, str] = {}
+        problems: list[HomeError] = []
+        for target in FILES:
+            try:
+                texts[target] = self.read(target)
+            except HomeError as error:
+                problems.append(error)
+        return NotesRead(texts, tuple(problems))
 
     def add(self, target: Target, text: str) -> Change:
         """Add one entry. An entry that is there already is refused, so that a repeated call has no second effect."""
@@ -70,13 +90,15 @@ class Notes:
 
     def _text(self, target: Target) -> str:
         """The file to the letter."""
-        path = self._path(target)
+        path = self.path(target)
         try:
-            return path.read_bytes().decode()
+            return read_file(path).decode()
         except FileNotFoundError:
             return ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise HomeError(f"cannot read {path}: {error}", hint="Mend it or move it away") from error
+        except OSError as error:
+            raise HomeError(f"cannot read {path}: {error.strerror}", hint="Mend it or move it away") from error
+        except UnicodeDecodeError as error:
+            raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
 
     def _write(
         self, target: Target, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
@@ -87,10 +109,10 @@ class Notes:
                 f"{FILES[target]} would have {used} characters, but {limit} is the limit",
                 hint="Shorten or remove other entries first",
             )
-        replace_file(self._path(target), whole)
+        replace_file(self.path(target), whole)
         return Change(target, action, text, used, limit)
 
-    def _path(self, target: Target) -> Path:
+    def path(self, target: Target) -> Path:
         """In `memories/`, or in the home itself where an older version put it."""
         usual, older = self._home / "memories" / FILES[target], self._home / FILES[target]
         return older if older.exists() and not usual.exists() else usual

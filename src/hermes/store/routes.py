@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StoreDamagedError
+from hermes.files import read_file
 from hermes.store.sessions import Sessions
 from hermes.types import Json
 
@@ -59,11 +60,12 @@ class Routes:
 def old_file_entries(path: Path) -> dict[str, str]:
     """The bindings of `sessions/sessions.json`, which early versions kept; none when there is no such file."""
     try:
-        document = _parse(path.read_text(encoding="utf-8"))
+        document = _parse(read_file(path).decode())
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreDamagedError(f"cannot read {path}: {error}", hint="Mend it or move it away") from error
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise StoreDamagedError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
     if not isinstance(document, Mapping):
         raise StoreDamagedError(f"{path} is not a JSON object", hint="Mend it or move it away; nothing was changed")
     return {str(key): bound for key, entry in document.items() if (bound := _bound_session(entry))}

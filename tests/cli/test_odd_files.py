@@ -1,0 +1,164 @@
+"""Files of the home that are not what they should be: said at once and by name, and none of them is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import chat, environment, serving, turns
+from tests.conftest import Ran
+
+Hermes = Callable[..., Ran]
+LATIN = "- likes caf\xe9s\n".encode("latin-1")
+QUICK = 20.0
+"""Seconds after which a command that should answer at once counts as hanging."""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+
+
+def put_note(home: Path, name: str, data: bytes) -> Path:
+    path = home / "memories" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def sessions(home: Path) -> int:
+    with sqlite3.connect(home / "state.db") as connection:
+        [count] = connection.execute("SELECT count(*) FROM sessions").fetchone()
+    connection.close()
+    return int(count)
+
+
+@pytest.mark.contract("P4", "P5")
+def test_a_note_that_is_not_utf_8_is_named_and_chat_goes_on(home: Path, tmp_path: Path, hermes: Hermes) -> None:
+    path = put_note(home, "MEMORY.md", LATIN)
+    put_note(home, "USER.md", b"- is called Ada\n")
+    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+        ran = chat(environment(home, endpoint.base_url), said="one\ntwo\n")
+        prompt = endpoint.requests()[0]["messages"][0]["content"]
+    assert (ran.code, ran.out) == (0, "one\ntwo\n")
+    assert ran.err.count(f"WARNING: answering without a note: cannot read {path}: it is not UTF-8 text") == 1
+    assert "is called Ada" in prompt
+    assert path.read_bytes() == LATIN
+    doctor = hermes("doctor")
+    assert doctor.code == 1
+    assert f"FAIL  notes     cannot read {path}: it is not UTF-8 text → Save it as UTF-8" in doctor.out
+
+
+@pytest.mark.contract("P5")
+def test_a_note_that_was_mended_is_used_in_the_same_session_and_that_is_said(home: Path, tmp_path: Path) -> None:
+    path = put_note(home, "MEMORY.md", LATIN)
+    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+        env = environment(home, endpoint.base_url)
+        [events] = turns(chat(env, "--json", "-q", "one").out)
+        path.write_bytes(b"- likes figs\n")
+        again = chat(env, "-c", "-q", "two")
+        assert (again.code, again.out, again.err) == (0, "two\n", "")
+        first, second = (request["messages"][0]["content"] for request in endpoint.requests())
+    assert "likes" not in first
+    assert "likes figs" in second
+    assert [event["text"][:7] for event in events if event["type"] == "Notice"] == ["WARNING"]
+    assert sessions(home) == 1
+
+
+@pytest.mark.contract("10.5")
+def test_without_a_model_a_note_that_is_not_utf_8_keeps_nobody_from_an_answer(home: Path) -> None:
+    put_note(home, "MEMORY.md", LATIN)
+    put_note(home, "USER.md", b"- is called Ada\n")
+    ran = chat(environment(home), "-q", "What am I called?")
+    assert ran.code == 0
+    assert "is called Ada" in ran.out
+    assert "MEMORY.md: it is not UTF-8 text" in ran.err
+    assert "it is not UTF-8 text" in chat(environment(home), said="/memory\n").err
+
+
+def test_a_soul_that_cannot_be_read_is_said_before_a_session_is_begun(home: Path, hermes: Hermes) -> None:
+    home.mkdir()
+    (home / "SOUL.md").write_bytes(LATIN)
+    for _ in range(2):
+        ran = chat(environment(home), "-q", "hello")
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == f"hermes: cannot read {home / 'SOUL.md'}: it is not UTF-8 text. Mend it or move it away\n"
+    assert sessions(home) == 0
+    assert f"FAIL  notes     cannot read {home / 'SOUL.md'}" in hermes("doctor").out
+
+
+def test_a_url_that_cannot_be_called_leaves_no_session_behind(home: Path) -> None:
+    ran = chat(environment(home, "nonsense"), "-q", "hello")
+    assert ran.code == 2
+    assert "'nonsense' is not the URL of a model endpoint" in ran.err
+    assert sessions(home) == 0
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def lead_to_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+ODD = {"a pipe": make_pipe, "a folder": make_folder, "a device": lead_to_zeros}
+
+
+@pytest.mark.contract("10.6")
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", [".env", "config.yaml", "SOUL.md", "memories/USER.md"])
+def test_what_is_no_file_is_said_at_once(home: Path, hermes: Hermes, name: str, kind: str) -> None:
+    path = home / name
+    path.parent.mkdir(parents=True)
+    ODD[kind](path)
+    ran = chat(environment(home), "-q", "hello", timeout=QUICK)
+    assert f"cannot read {path}: it is {kind}, not a file" in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ("Saved: hello\n" if "memories" in name else "")
+    doctor = hermes("doctor")
+    assert doctor.code == 1
+    assert doctor.out.count(f"cannot read {path}: it is {kind}, not a file") == 1
+
+
+def test_a_pipe_in_the_place_of_the_log_is_said_at_once(home: Path, hermes: Hermes) -> None:
+    (home / "logs").mkdir(parents=True)
+    os.mkfifo(home / "logs" / "agent.log")
+    ran = chat(environment(home), "-q", "hello", timeout=QUICK)
+    assert ran.code == 1
+    assert ran.err.startswith(f"hermes: cannot write the log {home / 'logs' / 'agent.log'}: it is a pipe")
+    assert ran.err.count("\n") == 1
+    assert f"cannot read {home / 'logs' / 'agent.log'}: it is a pipe" in hermes("doctor").out
+
+
+@pytest.mark.parametrize("name", ["state.db", "config.yaml", ".env", "SOUL.md", "memories/MEMORY.md"])
+def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name: str) -> None:
+    path, target = home / name, home / "unmounted" / "thing"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(target)
+    ran = hermes("doctor")
+    assert ran.code == 1
+    assert f"FAIL  home      {path} is a link to {target}, which is not there → Bring that back" in ran.out
+    assert path.is_symlink()
+
+
+@pytest.mark.contract("4.3")
+def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(home: Path, hermes: Hermes) -> None:
+    (home / "plugins" / "mine").mkdir(parents=True)
+    (home / "plugins" / "mine" / "__init__.py").write_text("raise SystemExit('the doctor loads nothing')\n")
+    (home / "config.yaml").write_text("memory:\n  provider: honchoo\n")
+    ran = hermes("doctor", "--json")
+    [found] = [finding for finding in json.loads(ran.out)["findings"] if finding["check"] == "memory"]
+    assert (ran.code, found["level"]) == (1, "fail")
+    assert "'honchoo'" in found["detail"]
+    assert "mine, none" in found["detail"]
+    assert "hermes config set memory.provider" in found["fix"]
+    hermes("config", "set", "memory.provider", "mine")
+    assert hermes("doctor").code == 0
