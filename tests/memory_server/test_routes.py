@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import Served, inside
 
 NANOID = re.compile(r"[A-Za-z0-9_-]{21}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -265,8 +265,10 @@ def test_answer_is_streamed_as_events(http: httpx.Client) -> None:
     assert "ben" in ids(http.post("/peers/list")), "whoever is asked is there"
 
 
-def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client) -> None:
+def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client, resting: Served, workspace: str) -> None:
     say(quiet, "talk", "I am here.")
+    with inside(resting, workspace + "-other") as other:
+        say(other, "talk", "I am elsewhere.")
     uid = quiet.post("/sessions", json={"id": "talk"}).json()["uid"]
     told = quiet.get("/queue/status").json()
     counts = {"completed_work_units": 0, "in_progress_work_units": 0, "pending_work_units": 1, "total_work_units": 1}
