@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import jwt
 import pytest
 
@@ -242,9 +241,40 @@ def test_key_of_a_peer_asks_about_sessions_that_it_is_in_and_no_others(prepared:
 
 
 def test_scope_is_for_the_whole_workspace_and_not_for_one_peer(prepared: Served) -> None:
-    def ask(claims: dict[str, object]) -> httpx.Response:
-        with prepared.client(make_key(claims)) as client:
-            return client.post("/v3/workspaces/w/peers/alice/representation", json={"scope": "x"})
+    asked: list[tuple[str, str, object]] = [
+        ("POST", "peers/alice/representation", {"scope": "nowhere"}),
+        ("POST", "peers/alice/chat", {"query": "hm?", "scope": "nowhere"}),
+        ("GET", "sessions/talk/context?peer_target=alice&scope=nowhere", None),
+    ]
+    for method, path, body in asked:
+        statuses = []
+        for claims in ({"w": "w", "p": "alice"}, {"w": "w", "s": "talk"}, {"w": "w"}):
+            with prepared.client(make_key({**claims})) as client:
+                statuses.append(client.request(method, f"/v3/workspaces/w/{path}", json=body).status_code)
+        assert statuses == [401, 401, 404]
 
-    assert ask({"w": "w", "p": "alice"}).status_code == 401
-    assert ask({"w": "w"}).status_code == 404
+
+def test_member_of_a_session_of_that_name_elsewhere_is_no_member(prepared: Served) -> None:
+    with prepared.client(make_key({"ad": True})) as admin:
+        body = {"id": "talk", "peers": {"bob": {}}}
+        admin.post("/v3/workspaces/elsewhere/sessions", json=body).raise_for_status()
+    with prepared.client(make_key({"w": "w", "p": "bob"})) as client:
+        assert client.get("/v3/workspaces/w/sessions/talk/peers").status_code == 401
+    with prepared.client(make_key({"w": "elsewhere", "p": "bob"})) as client:
+        assert client.get("/v3/workspaces/elsewhere/sessions/talk/peers").status_code == 200
+
+
+def test_key_of_a_session_puts_it_into_no_scope(prepared: Served) -> None:
+    with prepared.client(make_key({"w": "w", "s": "talk"})) as client:
+        assert client.post("/v3/workspaces/w/sessions", json={"id": "talk"}).status_code == 200
+        assert client.post("/v3/workspaces/w/sessions", json={"id": "talk", "scopes": ["x"]}).status_code == 401
+        assert client.post("/v3/workspaces/w/sessions", json={"id": "else"}).status_code == 401
+
+
+def test_key_of_one_workspace_makes_no_other(prepared: Served) -> None:
+    for claims in ({"w": "w"}, {"w": "w", "p": "alice"}, {"w": "w", "s": "talk"}):
+        with prepared.client(make_key({**claims})) as client:
+            assert client.post("/v3/workspaces", json={"id": "w"}).status_code == 200
+            assert client.post("/v3/workspaces", json={"id": "mine"}).status_code == 401
+            allowed = client.post("/v3/workspaces/w/peers", json={"id": "bob"}).status_code in (200, 201)
+            assert allowed == (len(claims) == 1)

@@ -33,6 +33,16 @@ async def test_perspective_ends_when_a_peer_leaves_and_begins_again_when_it_retu
     assert seen == {"while she was there", "after she returned"}
 
 
+async def test_who_stays_when_the_members_are_said_anew_has_not_been_away(honcho: Honcho) -> None:
+    session, alice, bob = honcho.session("talk"), honcho.peer("alice"), honcho.peer("bob")
+    session.add_messages([bob.message("before anything changed")])
+    session.set_peers([alice, bob])
+    session.set_peers([bob])
+    seen = {message.content for message in honcho.search("changed", filters={"peer_perspective": "bob"})}
+    assert seen == {"before anything changed"}
+    assert honcho.search("changed", filters={"peer_perspective": "alice"}) == []
+
+
 async def test_clone_stays_in_its_workspace_when_another_has_a_session_of_that_name(
     honcho: Honcho, workspace: str
 ) -> None:

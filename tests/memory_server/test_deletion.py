@@ -63,6 +63,8 @@ def test_deleted_session_is_silent_at_once_although_nobody_removes_it(quiet: htt
     ]
     assert quiet.get("/queue/status?session_id=talk").json()["total_work_units"] == 0
     assert quiet.delete("/sessions/talk").status_code == 404
+    assert ids(quiet.post("/sessions/list")) == ["other"]
+    assert ids(quiet.post("/scopes/x/sessions/list")) == []
     assert ids(quiet.post("/peers/ann/sessions")) == ["talk", "other"]
     assert [item["is_active"] for item in quiet.post("/peers/ann/sessions").json()["items"]] == [False, True]
 
@@ -158,6 +160,14 @@ def test_name_of_a_deleted_workspace_is_free_and_begins_empty(http: httpx.Client
     ]
     assert ids(http.post("/peers/list")) == ["ann"]
     assert all(WORD not in answer.text for answer in told(http) if answer.status_code == 200)
+
+
+def test_clone_has_the_members_who_are_in_the_session_now(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "talk", "peers": {"ann": {"observe_others": True}, "ben": {}}})
+    http.request("DELETE", "/sessions/talk/peers", json=["ben"]).raise_for_status()
+    copy = http.post("/sessions/talk/clone").json()["id"]
+    assert ids(http.get(f"/sessions/{copy}/peers")) == ["ann"]
+    assert http.get(f"/sessions/{copy}/peers/ann/config").json() == {"observe_me": None, "observe_others": True}
 
 
 def test_clone_with_a_cut_lets_later_members_hear_what_follows(http: httpx.Client) -> None:

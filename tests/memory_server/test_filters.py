@@ -42,6 +42,7 @@ def find(client: httpx.Client, filters: dict[str, Any]) -> str:
         ({"id": "*"}, "ann ben cid dan"),
         ({"id": {"ne": "ann"}}, "ben cid dan"),
         ({"id": {"gte": "ben", "lt": "dan"}}, "ben cid"),
+        ({"id": {"gt": "ann", "lte": "cid"}}, "ben cid"),
         ({"id": {"contains": "AN"}}, "ann dan"),
         ({"id": {"icontains": "n_"}}, ""),
         ({"id": None}, ""),
@@ -164,6 +165,22 @@ def test_conclusions_are_filtered_by_raw_columns_too(http: httpx.Client) -> None
     assert found({"source_ids": {"contains": made[0]["id"]}}) == 0
     assert found({"session_id": None, "times_derived": {"gte": 1}}) == 3
     assert http.post("/conclusions/list", json={"filters": {"level": "wild"}}).status_code == 422
+
+
+def test_what_has_no_value_is_kept_when_a_value_is_not_wanted(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "talk", "peers": {"ann": {}}}).raise_for_status()
+    pair = {"observer_id": "ann", "observed_id": "ann"}
+    new = [{"content": "here", "session_id": "talk", **pair}, {"content": "anywhere", **pair}]
+    http.post("/conclusions", json={"conclusions": new}).raise_for_status()
+
+    def found(filters: dict[str, Any]) -> list[str]:
+        answer = http.post("/conclusions/list", json={"filters": filters}).json()
+        return [conclusion["content"] for conclusion in answer["items"]]
+
+    assert found({"session_id": {"ne": "talk"}}) == found({"NOT": [{"session_id": "talk"}]}) == ["anywhere"]
+    assert found({"session_id": {"ne": "other"}}) == ["anywhere", "here"]
+    assert found({"session_id": None}) == found({"NOT": [{"session_id": {"ne": None}}]}) == ["anywhere"]
+    assert found({"session_id": {"gt": "a"}}) == ["here"]
 
 
 def test_conclusions_are_found_by_what_they_were_drawn_from(http: httpx.Client, server: Served) -> None:

@@ -27,6 +27,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/peers", {"id": "x" * 513}, 422),
     ("POST", "/peers", {"id": "ann", "metadata": {str(n): n for n in range(101)}}, 422),
     ("POST", "/peers", {"id": "ann", "metadata": NESTED}, 422),
+    ("POST", "/peers", {"id": "ann", "metadata": {"a": [2**63]}}, 422),
     ("POST", "/peers", {}, 422),
     ("POST", "/peers", [1, 2], 422),
     ("PUT", "/peers/a%20b", {}, 422),
@@ -177,6 +178,17 @@ def test_metadata_beyond_its_limits_is_told_which(http: httpx.Client) -> None:
         assert problem["loc"] == ["body", "metadata"]
 
 
+def test_text_is_measured_without_nul_and_told_in_characters(http: httpx.Client) -> None:
+    made = http.post("/sessions/talk/messages", json=say("\0" + "x" * 25_000)).json()[0]
+    assert made["content"] == "x" * 25_000
+    problem = http.post("/sessions/talk/messages", json=say("x" * 25_001)).json()["detail"][0]
+    assert (problem["type"], problem["loc"]) == ("string_too_long", ["body", "messages", 0, "content"])
+    assert "25000 characters" in problem["msg"]
+    empty = http.post("/conclusions", json={"conclusions": [{**OF_ANN, "content": "\0"}]}).json()["detail"][0]
+    assert empty["type"] == "string_too_short"
+    assert http.post("/peers/ann/chat", json={"query": "\0"}).status_code == 422
+
+
 def test_limits_themselves_are_allowed(http: httpx.Client) -> None:
     longest = http.post("/sessions/talk/messages", json={"messages": say("word " * 5_000)["messages"] * 100})
     assert longest.status_code == 201
@@ -216,6 +228,8 @@ def test_pages_tell_how_many_there_are(http: httpx.Client) -> None:
     last = http.post("/peers/list?size=2&reverse=true", json=None).json()
     assert [peer["id"] for peer in last["items"]] == ["p6", "p5"]
     assert http.post("/peers/list?page=99&size=3").json()["items"] == []
+    assert http.post("/peers/list?size=7").json()["pages"] == 1
+    assert http.post("/sessions/list").json() == {"items": [], "total": 0, "page": 1, "size": 50, "pages": 0}
 
 
 def test_configuration_merges_and_keeps_keys_it_does_not_know(http: httpx.Client) -> None:

@@ -19,6 +19,7 @@ from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.messages import append_messages, prepare_draft
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import make_summary
+from hermes.memory_server.tokens import count_tokens
 from tests.memory_server.test_routes import conclude, itself, say
 
 NOW = 1_700_000_000_000_000
@@ -95,6 +96,50 @@ def test_same_sentence_counts_again_in_one_session_and_is_new_in_another(http: h
     assert [(item["session_id"], item["times_derived"]) for item in found] == [("one", 2), ("two", 1)]
 
 
+def test_every_message_of_a_batch_is_learnt_from_and_a_sentence_counts_once_in_it(http: httpx.Client) -> None:
+    say(http, "talk", *(f"I own house number {n}. I own house number {n}." for n in range(25)))
+    settle(http)
+    found = http.post("/conclusions/list?size=100").json()["items"]
+    assert {item["content"] for item in found} == {f"ann: I own house number {n}." for n in range(25)}
+    assert {item["times_derived"] for item in found} == {1}
+
+
+def test_dream_adds_up_how_often_the_same_was_derived(http: httpx.Client) -> None:
+    say(http, "talk", "I sing in a choir.", "I sing in a choir.")
+    settle(http)
+    conclude(http, "ann: I sing in a choir.")
+    http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"}).raise_for_status()
+    settle(http)
+    assert [item["times_derived"] for item in http.post("/conclusions/list").json()["items"]] == [3]
+
+
+def test_scope_learns_what_peers_said_of_themselves_and_forgets_nothing_of_theirs(http: httpx.Client) -> None:
+    say(http, "talk", "I live in Malta.")
+    settle(http)
+    http.post("/peers", json={"id": "ben"})
+    rumour = {"content": "ann lives in Rome", "observer_id": "ben", "observed_id": "ann", "session_id": "talk"}
+    http.post("/conclusions", json={"conclusions": [rumour]}).raise_for_status()
+    http.post("/scopes", json={"id": "work"}).raise_for_status()
+    for _ in range(2):
+        assert http.post("/scopes/work/sessions", json={"session_ids": ["talk"]}).status_code == 204
+    deadline = time.monotonic() + 20
+    while http.get("/scopes/work/status").json()["backfill_status"]["talk"]["state"] != "completed":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # the server has no way to be waited for
+    seen = held(http, "ann", scope="work")
+    assert ("Malta" in seen, "Rome" in seen) == (True, False)
+    assert http.delete("/scopes/work/sessions/talk").status_code == 204
+    assert http.delete("/scopes/work/sessions/talk").status_code == 404
+    assert held(http, "ann", scope="work") == ""
+    assert "Malta" in held(http, "ann")
+    assert "Rome" in held(http, "ben", target="ann")
+
+
+def test_what_has_nothing_to_do_with_a_question_is_not_concluded(http: httpx.Client) -> None:
+    conclude(http, "the stove needs a new pipe")
+    assert http.post("/peers/ann/chat", json={"query": "sailing boats"}).json() == {"content": None}
+
+
 def test_representation_shows_the_level_the_time_and_the_oldest_first(http: httpx.Client) -> None:
     says = [{"content": f"I was in {city}.", "peer_id": "ann", "created_at": f"20{year}-01-02T03:04:05Z"}
             for city, year in (("Rome", 20), ("Bonn", 10))]  # fmt: skip
@@ -125,10 +170,12 @@ def test_representation_holds_as_many_as_are_wanted_and_the_fitting_ones_first(h
 
 
 def test_most_often_derived_is_shown_when_it_is_wanted(http: httpx.Client) -> None:
-    say(http, "talk", "I sing in a choir.", "I sing in a choir.", *(f"I bought apple {n}." for n in range(20)))
+    often = ["I sing in a choir.", "I play in a band."]
+    say(http, "talk", *often, *often, *(f"I bought apple {n}." for n in range(20)))
     settle(http)
     assert "choir" not in held(http, "ann", max_conclusions=4)
-    assert "choir" in held(http, "ann", max_conclusions=4, include_most_frequent=True)
+    half = held(http, "ann", max_conclusions=4, include_most_frequent=True)
+    assert ("choir" in half, "band" in half, half.count("apple")) == (True, True, 2)
     assert "choir" in http.get("/peers/ann/context?max_conclusions=4").json()["representation"]
     assert "choir" not in http.get("/peers/ann/context?max_conclusions=4&include_most_frequent=false").text
 
@@ -275,7 +322,10 @@ def test_context_leaves_room_for_what_is_held_about_the_target(http: httpx.Clien
     assert shown(tokens=sum(sizes) - 1) == 9
     assert shown(tokens=0) == 0
     assert shown(tokens=100_000, peer_target="ann") == 10
-    assert shown(tokens=sum(sizes), peer_target="ann") < 9
+    told = http.get("/sessions/talk/context?peer_target=ann").json()
+    about = count_tokens(told["peer_representation"]) + count_tokens("Name: Ann\nLikes: tea")
+    assert shown(tokens=sum(sizes) + about, peer_target="ann") == 10
+    assert shown(tokens=sum(sizes) + about - 1, peer_target="ann") == 9
     assert http.get("/sessions/talk/context?tokens=-1").status_code == 422
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import Served, inside
 
 NANOID = re.compile(r"[A-Za-z0-9_-]{21}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -224,6 +224,14 @@ def test_query_with_a_filter_looks_beyond_the_nearest_thousand(http: httpx.Clien
     assert [conclusion["id"] for conclusion in found] == [wanted["id"]]
 
 
+def test_search_tells_as_many_as_are_wanted(http: httpx.Client) -> None:
+    say(http, "talk", *(f"tea number {n}" for n in range(30)))
+    for limit in (1, 3, 30):
+        found = http.post("/search", json={"query": "tea", "limit": limit}).json()
+        assert len({message["id"] for message in found}) == len(found) == limit
+    assert len(http.post("/search", json={"query": "tea"}).json()) == 10
+
+
 def test_unknown_session_has_an_empty_context(http: httpx.Client) -> None:
     http.post("/peers", json={"id": "ann"})
     told = http.get("/sessions/nowhere/context").json()
@@ -257,8 +265,10 @@ def test_answer_is_streamed_as_events(http: httpx.Client) -> None:
     assert "ben" in ids(http.post("/peers/list")), "whoever is asked is there"
 
 
-def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client) -> None:
+def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client, resting: Served, workspace: str) -> None:
     say(quiet, "talk", "I am here.")
+    with inside(resting, workspace + "-other") as other:
+        say(other, "talk", "I am elsewhere.")
     uid = quiet.post("/sessions", json={"id": "talk"}).json()["uid"]
     told = quiet.get("/queue/status").json()
     counts = {"completed_work_units": 0, "in_progress_work_units": 0, "pending_work_units": 1, "total_work_units": 1}
@@ -314,6 +324,7 @@ def test_nothing_of_one_workspace_is_seen_from_another(http: httpx.Client, serve
             other.post("/peers/ann/representation", json={}),
             other.post("/peers/ann/chat", json={"query": "abracadabra"}),
             other.post("/chat", json={"query": "abracadabra"}),
+            other.post("/chat", json={"query": "abracadabra", "filters": {"session_id": "talk"}}),
             other.get("/peers/ann/context"),
             other.get("/sessions/talk/context?peer_target=ann"),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from hermes.memory_server import limits
 from hermes.memory_server.tokens import count_tokens
@@ -18,6 +18,11 @@ def clean_text(text: str) -> str:
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("text holds half of a surrogate pair")
     return text.replace("\0", "") if "\0" in text else text
+
+
+def drop_nul(value: Any) -> Any:
+    """Text without NUL, before its length is looked at."""
+    return value.replace("\0", "") if isinstance(value, str) else value
 
 
 def clean_json(value: Any, depth: int = 0) -> Any:
@@ -68,6 +73,15 @@ def check_instructions(text: str) -> str:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
 Text = Annotated[str, AfterValidator(clean_text)]
+MessageText = Annotated[
+    str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
+]
+ConclusionText = Annotated[
+    str, Field(min_length=1, max_length=limits.CONCLUSION_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
+]
+Question = Annotated[
+    str, Field(min_length=1, max_length=limits.QUERY_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
+]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
 Instructions = Annotated[str, AfterValidator(clean_text), AfterValidator(check_instructions)]

@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.clean import Filters, Instructions, Metadata, Name, Text, clean_json
+from hermes.memory_server.api.clean import (
+    ConclusionText,
+    Filters,
+    Instructions,
+    MessageText,
+    Metadata,
+    Name,
+    Question,
+    Text,
+    clean_json,
+)
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -161,7 +171,7 @@ class SessionUpdate(BaseModel):
 class MessageCreate(BaseModel):
     """A message to append."""
 
-    content: Annotated[Text, Field(max_length=limits.MESSAGE_CHARS)]
+    content: MessageText
     peer_id: Name
     metadata: Metadata | None = None
     configuration: MessageConfiguration | None = None
@@ -197,7 +207,7 @@ class WorkspaceSearch(MessageSearch):
 class ConclusionCreate(BaseModel):
     """A conclusion to store."""
 
-    content: Annotated[Text, Field(min_length=1, max_length=limits.CONCLUSION_CHARS)]
+    content: ConclusionText
     observer_id: Text
     observed_id: Text
     session_id: Text | None = None
@@ -248,7 +258,7 @@ class RepresentationGet(BaseModel):
 class WorkspaceDialectic(BaseModel):
     """A question to the memory of a whole workspace."""
 
-    query: Annotated[Text, Field(min_length=1, max_length=limits.QUERY_CHARS)]
+    query: Question
     session_id: Text | None = None
     filters: Filters | None = None
     scope: Text | ScopeNames | None = None
