@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db.engine import Tx
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway
@@ -190,6 +191,20 @@ async def test_a_second_gateway_on_the_same_home_is_refused(tmp_path: Path) -> N
             with pytest.raises(GatewayRunningError):
                 await second.run([FakePlatform("other")], asyncio.Event())
         await core.platform.until(lambda: core.platform.texts("7") == ["echo: hi"])
+
+
+async def test_a_gateway_that_was_taken_over_leaves_the_status_of_its_successor_alone(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await core.platform.deliver(message("hi"))
+        await core.store.write(_let_the_gateways_lease_end)
+        async with running_core(tmp_path, platform=FakePlatform("other")) as successor:
+            await successor.platform.deliver(message("hi", platform="other"))
+            await core.end()
+            assert rows(tmp_path, "SELECT part, state FROM hermes_gateway_status") == [("other", "ok")]
+
+
+def _let_the_gateways_lease_end(tx: Tx) -> None:
+    tx.execute("UPDATE hermes_leases SET expires_at = 1 WHERE name = 'gateway'")
 
 
 @pytest.mark.contract("2.5", "P1")

@@ -260,11 +260,13 @@ class _IntakeOf(Intake):
 
 
 def _let_go(tx: Tx, lease: Lease) -> None:
-    inbox_rows.clear_status(tx)
+    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
     try:
         leases.release(tx, lease)
     except StaleError:
         log.warning("the gateway's lease was lost before the end")
+        return
+    inbox_rows.clear_status(tx)
 
 
 def request_stop(tx: Tx, *, now: float) -> bool:
