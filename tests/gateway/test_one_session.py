@@ -12,7 +12,7 @@ from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.platform import Chat, Inbound
 from hermes.gateway.platforms.api_follow import follow
 from tests.gateway.core import PATIENCE, Core, running_core
-from tests.gateway.processes import rows, said
+from tests.gateway.processes import appears, rows, said
 from tests.gateway.test_gateway_core import Gate
 
 
@@ -143,6 +143,23 @@ async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
                 end = await anext(events)
                 assert isinstance(end, Failed)
                 assert (end.kind, "deleted" in end.message) == ("gone", True)
+
+
+@pytest.mark.contract("2.3")
+async def test_a_session_that_is_deleted_and_begun_again_during_a_turn_gets_nothing_of_it(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running_core(tmp_path, gate) as core, asyncio.timeout(PATIENCE):
+        heard = follow(core.gateway, request("wait, secret", "first", session="s"))
+        await anext(heard)
+        await gate.asked.wait()
+        await core.store.write(lambda tx: core.store.deletions.delete(tx, "s"))
+        fresh = asyncio.create_task(talk(core, request("who are you?", "second", session="s")))
+        await appears(tmp_path, "SELECT 1 FROM sessions WHERE id = 's'")
+        gate.opened.set()
+        assert await fresh == "echo: who are you?"
+        ends = [event async for event in heard if isinstance(event, Replied | Stopped | Failed)]
+    assert [end.kind for end in ends if isinstance(end, Failed)] == ["gone"]
+    assert rows(tmp_path, "SELECT content FROM messages ORDER BY id") == [("who are you?",), ("echo: who are you?",)]
 
 
 @pytest.mark.contract("2.2")

@@ -12,13 +12,11 @@ from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import SessionBusyError
+from hermes.store.holdings import SESSIONS
 from hermes.store.store import Store
 from hermes.store.tenure import Claim, Tenure, kept, take
 
 T = TypeVar("T")
-SESSIONS = "session"
-"""Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
-
 WAITING = "Waiting for another turn of this conversation, in another place."
 UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
 

@@ -61,14 +61,21 @@ async def answer(
     except SessionBusyError as error:
         yield Failed(agent.session_id, "busy", error.line())
     except StaleError:
-        yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+        if await _exists(agent):
+            yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
+        else:
+            yield Failed(agent.session_id, "gone", GONE)
     except NotFoundError as error:
-        if await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id)):
+        if await _exists(agent):
             yield Failed(agent.session_id, "host", error.line())
         else:
             yield Failed(agent.session_id, "gone", GONE)
     except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
+
+
+async def _exists(agent: Agent) -> bool:
+    return await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id))
 
 
 async def _answer_in(

@@ -25,6 +25,7 @@ from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
+from hermes.store.holdings import compression_lease
 from hermes.store.tenure import Claim, Tenure, kept, take
 from hermes.types import Compression, LiveView, Message
 
@@ -175,7 +176,7 @@ class Compressor:
     async def is_busy(self, session_id: str) -> bool:
         """Whether someone compresses the session now."""
         now = self._store.clock.now()
-        held = await self._store.read(lambda tx: leases.holder(tx, _lease_name(session_id), now=now))
+        held = await self._store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
         return held is not None and not is_gone(held.owner)
 
     async def _compress_alone(self, work: _Work, tenure: Tenure) -> None:
@@ -330,7 +331,7 @@ class Compressor:
 
     def _claim(self, session_id: str) -> Claim:
         def take_lease(tx: Tx) -> Lease | None:
-            name, now = _lease_name(session_id), self._store.clock.now()
+            name, now = compression_lease(session_id), self._store.clock.now()
             held = leases.holder(tx, name, now=now)
             if held is not None and is_gone(held.owner):
                 leases.evict(tx, held)
@@ -345,10 +346,6 @@ def _complete(made: Summary | NoSummary, telling: Sequence[Entry], cut: Cut, roo
         return made
     text = add_missing(made.text, telling, room)
     return replace(made, text=text) if estimate_tokens(text) < cut.tokens else made
-
-
-def _lease_name(session_id: str) -> str:
-    return f"compression:{session_id}"
 
 
 def _unchanged(seen: _Seen, outcome: Outcome, reason: str, failures: int = 0) -> CompressionResult:

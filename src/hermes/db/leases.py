@@ -61,6 +61,11 @@ def evict(tx: Tx, lease: Lease) -> None:
     )
 
 
+def revoke(tx: Tx, name: str) -> None:
+    """End the lease on `name`, whoever holds it: what they do under it from now on is refused."""
+    tx.execute("UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ?", (name,))
+
+
 def check(tx: Tx, lease: Lease) -> None:
     """Raise StaleError unless `lease` is still the newest holding of its name.
 

@@ -266,6 +266,12 @@ def release_lane(tx: Tx, queue: str, lane: str, lease: Lease) -> None:
     _schedule(tx, queue, lane)
 
 
+def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
+    """Take a lane away from whoever holds it: what they do in it from now on is refused."""
+    leases.revoke(tx, _lease_name(queue, lane))
+    _schedule(tx, queue, lane)
+
+
 def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, cap: float = 300.0) -> float:
     """Seconds to wait after `attempts` failures: doubling from `base` to `cap`, cut by up to half by chance."""
     return min(cap, base * 2.0 ** min(attempts - 1, 60)) * (1.0 - 0.5 * chance())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hermes.db import queue
 from hermes.db.engine import Tx
+from hermes.store.holdings import revoke_holdings
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
@@ -51,6 +52,7 @@ class Deletions:
         for key in planned.session_ids:
             self._search.forget(tx, key)
             queue.drop_session(tx, key)
+            revoke_holdings(tx, key)
             for table in ("hermes_message_extra", "hermes_mended"):
                 tx.execute(
                     f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)
