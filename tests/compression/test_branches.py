@@ -145,6 +145,19 @@ async def test_session_deleted_meanwhile_fails_and_one_that_never_was_is_not_fou
     assert rows == 0
 
 
+@pytest.mark.contract("3.1", "3.3")
+async def test_summary_of_a_session_that_was_deleted_does_not_reach_the_next_one_of_that_id(store: Store) -> None:
+    session_id = await talked(store)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on)).compress(session_id))
+    await asked.wait()
+    await store.write(lambda tx: store.deletions.delete(tx, session_id))
+    await talked(store, session_id=session_id)
+    go_on.set()
+    assert (await running).outcome == "failed"
+    assert (await store.view(session_id)).epoch == 0
+
+
 @pytest.mark.contract("3.1", "P5")
 async def test_cancel_that_meets_the_swap_is_logged_as_what_the_store_holds(store: Store, read_log: ReadLog) -> None:
     """However the cancel and the commit meet, log and store agree."""

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 import httpx
 import pytest
 
 from hermes.agent.lane import UNSAID, WAITING, LaneTerms, hold_lane
-from hermes.events import Failed, Waiting
+from hermes.db.engine import Tx
+from hermes.events import Failed, Replied, Stopped, Waiting
 from hermes.gateway.platforms.api_follow import follow
 from hermes.store.store import Store
 from tests.db.processes import ROOT
@@ -148,6 +150,24 @@ async def test_stop_ends_the_wait_of_a_request(tmp_path: Path) -> None:
             assert await waiting == ""
     assert said(tmp_path, "s") == ["hi"]
     assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+async def test_what_waits_in_a_session_that_is_deleted_is_not_said_in_the_next_one_of_that_id(tmp_path: Path) -> None:
+    def begin_again(tx: Tx) -> None:
+        core.store.deletions.delete(tx, "s")
+        core.store.sessions.create(tx, source="api", now=core.store.clock.now(), random_hex=token_hex, session_id="s")
+
+    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+        await talk(core, request("hi", "1", session="s"))
+        async with busy(core, "s"):
+            heard = follow(core.gateway, request("secret", "2", session="s"))
+            await anext(heard)
+            await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
+            await core.store.write(begin_again)
+            ends = [event async for event in heard if isinstance(event, Replied | Stopped | Failed)]
+        assert [end.kind for end in ends if isinstance(end, Failed)] == ["gone"]
+        assert await talk(core, request("who are you?", "3", session="s")) == "echo: who are you?"
+    assert said(tmp_path, "s") == ["who are you?"]
 
 
 async def test_stop_ends_the_wait_of_a_command_which_then_changes_nothing(tmp_path: Path) -> None:

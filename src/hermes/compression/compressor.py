@@ -23,9 +23,9 @@ from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
+from hermes.store.holdings import compression_lease
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
-from hermes.store.holdings import compression_lease
 from hermes.store.tenure import Claim, Tenure, kept, take
 from hermes.types import Compression, LiveView, Message
 

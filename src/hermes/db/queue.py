@@ -305,6 +305,15 @@ def find(tx: Tx, queue: str, key: str) -> Item | None:
     return None if row is None else Item.from_row(row)
 
 
+def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
+    """Whether none of these items is finished or dropped."""
+    marks = ", ".join("?" * len(items))
+    waiting = tx.execute(
+        f"SELECT count(*) FROM hermes_queue WHERE id IN ({marks}) AND state = 'waiting'", [item.id for item in items]
+    ).fetchone()
+    return int(waiting[0]) == len(items)
+
+
 def items(tx: Tx, queue: str, state: State, *, limit: int = 100) -> list[Item]:
     """The oldest items in `state`."""
     # The state is written into the statement, since only then can the index of that state be used.

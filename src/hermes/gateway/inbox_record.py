@@ -29,9 +29,14 @@ class AnsweredError(Exception):
         self.count = count
 
 
+class DroppedError(Exception):
+    """Items of a part went with their session while it waited for its turn."""
+
+
 @dataclass(slots=True)
 class InboxRecord:
-    """Settles the inbox with the reply. Nothing is said when the first item has its reply already: AnsweredError.
+    """Settles the inbox with the reply. Nothing is said when the first item has its reply already: AnsweredError; nor
+    what went with a session that was deleted, should there be one of the same id again: DroppedError.
 
     A reply is an item's own when nobody else has spoken in between. Otherwise it was given to them, in another place:
     the item gets one of its own, and the model is reminded of what it is to answer.
@@ -48,6 +53,8 @@ class InboxRecord:
     reminder: str = ""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
+        if not queue.all_waiting(tx, self.part.items):
+            raise DroppedError
         others = self._said_by_others(tx, messages)
         self._look_for_reply(tx, others)
         new = dict(zip([item.id for item in self.fresh], messages, strict=True))

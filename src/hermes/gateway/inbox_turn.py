@@ -15,8 +15,8 @@ from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Retry, backoff
-from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
-from hermes.gateway.inbox_record import AnsweredError, InboxRecord
+from hermes.events import GONE, Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
+from hermes.gateway.inbox_record import AnsweredError, DroppedError, InboxRecord
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outcome import Ending, done_with
@@ -62,6 +62,10 @@ class InboxTurns:
                         self.hear(part.keys, event)
         except AnsweredError as answered:
             await self._settle_answered(claimed, part, answered)
+            return
+        except DroppedError:
+            await self.ledger.settle(claimed, [])
+            self.hear(part.keys, Failed(agent.session_id, "gone", GONE))
             return
         finally:
             if live is not None:
