@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
@@ -219,6 +221,20 @@ async def test_a_shutdown_lets_turns_finish_and_sends_their_replies(tmp_path: Pa
         assert core.platform.texts("7") == ["echo: wait"]
     assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
     assert rows(tmp_path, "SELECT owner FROM hermes_leases WHERE owner IS NOT NULL") == []
+
+
+async def test_a_turn_that_is_given_up_when_its_lane_is_lost_is_no_defect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
+        await core.platform.deliver(message("wait"))
+        await gate.asked.wait()
+        [(lane,)] = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE queue = 'inbox'")
+        await core.store.write(lambda tx: queue.revoke_lane(tx, "inbox", str(lane)))
+        await core.end()
+    gc.collect()
+    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.contract("P1", "P2")

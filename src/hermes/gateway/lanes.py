@@ -103,7 +103,7 @@ class Lanes:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             for claim in await taking:
-                await self.ledger.settle(claim, [])
+                await self._give_back(claim)
             raise
 
     async def _handle(self, claimed: Claim) -> None:
@@ -112,7 +112,7 @@ class Lanes:
         try:
             await self._handle_part(claimed, next_part(claimed.items))
         except asyncio.CancelledError:
-            await asyncio.shield(self.ledger.settle(claimed, []))
+            await asyncio.shield(self._give_back(claimed))
             raise
         except StaleError:
             log.warning("lane %s was taken over by another process", claimed.lane)
@@ -156,6 +156,15 @@ class Lanes:
         session = self.inbox.open_session(tx, key, part.first)
         queue.assign(tx, part.items, session.id)
         return replace(session, session_key=key), said_already(tx, [item.id for item in part.items])
+
+    async def _give_back(self, claimed: Claim) -> None:
+        """Must not raise: what cannot be given back is taken again when the lease has run out, or was settled before."""
+        try:
+            await self.ledger.settle(claimed, [])
+        except StaleError:
+            log.info("lane %s was settled or taken over before it could be given back", claimed.lane)
+        except StoreError as error:
+            log.error("lane %s could not be given back: %s", claimed.lane, error.line())
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:
         """Try again later. A defect that does not go away puts the item aside, and that is said."""
