@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from hermes.memory_server import limits
 from tests.memory_server.serving import Served
 from tests.scale import scale
 
@@ -192,6 +194,23 @@ def test_odd_header_is_no_error(server: Served, header: bytes) -> None:
         with connect(server) as wire:
             wire.sendall(wanted + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header + b"\r\n\r\n")
             assert wire.recv(12) in (b"HTTP/1.1 200", b"HTTP/1.1 400")
+
+
+def test_endless_body_is_refused_before_it_is_read(server: Served) -> None:
+    head = b"POST /v3/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connect(server) as wire:
+        wire.sendall(head + b"Content-Length: 100000000000\r\n\r\n")
+        assert wire.recv(12) == b"HTTP/1.1 413"
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(limits.REQUEST_BYTES // 1_000_000 + 100):
+            yield b"x" * 1_000_000
+
+    with server.client() as client:
+        told = client.post("/v3/workspaces", content=endless(), headers={"Content-Type": "application/json"})
+        assert told.status_code == 413
+        assert str(limits.REQUEST_BYTES) in told.json()["detail"]
+        assert client.get("/health").status_code == 200
 
 
 @pytest.mark.parametrize("body", [b"", b'{"id": "w', b"{}"])
