@@ -247,6 +247,7 @@ def test_question_about_a_thousand_sessions_is_answered(talk: httpx.Client) -> N
     assert talk.post("/search", json={"query": "te", "scope": "all"}).json()[0]["content"] == "I like tea."
 
 
+@pytest.mark.stress
 def test_more_members_than_a_statement_has_room_for_can_join_and_leave(talk: httpx.Client) -> None:
     names = [f"p{number}" for number in range(scale(6000, 40_000))]
     assert talk.post("/sessions/s/peers", json={name: {} for name in names}).status_code == 200
@@ -255,6 +256,7 @@ def test_more_members_than_a_statement_has_room_for_can_join_and_leave(talk: htt
     assert talk.get("/sessions/s/peers?size=1").json()["total"] == 1
 
 
+@pytest.mark.stress
 @pytest.mark.contract("9.8")
 def test_deletion_in_the_middle_of_writing_is_no_error(http: httpx.Client) -> None:
     """Everything is deleted again and again while others write and read: refusals, and nothing worse."""
