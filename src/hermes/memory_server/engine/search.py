@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,35 +123,59 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
 
 def telling_words(query: str) -> list[str]:
     """The words to look for. Punctuation is no operator."""
-    words = [word for word in re.findall(r"\w+", query.lower()) if word.strip("_")]
+    words = [word for word in _split(query.lower()) if any(letter.isalnum() for letter in word)]
     telling = [word for word in words if word not in STOP_WORDS] or words
     return list(dict.fromkeys(telling))[:WORDS]
 
 
-def _rarest(tx: Tx, place: Place, words: Sequence[str]) -> list[str]:
-    """The words to rank by: the rarest of this place, as long as few messages hold them, and one at least."""
+def _split(text: str) -> list[str]:
+    if text.isascii():
+        return re.findall(r"\w+", text)
+    # A mark (an accent, a vowel sign) is a part of the word that it stands in.
+    kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
+    return "".join(kept).split()
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("M")
+
+
+def _present(tx: Tx, place: Place, words: Sequence[str]) -> tuple[list[str], int]:
+    """The words that messages of this place hold, the rarest first, and how many of them few enough hold; one at
+    least."""
     held = {word: HOLDING.rows(tx, match=_match(place, [word]))[0][0] for word in words}
     present = sorted((word for word in words if held[word]), key=held.__getitem__)
-    total = list(itertools.accumulate(held[word] for word in present))
-    return [word for word, rows in zip(present, total, strict=True) if rows <= RANKED_ROWS] or present[:1]
+    total = itertools.accumulate(held[word] for word in present)
+    return present, max(1, sum(rows <= RANKED_ROWS for rows in total))
 
 
-def _match(place: Place, words: Sequence[str]) -> str:
-    """Any of the words, in the full-text language."""
-    return f"({place.scope_terms()}) AND content : (" + " OR ".join(f'"{word}"' for word in words) + ")"
+def _match(place: Place, words: Sequence[str], joined: str = "OR") -> str:
+    """Any of the words, or with `AND` all of them, in the full-text language."""
+    wanted = f" {joined} ".join(f'"{word}"' for word in words)
+    return f"({place.scope_terms()}) AND content : ({wanted})"
 
 
 def _by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
-    words = _rarest(tx, place, telling_words(query))
-    found: list[int] = []
-    if words:
-        given = {"match": _match(place, words), "most": limit}
-        if condition is None:
-            found = [row[0] for row in RANKED_ALL.rows(tx, **given)]
-        else:
-            joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
-            found = [row[0] for row in tx.execute(RANKED.select_from(joined).where(condition), given)]
+    present, rare = _present(tx, place, telling_words(query))
+    if not present:
+        return _by_letters(tx, place, query.strip(), condition, limit)
+    if rare == len(present):
+        found = _ranked(tx, _match(place, present), condition, limit)
+    else:
+        # Who holds the frequent words too comes first: together they tell more than any of them.
+        found = _ranked(tx, _match(place, present, "AND"), condition, limit)
+        if len(found) < limit:
+            found += _ranked(tx, _match(place, present[:rare]), condition, limit)
+        found = list(dict.fromkeys(found or _ranked(tx, _match(place, present[rare:]), condition, limit)))[:limit]
     return found or _by_letters(tx, place, query.strip(), condition, limit)
+
+
+def _ranked(tx: Tx, match: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+    given = {"match": match, "most": limit}
+    if condition is None:
+        return [row[0] for row in RANKED_ALL.rows(tx, **given)]
+    joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
+    return [row[0] for row in tx.execute(RANKED.select_from(joined).where(condition), given)]
 
 
 def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:

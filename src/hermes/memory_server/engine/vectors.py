@@ -86,13 +86,20 @@ class Rows:
         """The closest rows, or the closest with one of the labels, best first, each id once."""
         chosen = self if labels is None else self._labelled(labels)
         scores = chosen.multiply(vector)
-        wanted = min(limit * 2, len(scores))
+        wanted = limit * 2
+        while True:
+            found = chosen._best(scores, min(wanted, len(scores)))
+            if len(found) >= limit or wanted >= len(scores):
+                return list(found.items())[:limit]
+            wanted *= 4  # the pieces of a long text took the places of others
+
+    def _best(self, scores: Vector, wanted: int) -> dict[int, float]:
+        """The ids of so many rows, with the best score of each, best first."""
         best = np.argpartition(-scores, wanted - 1)[:wanted] if wanted < len(scores) else np.arange(len(scores))
-        ordered = best[np.lexsort((-chosen.ids[best], -scores[best]))]
         found: dict[int, float] = {}
-        for row in ordered:
-            found.setdefault(int(chosen.ids[row]), float(scores[row]))
-        return list(found.items())[:limit]
+        for row in best[np.lexsort((-self.ids[best], -scores[best]))]:
+            found.setdefault(int(self.ids[row]), float(scores[row]))
+        return found
 
     def multiply(self, vector: Vector) -> Vector:
         """How close each row is."""
