@@ -42,7 +42,9 @@ def search(tx: Tx, query: str, limit: int = 10, **filters: str) -> list[str]:
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_word_is_found_however_its_accents_are_written(tx: Tx, form: str) -> None:
-    say(tx, "talk", ["Nothing of the kind.", unicodedata.normalize(form, "She sent her résumé."), "Re: sume, re: sume."])
+    say(
+        tx, "talk", ["Nothing of the kind.", unicodedata.normalize(form, "She sent her résumé."), "Re: sume, re: sume."]
+    )
     for asked in ("NFC", "NFD"):
         assert "sent her" in search(tx, unicodedata.normalize(asked, "résumé"), 1)[0]
     assert "sent her" in search(tx, "RESUME", 1)[0]
@@ -50,7 +52,12 @@ def test_word_is_found_however_its_accents_are_written(tx: Tx, form: str) -> Non
 
 @pytest.mark.parametrize(
     ("query", "text"),
-    [("हिन्दी", "हिन्दी मेरी भाषा है"), ("বাংলা", "আমি বাংলা বলি"), ("தமிழ்", "நான் தமிழ் பேசுகிறேன்"), ("İstanbul", "Istanbul'a gittim")],
+    [
+        ("हिन्दी", "हिन्दी मेरी भाषा है"),
+        ("বাংলা", "আমি বাংলা বলি"),
+        ("தமிழ்", "நான் தமிழ் பேசுகிறேன்"),
+        ("İstanbul", "Istanbul'a gittim"),
+    ],
 )
 def test_word_with_vowel_signs_is_one_word(tx: Tx, query: str, text: str) -> None:
     others = ["दुकान हद न बंद है", "হল বল আল", "தழ மப", "It is stanbul that I never wrote."]
@@ -79,9 +86,13 @@ def test_messages_with_all_words_come_first_also_where_every_word_is_frequent(tx
 def test_frequent_word_counts_where_a_filter_leaves_none_of_the_rare_ones(tx: Tx) -> None:
     for _ in range(31):
         say(tx, "noise", ["Coffee again, zanzibar said."] + ["Coffee again."] * 99)
-    say(tx, "talk", [
-        "Espresso from Tanzania.",
-        "Tea from Mombasa and Kenya.",
-        "He told the joiner that the coffee of 1893 should be put away with the nails."
-    ])
+    say(
+        tx,
+        "talk",
+        [
+            "Espresso from Tanzania.",
+            "Tea from Mombasa and Kenya.",
+            "He told the joiner that the coffee of 1893 should be put away with the nails.",
+        ],
+    )
     assert "1893" in search(tx, "zanzibar coffee", 1, session_id="talk")[0]
