@@ -177,3 +177,12 @@ def test_clone_with_a_cut_lets_later_members_hear_what_follows(http: httpx.Clien
     say(http, copy, "something new")
     asked = {"query": "new", "filters": {"peer_perspective": "ben", "session_id": copy}}
     assert [message["content"] for message in http.post("/search", json=asked).json()] == ["something new"]
+
+
+def test_deleted_workspace_is_in_no_list_while_its_removal_waits(
+    quiet: httpx.Client, resting: Served, workspace: str
+) -> None:
+    with resting.client() as outside:
+        assert outside.delete(f"/v3/workspaces/{workspace}").status_code == 202
+        listed = outside.post("/v3/workspaces/list", params={"size": 100, "reverse": "true"}).json()
+        assert [item["id"] for item in listed["items"] if workspace in item["id"]] == []

@@ -28,7 +28,7 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import DELETED, get_workspace
 from hermes.memory_server.faults import Conflict
 
 TIDY = "tidy"
@@ -60,8 +60,8 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
         raise Conflict(f"Workspace {name} has active sessions; delete them first")
-    # No client can ask for a name with a space.
-    tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=f"{name} {place.uid}"))
+    freed = f"{name}{DELETED}{place.uid}"
+    tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
 
 
