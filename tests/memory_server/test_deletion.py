@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -186,3 +187,18 @@ def test_deleted_workspace_is_in_no_list_while_its_removal_waits(
         assert outside.delete(f"/v3/workspaces/{workspace}").status_code == 202
         listed = outside.post("/v3/workspaces/list", params={"size": 100, "reverse": "true"}).json()
         assert [item["id"] for item in listed["items"] if workspace in item["id"]] == []
+
+
+def test_deleted_workspace_answers_to_no_name_while_its_removal_waits(
+    quiet: httpx.Client, resting: Served, workspace: str
+) -> None:
+    quiet.post("/peers", json={"id": "ann"}).raise_for_status()
+    with resting.client() as outside:
+        uid = outside.post("/v3/workspaces", json={"id": workspace}).json()["uid"]
+        assert outside.delete(f"/v3/workspaces/{workspace}").status_code == 202
+        with sqlite3.connect(resting.folder / FILE) as file:
+            [(kept,)] = file.execute("SELECT name FROM workspaces WHERE uid = ?", (uid,)).fetchall()
+        file.close()
+        for name in (quote(kept, safe=""), quote(kept)):
+            assert outside.post(f"/v3/workspaces/{name}/peers/list").status_code == 404
+            assert outside.post(f"/v3/workspaces/{name}/sessions", json={"id": "s"}).status_code in (404, 405)

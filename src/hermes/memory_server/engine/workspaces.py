@@ -25,8 +25,8 @@ FIELDS = {
 }
 
 
-DELETED = " "
-"""Stands in the name of a workspace that waits for its removal: no client can ask for a name with a space."""
+DELETED = "/"
+"""Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 BY_NAME = Prepared(select(workspaces).where(workspaces.c.name == bindparam("name")))
 
 
