@@ -197,7 +197,10 @@ def test_without_authentication_there_are_no_keys(server: Served) -> None:
         assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 405
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}])
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}, {"Sec-Fetch-Site": "cross-site"}],
+)
 def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, headers: dict[str, str]) -> None:
     with server.client() as client:
         refused = client.post("/v3/workspaces/list", json={}, headers=headers)
