@@ -202,3 +202,27 @@ def test_deleted_workspace_answers_to_no_name_while_its_removal_waits(
         for name in (quote(kept, safe=""), quote(kept)):
             assert outside.post(f"/v3/workspaces/{name}/peers/list").status_code == 404
             assert outside.post(f"/v3/workspaces/{name}/sessions", json={"id": "s"}).status_code in (404, 405)
+
+
+def dream(http: httpx.Client) -> None:
+    settle(http)
+    http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"}).raise_for_status()
+    settle(http)
+
+
+def test_card_that_a_dream_made_loses_what_came_from_a_deleted_session(http: httpx.Client) -> None:
+    say(http, "talk", "I live in Malta.", "I like tea.")
+    say(http, "other", "I live in Malta.", "I work at night.")
+    dream(http)
+    http.delete("/sessions/talk")
+    assert http.get("/peers/ann/card").json()["peer_card"] == ["ann: I work at night.", "ann: I live in Malta."]
+    http.delete("/sessions/other")
+    assert not http.get("/peers/ann/card").json()["peer_card"]
+
+
+def test_what_was_said_in_two_sessions_is_still_held_when_one_is_deleted_after_a_dream(http: httpx.Client) -> None:
+    for session in ("first", "second"):
+        say(http, session, "I live in Malta.")
+    dream(http)
+    http.delete("/sessions/first")
+    assert http.post("/peers/ann/representation", json={"session_id": "second"}).json()["representation"] != ""
