@@ -1,9 +1,10 @@
-"""Finding messages by their words. What a search costs does not depend on how many messages there are."""
+"""Finding messages by their words. What a search costs hardly depends on how many messages there are."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,21 +69,40 @@ class Place:
 
 def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
     """The ids of the messages that hold the telling words of the query, the best first."""
-    holders = {word: _holders(tx, place, word, condition) for word in telling_words(query)}
-    found = _rank({word: ids for word, ids in holders.items() if ids}, _size(tx, place))[:limit]
-    return found or _by_letters(tx, place, query.strip(), condition, limit)
+    looked = {word: _holders(tx, place, [word], condition) for word in telling_words(query)}
+    holders = {word: ids for word, ids in looked.items() if ids}
+    if not holders:
+        return _by_letters(tx, place, query.strip(), condition, limit)
+    found = _rank(holders, _size(tx, place))
+    if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
+        # Together even frequent words tell something, and who holds them all may be older than what was looked at.
+        found = list(dict.fromkeys([*_holders(tx, place, [*holders], condition)[:limit], *found]))
+    return found[:limit]
 
 
 def telling_words(query: str) -> list[str]:
     """The words to look for. Punctuation is no operator."""
-    words = [word for word in re.findall(r"\w+", query.lower()) if word.strip("_")]
+    words = [word for word in _split(query.lower()) if any(letter.isalnum() for letter in word)]
     telling = [word for word in words if word not in STOP_WORDS] or words
     return list(dict.fromkeys(telling))[:WORDS]
 
 
-def _holders(tx: Tx, place: Place, word: str, condition: ColumnElement[bool] | None) -> list[int]:
-    """The messages that hold a word, the newest first."""
-    given = {"match": f'({place.scope_terms()}) AND content : "{word}"'}
+def _split(text: str) -> list[str]:
+    if text.isascii():
+        return re.findall(r"\w+", text)
+    # A mark (an accent, a vowel sign) is a part of the word that it stands in.
+    kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
+    return "".join(kept).split()
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("M")
+
+
+def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> list[int]:
+    """The messages that hold all of the words, the newest first."""
+    all_of_them = " AND ".join(f'"{word}"' for word in words)
+    given = {"match": f"({place.scope_terms()}) AND content : ({all_of_them})"}
     if condition is None:
         return [row[0] for row in HOLDING_ALL.rows(tx, **given)]
     joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
