@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 from sqlalchemy import create_engine, event
