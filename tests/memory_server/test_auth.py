@@ -14,6 +14,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.server import Options
+from hermes.memory_server.db.schema import open_database
 from tests.memory_server.serving import SECRET, Served
 
 KEYS: dict[str, dict[str, object] | None] = {
@@ -123,7 +124,9 @@ def prepared(guarded: Served) -> Iterator[Served]:
 
 
 def test_table_names_every_route() -> None:
-    app = create_app(Path("never-opened"), clock=SystemClock(), options=Options(), with_worker=False)
+    app = create_app(
+        lambda: open_database(Path("never-opened")), clock=SystemClock(), options=Options(), with_worker=False
+    )
     shown = {
         (method.upper(), path.format(**PLACES))
         for path, methods in app.openapi()["paths"].items()
@@ -194,7 +197,10 @@ def test_without_authentication_there_are_no_keys(server: Served) -> None:
         assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 405
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}])
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}, {"Sec-Fetch-Site": "cross-site"}],
+)
 def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, headers: dict[str, str]) -> None:
     with server.client() as client:
         refused = client.post("/v3/workspaces/list", json={}, headers=headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -177,3 +178,51 @@ def test_clone_with_a_cut_lets_later_members_hear_what_follows(http: httpx.Clien
     say(http, copy, "something new")
     asked = {"query": "new", "filters": {"peer_perspective": "ben", "session_id": copy}}
     assert [message["content"] for message in http.post("/search", json=asked).json()] == ["something new"]
+
+
+def test_deleted_workspace_is_in_no_list_while_its_removal_waits(
+    quiet: httpx.Client, resting: Served, workspace: str
+) -> None:
+    with resting.client() as outside:
+        assert outside.delete(f"/v3/workspaces/{workspace}").status_code == 202
+        listed = outside.post("/v3/workspaces/list", params={"size": 100, "reverse": "true"}).json()
+        assert [item["id"] for item in listed["items"] if workspace in item["id"]] == []
+
+
+def test_deleted_workspace_answers_to_no_name_while_its_removal_waits(
+    quiet: httpx.Client, resting: Served, workspace: str
+) -> None:
+    quiet.post("/peers", json={"id": "ann"}).raise_for_status()
+    with resting.client() as outside:
+        uid = outside.post("/v3/workspaces", json={"id": workspace}).json()["uid"]
+        assert outside.delete(f"/v3/workspaces/{workspace}").status_code == 202
+        with sqlite3.connect(resting.folder / FILE) as file:
+            [(kept,)] = file.execute("SELECT name FROM workspaces WHERE uid = ?", (uid,)).fetchall()
+        file.close()
+        for name in (quote(kept, safe=""), quote(kept)):
+            assert outside.post(f"/v3/workspaces/{name}/peers/list").status_code == 404
+            assert outside.post(f"/v3/workspaces/{name}/sessions", json={"id": "s"}).status_code in (404, 405)
+
+
+def dream(http: httpx.Client) -> None:
+    settle(http)
+    http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"}).raise_for_status()
+    settle(http)
+
+
+def test_card_that_a_dream_made_loses_what_came_from_a_deleted_session(http: httpx.Client) -> None:
+    say(http, "talk", "I live in Malta.", "I like tea.")
+    say(http, "other", "I live in Malta.", "I work at night.")
+    dream(http)
+    http.delete("/sessions/talk")
+    assert http.get("/peers/ann/card").json()["peer_card"] == ["ann: I work at night.", "ann: I live in Malta."]
+    http.delete("/sessions/other")
+    assert not http.get("/peers/ann/card").json()["peer_card"]
+
+
+def test_what_was_said_in_two_sessions_is_still_held_when_one_is_deleted_after_a_dream(http: httpx.Client) -> None:
+    for session in ("first", "second"):
+        say(http, session, "I live in Malta.")
+    dream(http)
+    http.delete("/sessions/first")
+    assert http.post("/peers/ann/representation", json={"session_id": "second"}).json()["representation"] != ""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from hermes.memory_server.db.schema import FILE
-from tests.memory_server.serving import Served, kill, running, start
+from hermes.memory_server.db.schema import FILE, open_database
+from tests.memory_server.serving import ROOT, Served, kill, running, start
 from tests.scale import scale
 
 SESSIONS = 4
@@ -122,3 +127,29 @@ def test_killed_server_keeps_every_acknowledged_message_once_and_in_order(tmp_pa
     everything = [f"alice: {row[0]}" for row in read_all(tmp_path, "SELECT content FROM messages")]
     assert Counter(derived) == Counter(everything), "a message was reasoned about twice or not at all"
     check_whole(tmp_path)
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "newer", "no folder"])
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]])
+def test_folder_that_cannot_be_opened_is_told_in_one_line(tmp_path: Path, command: list[str], trouble: str) -> None:
+    folder = tmp_path / "memory"
+    if trouble == "damaged":
+        folder.mkdir()
+        (folder / FILE).write_bytes(b"no database at all, but longer than nothing" * 40)
+    elif trouble == "newer":
+        asyncio.run(open_database(folder).close())
+        with closing(sqlite3.connect(folder / FILE)) as file, file:
+            file.execute("UPDATE alembic_version SET version_num = '9999'")
+    else:
+        folder.write_text("a file where the folder should be")
+    ended = subprocess.run(
+        [sys.executable, "-m", "hermes", "memory", *command, "--data", str(folder)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert str(folder) in ended.stderr

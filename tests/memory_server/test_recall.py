@@ -107,7 +107,7 @@ def test_every_message_of_a_batch_is_learnt_from_and_a_sentence_counts_once_in_i
 def test_dream_adds_up_how_often_the_same_was_derived(http: httpx.Client) -> None:
     say(http, "talk", "I sing in a choir.", "I sing in a choir.")
     settle(http)
-    conclude(http, "ann: I sing in a choir.")
+    conclude(http, "ann: I sing in a choir.", session="talk")
     http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"}).raise_for_status()
     settle(http)
     assert [item["times_derived"] for item in http.post("/conclusions/list").json()["items"]] == [3]
@@ -369,3 +369,18 @@ def test_no_summary_is_made_where_summaries_are_switched_off(quiet: httpx.Client
     assert quiet.get("/queue/status").json()["total_work_units"] == 1
     say(quiet, "more", *(f"message {n}" for n in range(40)))
     assert quiet.get("/queue/status").json()["total_work_units"] == 3
+
+
+def test_workspace_is_asked_and_the_closest_of_all_peers_answers(http: httpx.Client) -> None:
+    for number in range(6):
+        say(
+            http,
+            "talk",
+            *(f"I have a garden with {tree} trees." for tree in ("apple", "plum", "pear", "fig", "nut")),
+            peer=f"p{number}",
+        )
+    say(http, "talk", "I have a zeppelin in my garden.", peer="last")
+    settle(http)
+    asked = {"query": "Who has a zeppelin in the garden?", "reasoning_level": "minimal", "include_evidence": True}
+    found = http.post("/chat", json=asked).json()["evidence"]["conclusions"]
+    assert found[0]["content"] == "last: I have a zeppelin in my garden."

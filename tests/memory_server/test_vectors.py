@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine import vectors
 from hermes.memory_server.engine.deletion import purge_session
-from hermes.memory_server.engine.embed import embed
+from hermes.memory_server.engine.embed import DIMENSIONS, embed
 from hermes.memory_server.engine.messages import append_messages, find_messages, prepare_draft
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import Matrix, VectorIndex
+from hermes.memory_server.engine.words import Place
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
@@ -108,3 +110,19 @@ def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
     found = search_messages(tx, VectorIndex(), Place(1), "zeppelin garden", None, 5)
     assert found[0].content == "A zeppelin flew over the garden."
     assert len(search_messages(tx, VectorIndex(), Place(1), "garden", None, 5)) == 5
+
+
+def test_many_small_places_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
+    for number in range(400):
+        say(tx, f"s{number}", "ann", "I keep bees.")
+    ids = [get_session(tx, "w", f"s{number}").id for number in range(400)]
+    index, bees = VectorIndex(rows_kept=1000), embed("I keep bees")
+    index.nearest_messages(tx, 1, bees, 1, sessions=ids[:1])
+    tracemalloc.start()
+    try:
+        for session_id in ids:
+            assert len(index.nearest_messages(tx, 1, bees, 1, sessions=[session_id])) == 1
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * 1000 * DIMENSIONS

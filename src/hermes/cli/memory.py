@@ -46,6 +46,7 @@ def serve(
 
     from hermes.memory_server.api.app import create_app
     from hermes.memory_server.api.server import Options
+    from hermes.memory_server.db.schema import open_database
 
     options = Options.from_env(os.environ)
     if options.use_auth and not options.jwt_secret:
@@ -56,9 +57,10 @@ def serve(
             hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
         )
     folder = _folder(ctx, data)
-    built = create_app(folder, clock=SystemClock(), options=options, with_worker=not no_worker)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
+    database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
+    built = create_app(lambda: database, clock=SystemClock(), options=options, with_worker=not no_worker)
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
     config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,11 +1,10 @@
-"""The application: every route over one data folder."""
+"""The application: every route over one database."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.responses import Response
@@ -24,10 +23,12 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.api.body_limit import BodyLimit
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.wire import Json
-from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.db.engine import Database
+from hermes.memory_server.db.schema import open_for_work
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.worker import Worker
 from hermes.memory_server.tokens import count_tokens
@@ -39,16 +40,16 @@ def _warm_up() -> None:
     embed("ready")
 
 
-def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: bool) -> FastAPI:
-    """An application that opens the folder when it starts and leaves it in order when it ends."""
+def create_app(open_: Callable[[], Database], *, clock: Clock, options: Options, with_worker: bool) -> FastAPI:
+    """An application that takes its database when it starts, and closes it when it ends."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        database = open_database(folder)
+        database = open_()
         server = Server(database, clock, options)
         app.state.server = server
         warming = asyncio.create_task(asyncio.to_thread(_warm_up))
-        background = open_for_work(folder) if with_worker else None
+        background = open_for_work(database.path.parent) if with_worker else None
         worker = Worker(background, clock, webhook_secret=options.webhook_secret) if background else None
         server.worker = worker
         working = asyncio.create_task(worker.run()) if worker else None
@@ -67,6 +68,7 @@ def create_app(folder: Path, *, clock: Clock, options: Options, with_worker: boo
         redirect_slashes=False,
     )  # fmt: skip
     metrics = Metrics()
+    app.add_middleware(BodyLimit)
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.

@@ -19,6 +19,8 @@ from hermes.memory_server.engine.peers import is_member
 from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
+OWN_SITES = ("none", "same-origin")
+"""Not from a page: typed by a person, or asked by our own `/docs`."""
 Pass = Literal["peer", "session", "member", "any"]
 """Beside admin and workspace keys: the path's own peer, its own session, a member of its session, whoever holds a key
 of the workspace (the handler then checks the body)."""
@@ -119,7 +121,8 @@ class Gate:
 
 def refuse_strangers(request: Request) -> None:
     """Without keys only programs of this machine are answered: no web page, whatever name it gave this machine."""
-    if "origin" in request.headers:
+    # A page's pictures and links come without an Origin; browsers say of those where they come from.
+    if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
         raise Stranger("Without keys, web pages are not answered; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
     if not names_loopback(request.headers.get("host")):
         raise Stranger(

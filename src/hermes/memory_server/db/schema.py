@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import inspect
 
-from hermes.errors import StoreNewerError
+from hermes.errors import StoreNewerError, StoreReadOnlyError
 from hermes.memory_server.db.engine import Database, Synchronous, Tx
 from hermes.memory_server.db.tables import MESSAGE_INDEX, MESSAGE_TEXTS, metadata
 
@@ -27,7 +27,10 @@ def open_for_work(folder: Path) -> Database:
 
 def open_database(folder: Path, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL") -> Database:
     """The folder's database, at the newest schema, ready to use."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
     database = Database(folder / FILE, lock_timeout=lock_timeout, synchronous=synchronous)
     if _version_in(database) != HEAD:
         database.migrate(lambda tx: _upgrade(tx, database.path))

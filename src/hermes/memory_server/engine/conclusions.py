@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, insert, select, update
+from sqlalchemy import Select, bindparam, delete, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting
-from hermes.memory_server.db.tables import collections, conclusions, peers, sessions, workspaces
+from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
 from hermes.memory_server.engine.embed import embed, to_blob
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
@@ -188,6 +188,22 @@ def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int, at: int) 
     tx.execute(
         update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
     )
+    trim_card(tx, collection_id)
+
+
+def trim_card(tx: Tx, collection_id: int) -> None:
+    """Take out of a card that a dream made what no conclusion says any more."""
+    made = (cards.c.collection_id == collection_id, cards.c.written_by == "dream")
+    stored = tx.execute(select(cards.c.lines).where(*made)).scalar_one_or_none()
+    lines: list[str] = [] if stored is None else json.loads(stored)
+    live = select(conclusions.c.id).where(
+        conclusions.c.collection_id == collection_id, conclusions.c.deleted_at.is_(None)
+    )
+    left = [line for line in lines if tx.execute(live.where(conclusions.c.digest == digest(line)).limit(1)).first()]
+    if not left:
+        tx.execute(delete(cards).where(*made))
+    elif left != lines:
+        tx.execute(update(cards).where(*made).values(lines=json.dumps(left)))
 
 
 def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:

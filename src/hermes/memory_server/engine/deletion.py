@@ -26,9 +26,10 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.engine.conclusions import trim_card
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import DELETED, get_workspace
 from hermes.memory_server.faults import Conflict
 
 TIDY = "tidy"
@@ -47,8 +48,10 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     session = get_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
     _drop_jobs(tx, session)
-    _let_go(tx, session.id)
+    touched = _let_go(tx, session.id)
     tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
+    for collection_id in touched:
+        trim_card(tx, collection_id)
     unit = f"deletion:{session.workspace_id}"
     payload = {"session": session.id}
     add_job(tx, "delete_session", unit, at, workspace_id=session.workspace_id, payload=payload)
@@ -60,8 +63,8 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
         raise Conflict(f"Workspace {name} has active sessions; delete them first")
-    # No client can ask for a name with a space.
-    tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=f"{name} {place.uid}"))
+    freed = f"{name}{DELETED}{place.uid}"
+    tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
 
 
@@ -116,10 +119,11 @@ def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
         add_job(tx, "tidy", TIDY, at, workspace_id=0, payload={"pages": PAGES})
 
 
-def _let_go(tx: Tx, session_id: int) -> None:
-    """Let whoever holds vectors of the session's conclusions read them again."""
+def _let_go(tx: Tx, session_id: int) -> list[int]:
+    """Let whoever holds vectors of the session's conclusions read them again. The collections that they are in."""
     touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
     tx.execute(update(collections).where(collections.c.id.in_(touched)).values(generation=collections.c.generation + 1))
+    return list(tx.execute(touched).scalars())
 
 
 def _drop_jobs(tx: Tx, session: Row[Any]) -> None:

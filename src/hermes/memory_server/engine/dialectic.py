@@ -11,9 +11,10 @@ from sqlalchemy import Row
 
 from hermes.memory_server import times
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.engine.recall import View, query_conclusions
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.recall import View, query_views
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
@@ -44,12 +45,8 @@ def answer(
 ) -> Answer:
     """The most fitting conclusions of these views, and messages of this place that the filters let through."""
     width = WIDTHS[level]
-    concluded: dict[int, Row[Any]] = {}
-    for view in views:
-        for row in query_conclusions(tx, index, view, query, width, MAX_DISTANCE):
-            concluded.setdefault(row.id, row)
+    chosen = query_views(tx, index, views, query, width, MAX_DISTANCE)
     said = search_messages(tx, index, place, query, filters, width)
-    chosen = list(concluded.values())[:width]
     quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
     return Answer(_write(chosen, quoted), chosen, quoted)
 

@@ -71,12 +71,13 @@ def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> Non
 
 
 def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list[Row[Any]]:
-    """Keep the first of those that say the same, with the count of all; what is left."""
-    first: dict[tuple[str, str], Row[Any]] = {}
+    """Keep the first of those that say the same, with the count of all; what is left. Each session keeps its own: it
+    may be deleted."""
+    first: dict[tuple[str, str, int | None], Row[Any]] = {}
     counts: dict[int, int] = {}
     gone: list[int] = []
     for row in rows:
-        kept = first.setdefault((row.digest, row.level), row)
+        kept = first.setdefault((row.digest, row.level, row.session_id), row)
         counts[kept.id] = counts.get(kept.id, 0) + row.times_derived
         if kept is not row:
             gone.append(row.id)

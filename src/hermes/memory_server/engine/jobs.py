@@ -97,6 +97,19 @@ def add_job(
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
+def drop_observer(tx: Tx, session_id: int, peer_id: int) -> None:
+    """Let what waits in a session change this peer's view no more."""
+    waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
+    waiting = waiting.where(jobs.c.session_id == session_id, job_observers.c.peer_id == peer_id)
+    for row in tx.execute(waiting.where(jobs.c.kind == "representation", text(f"jobs.{OPEN_JOB}"))).all():
+        payload = json.loads(row.payload)
+        left = [observer for observer in payload["observers"] if observer != peer_id]
+        changed = json.dumps({**payload, "observers": left})
+        tx.execute(update(jobs).where(jobs.c.id == row.id).values(payload=changed))
+        gone = (job_observers.c.job_id == row.id, job_observers.c.peer_id == peer_id)
+        tx.execute(delete(job_observers).where(*gone))
+
+
 def has_work(tx: Tx, at: int) -> bool:
     """Is there a job that could be claimed now? Cheap, and needs no write lock."""
     return CLAIMABLE.first(tx, at=at) is not None

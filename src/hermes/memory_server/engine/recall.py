@@ -71,19 +71,28 @@ def query_conclusions(
     tx: Tx, index: VectorIndex, view: View, query: str, top_k: int, max_distance: float | None
 ) -> list[Record]:
     """The conclusions closest in meaning, the closest first."""
+    return query_views(tx, index, [view], query, top_k, max_distance)
+
+
+def query_views(
+    tx: Tx, index: VectorIndex, views: Iterable[View], query: str, top_k: int, max_distance: float | None
+) -> list[Record]:
+    """The closest of several views together, the closest first."""
     vector = embed(query)
-    hits: list[tuple[int, float]] = []
-    for collection in _collections(tx, view):
-        hits += index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
-    near = [hit for hit in hits if max_distance is None or 1.0 - hit[1] <= max_distance]
-    ids = [row_id for row_id, _ in sorted(near, key=lambda hit: -hit[1])]
-    found: list[Record] = []
-    for row_id in ids:
+    hits: list[tuple[int, float, View]] = []
+    for view in views:
+        for collection in _collections(tx, view):
+            near = index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
+            hits += [(*hit, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
+    found: dict[int, Record] = {}
+    for row_id, _, view in sorted(hits, key=lambda hit: -hit[1]):
         if len(found) == top_k:
             break
-        # Only what was said has a session that it surely comes from.
-        found += [row for row in find_conclusions(tx, [row_id]) if view.sessions is None or row.level == "explicit"]
-    return found
+        for row in find_conclusions(tx, [row_id]):
+            # Only what was said has a session that it surely comes from.
+            if view.sessions is None or row.level == "explicit":
+                found[row.id] = row
+    return list(found.values())
 
 
 def write_representation(rows: Iterable[Record]) -> str:

@@ -12,7 +12,7 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
-from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
@@ -85,6 +85,7 @@ def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) ->
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
         raise Missing("Session", f"{name} in the scope")
+    drop_observer(tx, session.id, scope.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
     for row in tx.execute(held.where(conclusions.c.deleted_at.is_(None))).all():
@@ -127,8 +128,11 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: 
     copied = 0
     for row in tx.execute(own.order_by(conclusions.c.id)).all():
         target = ensure_collection(tx, workspace_id, scope, row.observed_id)
-        known = (conclusions.c.collection_id == target, conclusions.c.digest == row.digest)
-        if tx.execute(select(conclusions.c.id).where(*known, conclusions.c.session_id == session)).first() is None:
+        known = select(conclusions.c.id).where(
+            conclusions.c.collection_id == target, conclusions.c.digest == row.digest
+        )
+        known = known.where(conclusions.c.session_id == session, conclusions.c.deleted_at.is_(None))
+        if tx.execute(known).first() is None:
             sources = json.loads(row.message_ids or "[]")
             insert_conclusion(
                 tx, workspace_id, target, session, row.content, row.created_at, vector=row.vector, message_ids=sources

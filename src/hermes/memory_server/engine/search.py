@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, column, exists, func, or_, select, table, text, true
+from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
@@ -18,58 +15,17 @@ from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import Place, find_by_words
 from hermes.memory_server.faults import Invalid
 
 RANK_OFFSET = 60
 """How little the first ranks differ from each other when two lists are fused."""
-WORDS = 48
-"""How many words of a long question are looked for."""
-RANKED_ROWS = 3000
-"""How many messages are ranked by their words: what many hold tells little, so frequent words are left out first."""
-SUBSTRING_ROWS = 2000
-"""How far back a text is looked for letter by letter when no word was found."""
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be but by did do does for from had has have how i in is it its me my of on or our so that "
-        "the their them they this to was we were what when where which who why will with you your",
-    )
-)
-message_index = table("message_index", column("rowid"), column("rank"))
-RANKED = (
-    select(message_index.c.rowid)
-    .where(text("message_index MATCH :match"))
-    .order_by(text("bm25(message_index, 0.0, 1.0)"))
-    .limit(bindparam("most"))
-)
-RANKED_ALL = Prepared(RANKED)
-HOLDING = Prepared(
-    select(func.count().label("held")).select_from(
-        select(message_index.c.rowid).where(text("message_index MATCH :match")).limit(RANKED_ROWS).subquery()
-    )
-)
 DELETED = Prepared(
     select(sessions.c.id)
     .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
     .limit(1)
 )
 """Sessions that are deleted but not yet removed; mostly there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where to look: a workspace, and within it some sessions or one author."""
-
-    workspace_id: int
-    sessions: tuple[int, ...] | None = None
-    peer: int | None = None
-
-    def scope_terms(self) -> str:
-        """The place in the words of the full-text index."""
-        terms = [] if self.peer is None else [f"scope : p{self.peer}"]
-        if self.sessions is not None:
-            terms.append("scope : (" + " OR ".join(f"s{session}" for session in self.sessions) + ")")
-        return " AND ".join(terms) or f"scope : w{self.workspace_id}"
 
 
 def search_messages(
@@ -79,7 +35,7 @@ def search_messages(
     condition = search_condition(tx, place.workspace_id, filters)
     if place.sessions == ():
         return []
-    by_words = _by_words(tx, place, query, condition, limit * 2)
+    by_words = find_by_words(tx, place, query, condition, limit * 2)
     by_meaning = _by_meaning(tx, index, place, query, condition, limit * 2)
     ids = fuse(by_words, by_meaning)[:limit]
     return find_messages(tx, ids)
@@ -118,54 +74,6 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
-
-
-def telling_words(query: str) -> list[str]:
-    """The words to look for. Punctuation is no operator."""
-    words = [word for word in re.findall(r"\w+", query.lower()) if word.strip("_")]
-    telling = [word for word in words if word not in STOP_WORDS] or words
-    return list(dict.fromkeys(telling))[:WORDS]
-
-
-def _rarest(tx: Tx, place: Place, words: Sequence[str]) -> list[str]:
-    """The words to rank by: the rarest of this place, as long as few messages hold them, and one at least."""
-    held = {word: HOLDING.rows(tx, match=_match(place, [word]))[0][0] for word in words}
-    present = sorted((word for word in words if held[word]), key=held.__getitem__)
-    total = list(itertools.accumulate(held[word] for word in present))
-    return [word for word, rows in zip(present, total, strict=True) if rows <= RANKED_ROWS] or present[:1]
-
-
-def _match(place: Place, words: Sequence[str]) -> str:
-    """Any of the words, in the full-text language."""
-    return f"({place.scope_terms()}) AND content : (" + " OR ".join(f'"{word}"' for word in words) + ")"
-
-
-def _by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
-    words = _rarest(tx, place, telling_words(query))
-    found: list[int] = []
-    if words:
-        given = {"match": _match(place, words), "most": limit}
-        if condition is None:
-            found = [row[0] for row in RANKED_ALL.rows(tx, **given)]
-        else:
-            joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
-            found = [row[0] for row in tx.execute(RANKED.select_from(joined).where(condition), given)]
-    return found or _by_letters(tx, place, query.strip(), condition, limit)
-
-
-def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
-    """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
-    if not part:
-        return []
-    newest = select(messages.c.id).where(messages.c.workspace_id == place.workspace_id)
-    if place.sessions is not None:
-        newest = newest.where(messages.c.session_id.in_(place.sessions))
-    if place.peer is not None:
-        newest = newest.where(messages.c.peer_id == place.peer)
-    recent = newest.order_by(messages.c.id.desc()).limit(SUBSTRING_ROWS).subquery()
-    found = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id))
-    found = found.where(func.text_holds(messages.c.content, part) == 1, true() if condition is None else condition)
-    return [row[0] for row in tx.execute(found.order_by(messages.c.id.desc()).limit(limit))]
 
 
 def _by_meaning(

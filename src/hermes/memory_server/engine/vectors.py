@@ -23,6 +23,8 @@ from hermes.memory_server.engine.embed import DIMENSIONS, Vector, from_blobs
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
+SMALLEST = 16
+"""How many rows a matrix makes room for at least. It counts as so many more: also an empty one takes memory."""
 BATCH = 1000
 """How many vectors are read at a time: what lies between the tables and a matrix takes memory too."""
 BLOCK = 512
@@ -86,13 +88,20 @@ class Rows:
         """The closest rows, or the closest with one of the labels, best first, each id once."""
         chosen = self if labels is None else self._labelled(labels)
         scores = chosen.multiply(vector)
-        wanted = min(limit * 2, len(scores))
+        wanted = limit * 2
+        while True:
+            found = chosen._best(scores, min(wanted, len(scores)))
+            if len(found) >= limit or wanted >= len(scores):
+                return list(found.items())[:limit]
+            wanted *= 4  # the pieces of a long text took the places of others
+
+    def _best(self, scores: Vector, wanted: int) -> dict[int, float]:
+        """The ids of so many rows, with the best score of each, best first."""
         best = np.argpartition(-scores, wanted - 1)[:wanted] if wanted < len(scores) else np.arange(len(scores))
-        ordered = best[np.lexsort((-chosen.ids[best], -scores[best]))]
         found: dict[int, float] = {}
-        for row in ordered:
-            found.setdefault(int(chosen.ids[row]), float(scores[row]))
-        return list(found.items())[:limit]
+        for row in best[np.lexsort((-self.ids[best], -scores[best]))]:
+            found.setdefault(int(self.ids[row]), float(scores[row]))
+        return found
 
     def multiply(self, vector: Vector) -> Vector:
         """How close each row is."""
@@ -149,7 +158,7 @@ class Matrix:
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self._ids):
-            room = max(64, rows + rows // 4)
+            room = max(SMALLEST, rows + rows // 4)
             self._ids = _grown(self._ids, room)
             self._labels = _grown(self._labels, room)
             self._vectors = _grown(self._vectors, room)
@@ -165,8 +174,9 @@ def _grown(array: NDArray[Any], room: int) -> NDArray[Any]:
 class VectorIndex:
     """The matrices of one process. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_kept: int = ROWS_KEPT) -> None:
         self._guard = threading.Lock()
+        self._rows_kept = rows_kept
         self._matrices: OrderedDict[tuple[str, int], Matrix] = OrderedDict()
 
     def nearest_messages(
@@ -207,7 +217,7 @@ class VectorIndex:
             if known is not None:
                 self._matrices.move_to_end((kind, key))
                 return known
-            while self._matrices and sum(m.count for m in self._matrices.values()) > ROWS_KEPT:
+            while self._matrices and sum(SMALLEST + m.count for m in self._matrices.values()) > self._rows_kept:
                 self._matrices.popitem(last=False)
             return self._matrices.setdefault((kind, key), Matrix())
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared
@@ -25,6 +25,8 @@ FIELDS = {
 }
 
 
+DELETED = "/"
+"""Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 BY_NAME = Prepared(select(workspaces).where(workspaces.c.name == bindparam("name")))
 
 
@@ -82,6 +84,6 @@ def update_workspace(
 
 
 def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: Page) -> Paged:
-    """Workspaces, the oldest first."""
-    query = select(workspaces).where(build_filter(filters, FIELDS))
+    """Workspaces that are not deleted, the oldest first."""
+    query = select(workspaces).where(build_filter(filters, FIELDS), func.instr(workspaces.c.name, DELETED) == 0)
     return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)

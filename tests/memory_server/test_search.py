@@ -1,0 +1,101 @@
+"""Search in messages: the words of every script, and what many messages or long ones must not hide."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import pytest
+from sqlalchemy import create_engine, event
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.engine.messages import append_messages, prepare_draft
+from hermes.memory_server.engine.search import search_messages
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import Place
+
+NOW = 1_700_000_000_000_000
+Form = Literal["NFC", "NFD"]
+pytestmark = pytest.mark.contract("9.1")
+
+
+@pytest.fixture
+async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
+    """A transaction in a new file."""
+    await open_database(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
+    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        yield connection
+    engine.dispose()
+
+
+def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
+    append_messages(tx, "w", session, [prepare_draft(text, "ann") for text in texts], NOW)
+
+
+def search(tx: Tx, query: str, limit: int = 10, **filters: str) -> list[str]:
+    return [row.content for row in search_messages(tx, VectorIndex(), Place(1), query, filters, limit)]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_word_is_found_however_its_accents_are_written(tx: Tx, form: Form) -> None:
+    say(
+        tx, "talk", ["Nothing of the kind.", unicodedata.normalize(form, "She sent her résumé."), "Re: sume, re: sume."]
+    )
+    for asked in get_args(Form):
+        assert "sent her" in search(tx, unicodedata.normalize(asked, "résumé"), 1)[0]
+    assert "sent her" in search(tx, "RESUME", 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("हिन्दी", "हिन्दी मेरी भाषा है"),
+        ("বাংলা", "আমি বাংলা বলি"),
+        ("தமிழ்", "நான் தமிழ் பேசுகிறேன்"),
+        ("İstanbul", "Istanbul'a gittim"),
+    ],
+)
+def test_word_with_vowel_signs_is_one_word(tx: Tx, query: str, text: str) -> None:
+    others = ["दुकान हद न बंद है", "হল বল আল", "தழ மப", "It is stanbul that I never wrote."]
+    say(tx, "talk", [text, *others])
+    assert search(tx, query, 1) == [text]
+
+
+def test_long_message_does_not_crowd_out_the_others(tx: Tx) -> None:
+    long = "We talked about the honey that our bees make in summer. " * 400
+    say(tx, "files", [long])
+    say(tx, "talk", [f"The printer is out of paper, floor {number}." for number in range(5)])
+    assert len(search(tx, "apiculture", 5)) == 5
+    found = search(tx, "apiculture", 5, session_id="talk")
+    assert len(found) == 5
+
+
+def test_messages_with_all_words_come_first_also_where_every_word_is_frequent(tx: Tx) -> None:
+    many = [f"{colour} thing {number}" for colour in ("blue", "car") for number in range(3100)]
+    for start in range(0, len(many), 100):
+        say(tx, "noise", many[start : start + 100])
+    wanted = "Yesterday we went to town and there was somebody who wanted to sell me a car, in blue of all things."
+    say(tx, "talk", [wanted])
+    assert search(tx, "blue car", 1) == [wanted]
+
+
+def test_frequent_word_counts_where_a_filter_leaves_none_of_the_rare_ones(tx: Tx) -> None:
+    for _ in range(31):
+        say(tx, "noise", ["Coffee again, zanzibar said."] + ["Coffee again."] * 99)
+    say(
+        tx,
+        "talk",
+        [
+            "Espresso from Tanzania.",
+            "Tea from Mombasa and Kenya.",
+            "He told the joiner that the coffee of 1893 should be put away with the nails.",
+        ],
+    )
+    assert "1893" in search(tx, "zanzibar coffee", 1, session_id="talk")[0]
