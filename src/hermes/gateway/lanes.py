@@ -158,7 +158,7 @@ class Lanes:
         return replace(session, session_key=key), said_already(tx, [item.id for item in part.items])
 
     async def _give_back(self, claimed: Claim) -> None:
-        """Must not raise: what cannot be given back is taken again when the lease has run out, or was settled before."""
+        """Must not raise: what cannot be given back is taken again when its lease has run out, or is settled."""
         try:
             await self.ledger.settle(claimed, [])
         except StaleError:
