@@ -58,6 +58,7 @@ def read_numbers(path: Path) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_write_and_rotate_at_once_lose_and_tear_no_line(tmp_path: Path) -> None:
     path, count = tmp_path / "agent.log", scale(1_500, 20_000)

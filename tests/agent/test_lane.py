@@ -54,6 +54,7 @@ def events_of(output: str) -> list[Json]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.stress
 @pytest.mark.contract("2.3")
 async def test_many_turns_at_once_in_one_session_do_not_interleave(store: Store, session: str) -> None:
     def echo(number: int) -> ScriptedModel:

@@ -254,6 +254,7 @@ def make_early(path: Path) -> None:
         db.execute(f"CREATE TABLE messages ({MESSAGE_6})")
 
 
+@pytest.mark.stress
 @pytest.mark.contract("1.4", "1.5", "3.5")
 @pytest.mark.parametrize("early", [False, True])
 @settings(deadline=None, max_examples=scale(50, 1000))

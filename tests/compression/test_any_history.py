@@ -142,6 +142,7 @@ async def live_through(path: Path, steps: list[Say | Compress | Die]) -> None:
             assert await check_store(store, {world.session_id: world.said}) == []
 
 
+@pytest.mark.stress
 @pytest.mark.contract("3.4", "3.5", "1.5")
 @settings(max_examples=scale(40, 1_000), deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=8))

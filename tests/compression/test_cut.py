@@ -62,6 +62,7 @@ def tokens(messages: Sequence[Message]) -> int:
     return sum(map(message_tokens, messages))
 
 
+@pytest.mark.stress
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(400, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
@@ -78,6 +79,7 @@ def test_cut_parts_a_view_in_two_and_loses_nothing(view: LiveView, turns: int, b
     assert all(message.role == "user" for message in stay if message.id in cut.kept_ids)
 
 
+@pytest.mark.stress
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(400, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
@@ -93,6 +95,7 @@ def test_calls_and_results_stay_or_leave_together(view: LiveView, turns: int, bu
             assert (caller[message.tool_call_id].id in gone) == (message.id in gone)
 
 
+@pytest.mark.stress
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(400, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
@@ -109,6 +112,7 @@ def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
         assert newest[0] in stay
 
 
+@pytest.mark.stress
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(300, 10_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600))

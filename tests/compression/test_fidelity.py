@@ -94,6 +94,7 @@ def test_digest_of_a_huge_blob_does_not_take_for_ever(blob: str) -> None:
     assert estimate_tokens(digest) <= 1_000
 
 
+@pytest.mark.stress
 @settings(max_examples=scale(150, 5_000), deadline=None)
 @given(
     st.none() | st.text(max_size=400),
@@ -110,6 +111,7 @@ def test_digest_is_deterministic_within_its_budget_and_quotes(
     assert digest.startswith(OPENING)
 
 
+@pytest.mark.stress
 @settings(max_examples=scale(200, 5_000))
 @given(st.text(max_size=300), st.integers(0, 120))
 def test_text_is_cut_to_the_longest_beginning_that_fits(text: str, tokens: int) -> None:

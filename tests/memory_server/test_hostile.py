@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from hermes.memory_server import limits
 from tests.memory_server.serving import Served
 from tests.scale import scale
 
@@ -194,6 +196,23 @@ def test_odd_header_is_no_error(server: Served, header: bytes) -> None:
             assert wire.recv(12) in (b"HTTP/1.1 200", b"HTTP/1.1 400")
 
 
+def test_endless_body_is_refused_before_it_is_read(server: Served) -> None:
+    head = b"POST /v3/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connect(server) as wire:
+        wire.sendall(head + b"Content-Length: 100000000000\r\n\r\n")
+        assert wire.recv(12) == b"HTTP/1.1 413"
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(limits.REQUEST_BYTES // 1_000_000 + 100):
+            yield b"x" * 1_000_000
+
+    with server.client() as client:
+        told = client.post("/v3/workspaces", content=endless(), headers={"Content-Type": "application/json"})
+        assert told.status_code == 413
+        assert str(limits.REQUEST_BYTES) in told.json()["detail"]
+        assert client.get("/health").status_code == 200
+
+
 @pytest.mark.parametrize("body", [b"", b'{"id": "w', b"{}"])
 def test_client_that_goes_away_before_its_body_is_sent_is_no_error(server: Served, body: bytes) -> None:
     head = b"POST /v3/workspaces HTTP/1.1\r\nHost: localhost\r\n"
@@ -228,6 +247,7 @@ def test_question_about_a_thousand_sessions_is_answered(talk: httpx.Client) -> N
     assert talk.post("/search", json={"query": "te", "scope": "all"}).json()[0]["content"] == "I like tea."
 
 
+@pytest.mark.stress
 def test_more_members_than_a_statement_has_room_for_can_join_and_leave(talk: httpx.Client) -> None:
     names = [f"p{number}" for number in range(scale(6000, 40_000))]
     assert talk.post("/sessions/s/peers", json={name: {} for name in names}).status_code == 200
@@ -236,6 +256,7 @@ def test_more_members_than_a_statement_has_room_for_can_join_and_leave(talk: htt
     assert talk.get("/sessions/s/peers?size=1").json()["total"] == 1
 
 
+@pytest.mark.stress
 @pytest.mark.contract("9.8")
 def test_deletion_in_the_middle_of_writing_is_no_error(http: httpx.Client) -> None:
     """Everything is deleted again and again while others write and read: refusals, and nothing worse."""

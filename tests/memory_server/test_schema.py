@@ -28,9 +28,10 @@ from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import append_messages, list_messages, prepare_draft
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.recall import Choice, View, choose
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.worker import perform
 
 NOW = 1_700_000_000_000_000

@@ -15,7 +15,9 @@ from tests.scale import scale
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance"
 
 
+@pytest.mark.stress
 @pytest.mark.contract("9.8")
+@pytest.mark.timeout(scale(300, 3600))
 def test_no_request_breaks_the_server_or_its_own_schema(tmp_path: Path) -> None:
     """Drive every operation with generated requests; what it finds is printed with a command that repeats it."""
     examples = str(scale(5, 150))

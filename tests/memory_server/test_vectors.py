@@ -18,9 +18,10 @@ from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.embed import DIMENSIONS, embed
 from hermes.memory_server.engine.messages import append_messages, find_messages, prepare_draft
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import Matrix, VectorIndex
+from hermes.memory_server.engine.words import Place
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")

@@ -15,6 +15,8 @@ QUERY_CHARS = 10_000
 CONTEXT_TOKENS = 100_000
 OBSERVERS = 10
 FILE_BYTES = 5_242_880
+REQUEST_BYTES = 64 * 1024 * 1024
+"""More than a hundred of the longest messages take, however they are written as JSON."""
 WEBHOOKS = 10
 URL_CHARS = 2048
 SESSIONS_PER_RECALL = 1000

@@ -23,6 +23,7 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.api.body_limit import BodyLimit
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.wire import Json
@@ -67,6 +68,7 @@ def create_app(open_: Callable[[], Database], *, clock: Clock, options: Options,
         redirect_slashes=False,
     )  # fmt: skip
     metrics = Metrics()
+    app.add_middleware(BodyLimit)
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.

@@ -19,8 +19,8 @@ from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, 
 from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import View, every_view
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import Place
 from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("chat")

@@ -27,9 +27,10 @@ from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
 
 router = new_router("peers")

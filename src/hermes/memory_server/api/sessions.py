@@ -21,8 +21,9 @@ from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.peers import list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("sessions")

@@ -18,7 +18,8 @@ from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
 from hermes.memory_server.engine.queue_status import read_status
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import Place, search_messages
+from hermes.memory_server.engine.search import search_messages
+from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")

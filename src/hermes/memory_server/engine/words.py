@@ -1,0 +1,161 @@
+"""Finding messages by their words. What a search costs does not depend on how many messages there are."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, bindparam, column, func, select, table, text, true
+
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import messages, sessions
+from hermes.memory_server.engine.messages import MESSAGES
+
+WORDS = 48
+"""How many words of a long question are looked for."""
+HOLDERS = 3000
+"""How many messages that hold a word are looked at, the newest first."""
+COUNTED = 2 * HOLDERS
+"""How far the messages of a place are counted."""
+SUBSTRING_ROWS = 2000
+"""How far back a text is looked for letter by letter when no word was found."""
+STOP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be but by did do does for from had has have how i in is it its me my of on or our so that "
+        "the their them they this to was we were what when where which who why will with you your",
+    )
+)
+message_index = table("message_index", column("rowid"))
+HOLDING = (
+    select(message_index.c.rowid)
+    .where(text("message_index MATCH :match"))
+    .order_by(message_index.c.rowid.desc())
+    .limit(HOLDERS)
+)
+HOLDING_ALL = Prepared(HOLDING)
+SESSION_SIZE = Prepared(select(sessions.c.message_count).where(sessions.c.id == bindparam("id")))
+
+
+def _size_by(owner: ColumnElement[int]) -> Prepared:
+    some = select(messages.c.id).where(owner == bindparam("id")).limit(COUNTED).subquery()
+    return Prepared(select(func.count().label("size")).select_from(some))
+
+
+AUTHOR_SIZE = _size_by(messages.c.peer_id)
+WORKSPACE_SIZE = _size_by(messages.c.workspace_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look: a workspace, and within it some sessions or one author."""
+
+    workspace_id: int
+    sessions: tuple[int, ...] | None = None
+    peer: int | None = None
+
+    def scope_terms(self) -> str:
+        """The place in the words of the full-text index."""
+        terms = [] if self.peer is None else [f"scope : p{self.peer}"]
+        if self.sessions is not None:
+            terms.append("scope : (" + " OR ".join(f"s{session}" for session in self.sessions) + ")")
+        return " AND ".join(terms) or f"scope : w{self.workspace_id}"
+
+
+def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+    """The ids of the messages that hold the telling words of the query, the best first."""
+    terms = [f'"{word}"' for word in telling_words(query)]
+    holders = {term: ids for term in terms if (ids := _holders(tx, place, term, condition))}
+    # Words that everyone uses are left out when there are others: of their holders only the newest were looked at.
+    telling = {term: ids for term, ids in holders.items() if len(ids) < HOLDERS} or dict(holders)
+    if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
+        together = " AND ".join(holders)  # however frequent each is, few hold them all
+        if ids := _holders(tx, place, f"({together})", condition):
+            telling[together] = ids
+    found = _rank(telling, _size(tx, place))[:limit]
+    return found or _by_letters(tx, place, query.strip(), condition, limit)
+
+
+def telling_words(query: str) -> list[str]:
+    """The words to look for. Punctuation is no operator."""
+    words = [word for word in _split(query.lower()) if any(letter.isalnum() for letter in word)]
+    telling = [word for word in words if word not in STOP_WORDS] or words
+    return list(dict.fromkeys(telling))[:WORDS]
+
+
+def _split(text: str) -> list[str]:
+    if text.isascii():
+        return re.findall(r"\w+", text)
+    # A mark (an accent, a vowel sign) is a part of the word that it stands in.
+    kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
+    return "".join(kept).split()
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter).startswith("M")
+
+
+def _holders(tx: Tx, place: Place, term: str, condition: ColumnElement[bool] | None) -> list[int]:
+    """The messages that hold a term of the full-text language, the newest first."""
+    given = {"match": f"({place.scope_terms()}) AND content : {term}"}
+    if condition is None:
+        return [row[0] for row in HOLDING_ALL.rows(tx, **given)]
+    joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
+    return [row[0] for row in tx.execute(HOLDING.select_from(joined).where(condition), given)]
+
+
+def _size(tx: Tx, place: Place) -> int:
+    """How many messages there are, as far as they are counted."""
+    if place.sessions is not None:
+        found = [SESSION_SIZE.first(tx, id=session) for session in place.sessions]
+        return min(COUNTED, sum(int(row.message_count) for row in found if row is not None))
+    counting, owner = (WORKSPACE_SIZE, place.workspace_id) if place.peer is None else (AUTHOR_SIZE, place.peer)
+    [(size,)] = counting.rows(tx, id=owner)
+    return int(size)
+
+
+def _rank(holders: Mapping[str, Sequence[int]], size: int) -> list[int]:
+    """Messages by how many of the words they hold, and how rare those are here; among equals the newer first.
+
+    How often a message holds a word, and how long it is, was worth less than nothing where we measured it.
+    """
+    scores: dict[int, float] = {}
+    for ids in holders.values():
+        weight = math.log(1 + max(size - len(ids), 0) / len(ids))
+        for message_id in ids:
+            scores[message_id] = scores.get(message_id, 0.0) + weight
+    return sorted(scores, key=lambda found: (-scores[found], -found))
+
+
+def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+    """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
+    if not part:
+        return []
+    holds = func.text_holds(messages.c.content, part) == 1, true() if condition is None else condition
+    found: set[int] = set()
+    for recent in _recent(place):
+        chosen = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id)).where(*holds)
+        found.update(row[0] for row in tx.execute(chosen.order_by(messages.c.id.desc()).limit(limit)))
+    return sorted(found, reverse=True)[:limit]
+
+
+def _recent(place: Place) -> Iterator[Any]:
+    """The newest messages of a place, each part by an index of its own."""
+    if place.sessions is not None:
+        author: Iterable[Any] = () if place.peer is None else (messages.c.peer_id == place.peer,)
+        for session in place.sessions:
+            yield _newest(messages.c.seq, messages.c.session_id == session, *author)
+    elif place.peer is not None:
+        yield _newest(messages.c.id, messages.c.peer_id == place.peer)
+    else:
+        yield _newest(messages.c.id, messages.c.workspace_id == place.workspace_id)
+
+
+def _newest(order: ColumnElement[int], *conditions: ColumnElement[bool]) -> Any:
+    query: Select[Any] = select(messages.c.id).where(*conditions)
+    return query.order_by(order.desc()).limit(SUBSTRING_ROWS).subquery()
