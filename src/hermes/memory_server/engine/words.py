@@ -1,4 +1,4 @@
-"""Finding messages by their words. What a search costs does not depend on how many messages there are."""
+"""Finding messages by their words. What a search costs hardly depends on how many messages there are."""
 
 from __future__ import annotations
 
@@ -69,16 +69,15 @@ class Place:
 
 def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
     """The ids of the messages that hold the telling words of the query, the best first."""
-    terms = [f'"{word}"' for word in telling_words(query)]
-    holders = {term: ids for term in terms if (ids := _holders(tx, place, term, condition))}
-    # Words that everyone uses are left out when there are others: of their holders only the newest were looked at.
-    telling = {term: ids for term, ids in holders.items() if len(ids) < HOLDERS} or dict(holders)
+    looked = {word: _holders(tx, place, [word], condition) for word in telling_words(query)}
+    holders = {word: ids for word, ids in looked.items() if ids}
+    if not holders:
+        return _by_letters(tx, place, query.strip(), condition, limit)
+    found = _rank(holders, _size(tx, place))
     if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
-        together = " AND ".join(holders)  # however frequent each is, few hold them all
-        if ids := _holders(tx, place, f"({together})", condition):
-            telling[together] = ids
-    found = _rank(telling, _size(tx, place))[:limit]
-    return found or _by_letters(tx, place, query.strip(), condition, limit)
+        # Together even frequent words tell something, and who holds them all may be older than what was looked at.
+        found = list(dict.fromkeys([*_holders(tx, place, [*holders], condition)[:limit], *found]))
+    return found[:limit]
 
 
 def telling_words(query: str) -> list[str]:
@@ -100,9 +99,10 @@ def _is_mark(letter: str) -> bool:
     return unicodedata.category(letter).startswith("M")
 
 
-def _holders(tx: Tx, place: Place, term: str, condition: ColumnElement[bool] | None) -> list[int]:
-    """The messages that hold a term of the full-text language, the newest first."""
-    given = {"match": f"({place.scope_terms()}) AND content : {term}"}
+def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> list[int]:
+    """The messages that hold all of the words, the newest first."""
+    all_of_them = " AND ".join(f'"{word}"' for word in words)
+    given = {"match": f"({place.scope_terms()}) AND content : ({all_of_them})"}
     if condition is None:
         return [row[0] for row in HOLDING_ALL.rows(tx, **given)]
     joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
@@ -122,10 +122,12 @@ def _size(tx: Tx, place: Place) -> int:
 def _rank(holders: Mapping[str, Sequence[int]], size: int) -> list[int]:
     """Messages by how many of the words they hold, and how rare those are here; among equals the newer first.
 
-    How often a message holds a word, and how long it is, was worth less than nothing where we measured it.
+    How often a message holds a word, and how long it is, was worth less than nothing where we measured it. Words that
+    everyone uses are left out when there are others: of their holders only the newest were looked at.
     """
+    rare = {word: ids for word, ids in holders.items() if len(ids) < HOLDERS} or holders
     scores: dict[int, float] = {}
-    for ids in holders.values():
+    for ids in rare.values():
         weight = math.log(1 + max(size - len(ids), 0) / len(ids))
         for message_id in ids:
             scores[message_id] = scores.get(message_id, 0.0) + weight
