@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+import itertools
+
+from sqlalchemy import insert, select, text, update
 
 from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.tables import memberships, message_vectors, messages, sessions
-from hermes.memory_server.engine.messages import get_message, index_messages
+from hermes.memory_server.db.tables import memberships, messages, sessions
+from hermes.memory_server.engine.messages import INSERT, get_message, next_message_id
 from hermes.memory_server.engine.sessions import find_session, get_session, insert_session
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
 COPIED = ("workspace_id", "peer_id", "seq", "content", "metadata", "token_count", "created_at", "file")
+VECTORS = text(
+    "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector) "
+    "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector FROM messages AS new "
+    "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
+    "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "
+    "WHERE new.session_id = :copy"
+)
+WORDS = text(
+    "INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content FROM message_texts "
+    "WHERE id IN (SELECT id FROM messages WHERE session_id = :copy)"
+)
 
 
 def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Record:
@@ -20,26 +33,24 @@ def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at:
     last = source.message_count if message_id is None else get_message(tx, workspace, name, message_id).seq
     new_name = new_id()
     copy_id = insert_session(tx, source.workspace_id, new_name, at, source.metadata, source.configuration)
-    query = select(messages).where(messages.c.session_id == source.id, messages.c.seq <= last)
-    count = 0
-    for row in tx.execute(query.order_by(messages.c.seq)).all():
-        _copy_message(tx, row, copy_id)
-        count += 1
-    tx.execute(update(sessions).where(sessions.c.id == copy_id).values(message_count=count))
-    _copy_members(tx, source.id, copy_id, count, at)
+    _copy_messages(tx, source.id, copy_id, last)
+    tx.execute(update(sessions).where(sessions.c.id == copy_id).values(message_count=last))
+    _copy_members(tx, source.id, copy_id, last, at)
     made = find_session(tx, source.workspace_id, new_name)
     if made is None:
         raise Missing("Session", new_name)
     return made
 
 
-def _copy_message(tx: Tx, row: Record, session_id: int) -> None:
-    values = {column: getattr(row, column) for column in COPIED}
-    made = tx.execute(insert(messages).values(public_id=new_id(), session_id=session_id, **values))
-    own = (message_vectors.c.workspace_id == row.workspace_id, message_vectors.c.message_id == row.id)
-    stored = tx.execute(select(message_vectors.c.vector).where(*own).order_by(message_vectors.c.piece))
-    vectors = [found.vector for found in stored]
-    index_messages(tx, [(int(made.lastrowid), row.workspace_id, session_id, row.peer_id, row.content, vectors)])
+def _copy_messages(tx: Tx, source_id: int, copy_id: int, last: int) -> None:
+    """All at once: whoever wants to write waits meanwhile."""
+    query = select(messages).where(messages.c.session_id == source_id, messages.c.seq <= last)
+    rows = tx.execute(query.order_by(messages.c.seq)).all()
+    taken = [{column: getattr(row, column) for column in COPIED} for row in rows]
+    ids = itertools.count(next_message_id(tx))
+    INSERT.run_many(tx, [{"id": next(ids), "public_id": new_id(), "session_id": copy_id, **row} for row in taken])
+    tx.execute(VECTORS, {"source": source_id, "copy": copy_id})
+    tx.execute(WORDS, {"copy": copy_id})
 
 
 def _copy_members(tx: Tx, source_id: int, copy_id: int, count: int, at: int) -> None:

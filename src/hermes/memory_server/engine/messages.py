@@ -118,11 +118,10 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
 
 
 def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
-    last = LAST_ID.first(tx)
-    before = 0 if last is None else int(last[0])  # nobody else can take the next ids: we hold the write lock
+    first = next_message_id(tx)
     appended = [
         Appended(
-            before + number,
+            first + number - 1,
             new_id(),
             peer_ids[draft.peer],
             session.message_count + number,
@@ -135,6 +134,12 @@ def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequen
     place = session.workspace_id, session.id
     index_messages(tx, [(m.id, *place, m.peer_id, m.draft.content, m.draft.vectors) for m in appended])
     return appended
+
+
+def next_message_id(tx: Tx) -> int:
+    """The id of the next message, and of those after it by counting on: the write lock keeps them ours."""
+    last = LAST_ID.first(tx)
+    return 1 if last is None else int(last[0]) + 1
 
 
 def _row(session: Record, message: Appended) -> dict[str, Any]:
