@@ -201,7 +201,7 @@ def test_anything_written_is_read_back_and_nothing_else_changes(
 ) -> None:
     config = tmp_path_factory.getbasetemp() / "some.yaml"
     with config.open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(document, file)
+        YAML().dump(document, file)
     before = {entry.name: entry.value for entry in read_entries(config)}
     if before.get("a") is not None or before.get("a.b") is not None:
         with pytest.raises(SettingsError, match="holds a value, not a block"):
@@ -229,7 +229,7 @@ def test_a_setting_is_written_where_it_stands_however_its_name_is_split(
 ) -> None:
     config = tmp_path_factory.getbasetemp() / "dotted.yaml"
     with config.open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(document, file)
+        YAML().dump(document, file)
     data = config.read_bytes()
     before = [(entry.name, repr(entry.value)) for entry in read_entries(config)]
     try:

@@ -20,7 +20,7 @@ CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformanc
 @pytest.mark.timeout(scale(300, 3600))
 def test_no_request_breaks_the_server_or_its_own_schema(tmp_path: Path) -> None:
     """Drive every operation with generated requests; what it finds is printed with a command that repeats it."""
-    examples = str(scale(5, 150))
+    examples = str(scale(3, 150))
     server = start(tmp_path / "data")
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", CHECKS]
     ran = subprocess.run(
