@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, bindparam, column, func, select, table, text, true
 
 from hermes.memory_server.db.engine import Tx
@@ -38,7 +40,15 @@ HOLDING = (
     .order_by(message_index.c.rowid.desc())
     .limit(HOLDERS)
 )
-HOLDING_ALL = Prepared(HOLDING)
+
+
+def _in_one_row(query: Select[Any]) -> Select[Any]:
+    """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
+    return select(func.group_concat(query.subquery().c.rowid).label("ids"))
+
+
+HOLDING_ALL = Prepared(_in_one_row(HOLDING))
+Ids = NDArray[np.int64]
 SESSION_SIZE = Prepared(select(sessions.c.message_count).where(sessions.c.id == bindparam("id")))
 
 
@@ -70,13 +80,14 @@ class Place:
 def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
     """The ids of the messages that hold the telling words of the query, the best first."""
     looked = {word: _holders(tx, place, [word], condition) for word in telling_words(query)}
-    holders = {word: ids for word, ids in looked.items() if ids}
+    holders = {word: ids for word, ids in looked.items() if len(ids)}
     if not holders:
         return _by_letters(tx, place, query.strip(), condition, limit)
-    found = _rank(holders, _size(tx, place))
+    found = _rank(holders, _size(tx, place), limit)
     if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
         # Together even frequent words tell something, and who holds them all may be older than what was looked at.
-        found = list(dict.fromkeys([*_holders(tx, place, [*holders], condition)[:limit], *found]))
+        all_of_them = _holders(tx, place, [*holders], condition)[:limit]
+        found = list(dict.fromkeys([*all_of_them.tolist(), *found]))
     return found[:limit]
 
 
@@ -99,14 +110,16 @@ def _is_mark(letter: str) -> bool:
     return unicodedata.category(letter).startswith("M")
 
 
-def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> list[int]:
+def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> Ids:
     """The messages that hold all of the words, the newest first."""
     all_of_them = " AND ".join(f'"{word}"' for word in words)
     given = {"match": f"({place.scope_terms()}) AND content : ({all_of_them})"}
     if condition is None:
-        return [row[0] for row in HOLDING_ALL.rows(tx, **given)]
-    joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
-    return [row[0] for row in tx.execute(HOLDING.select_from(joined).where(condition), given)]
+        [(ids,)] = HOLDING_ALL.rows(tx, **given)
+    else:
+        joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
+        ids = tx.execute(_in_one_row(HOLDING.select_from(joined).where(condition)), given).scalar_one()
+    return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
 
 
 def _size(tx: Tx, place: Place) -> int:
@@ -119,19 +132,18 @@ def _size(tx: Tx, place: Place) -> int:
     return int(size)
 
 
-def _rank(holders: Mapping[str, Sequence[int]], size: int) -> list[int]:
+def _rank(holders: Mapping[str, Ids], size: int, limit: int) -> list[int]:
     """Messages by how many of the words they hold, and how rare those are here; among equals the newer first.
 
     How often a message holds a word, and how long it is, was worth less than nothing where we measured it. Words that
     everyone uses are left out when there are others: of their holders only the newest were looked at.
     """
-    rare = {word: ids for word, ids in holders.items() if len(ids) < HOLDERS} or holders
-    scores: dict[int, float] = {}
-    for ids in rare.values():
-        weight = math.log(1 + max(size - len(ids), 0) / len(ids))
-        for message_id in ids:
-            scores[message_id] = scores.get(message_id, 0.0) + weight
-    return sorted(scores, key=lambda found: (-scores[found], -found))
+    rare = [ids for ids in holders.values() if len(ids) < HOLDERS] or [*holders.values()]
+    weights = [math.log(1 + max(size - len(ids), 0) / len(ids)) for ids in rare]
+    found, places = np.unique(np.concatenate(rare), return_inverse=True)
+    scores = np.bincount(places, weights=np.repeat(weights, [len(ids) for ids in rare]))
+    best: list[int] = found[np.lexsort((-found, -scores))[:limit]].tolist()
+    return best
 
 
 def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
