@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 from honcho import Honcho
+from sqlalchemy import create_engine, event
 
+from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.schema import FILE, open_database
 from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import SECRET, Served, inside, running
 
@@ -67,3 +72,15 @@ def quiet(resting: Served, workspace: str) -> Iterator[httpx.Client]:
 def call(request: pytest.FixtureRequest) -> Caller:
     """Calls the SDK's methods in one of its two ways."""
     return Caller(in_async=request.param == "async")
+
+
+@pytest_asyncio.fixture
+async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
+    """A transaction in a new file."""
+    await open_database(tmp_path).close()
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
+    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        yield connection
+    engine.dispose()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import text
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.functions import register_functions
-from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.messages import append_messages, prepare_draft
 from hermes.memory_server.engine.sessions import get_session
@@ -249,18 +246,6 @@ def test_dream_leaves_a_persons_card_alone_and_a_refresh_leaves_conclusions(http
     http.put("/peers/ann/card", json={"peer_card": ["mine"]})
     dream("omni")
     assert http.get("/peers/ann/card").json() == {"peer_card": ["mine"]}
-
-
-@pytest.fixture
-async def tx(tmp_path: Path) -> Any:
-    """A transaction in an empty file."""
-    await open_database(tmp_path).close()
-    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
-    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        yield connection
-    engine.dispose()
 
 
 def expected(sizes: list[int], short: tuple[int, int] | None, long: tuple[int, int] | None, budget: int) -> Any:

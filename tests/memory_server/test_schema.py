@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic import command
@@ -15,11 +14,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine
 
 from hermes.errors import StoreNewerError
 from hermes.memory_server.db.engine import Tx, driver
-from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database
 from hermes.memory_server.db.tables import metadata
 from hermes.memory_server.engine.conclusions import list_conclusions
@@ -38,21 +36,15 @@ NOW = 1_700_000_000_000_000
 
 
 @pytest.fixture
-async def tx(tmp_path: Path) -> Any:
+def filled(tx: Tx) -> Tx:
     """A transaction in a file that holds a little of everything."""
-    await open_database(tmp_path).close()
-    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
-    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        for session in range(3):
-            drafts = [prepare_draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
-            append_messages(connection, "w", f"s{session}", drafts, NOW)
-        while (job := claim_job(connection, "me", NOW)) is not None:
-            perform(connection, job, NOW)
-            connection.exec_driver_sql("UPDATE jobs SET state = 'done' WHERE id = ?", (job.id,))
-        yield connection
-    engine.dispose()
+    for session in range(3):
+        drafts = [prepare_draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
+        append_messages(tx, "w", f"s{session}", drafts, NOW)
+    while (job := claim_job(tx, "me", NOW)) is not None:
+        perform(tx, job, NOW)
+        tx.exec_driver_sql("UPDATE jobs SET state = 'done' WHERE id = ?", (job.id,))
+    return tx
 
 
 def test_newest_migration_is_the_one_that_the_code_expects() -> None:
@@ -131,11 +123,11 @@ HOT: dict[str, Callable[[Tx], object]] = {
 
 
 @pytest.mark.parametrize("name", [*HOT])
-def test_hot_queries_scan_no_table(tx: Tx, name: str) -> None:
+def test_hot_queries_scan_no_table(filled: Tx, name: str) -> None:
     scans: list[str] = []
-    for statement in recorded(tx, HOT[name]):
+    for statement in recorded(filled, HOT[name]):
         if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE")):
-            plan = driver(tx).execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+            plan = driver(filled).execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
             scans += [f"{row[3]}: {statement}" for row in plan if is_scan(row[3])]
     assert scans == []
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import pytest
-from sqlalchemy import create_engine, event
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.functions import register_functions
-from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine.clone import clone_session
 from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.messages import append_messages, list_messages, prepare_draft
@@ -24,18 +20,6 @@ from hermes.memory_server.engine.words import Place, find_by_words
 NOW = 1_700_000_000_000_000
 Form = Literal["NFC", "NFD"]
 pytestmark = pytest.mark.contract("9.1")
-
-
-@pytest.fixture
-async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a new file."""
-    await open_database(tmp_path).close()
-    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
-    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        yield connection
-    engine.dispose()
 
 
 def say(tx: Tx, session: str, texts: Sequence[str]) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import create_engine, event
 
 from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.functions import register_functions
-from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine import vectors
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.embed import DIMENSIONS, embed
@@ -25,18 +20,6 @@ from hermes.memory_server.engine.words import Place
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
-
-
-@pytest.fixture
-async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a new file."""
-    await open_database(tmp_path).close()
-    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
-    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        yield connection
-    engine.dispose()
 
 
 def say(tx: Tx, session: str, peer: str, *texts: str) -> None:
