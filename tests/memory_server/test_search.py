@@ -101,3 +101,9 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     tx.exec_driver_sql("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
     say(tx, "talk", ["After."])
     assert tx.exec_driver_sql("SELECT max(id), count(*) FROM messages").one() == (6, 6)
+
+
+def test_one_rare_word_counts_more_than_a_common_one(tx: Tx) -> None:
+    say(tx, "talk", ["The kiln broke.", *(f"Lunch number {number}." for number in range(50))])
+    found = find_by_words(tx, Place(1), "lunch kiln", None, 3)
+    assert [row.content for row in find_messages(tx, found)][0] == "The kiln broke."
