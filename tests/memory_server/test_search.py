@@ -11,7 +11,7 @@ import pytest
 from hermes.memory_server.db.engine import Tx
 from hermes.memory_server.engine.clone import clone_session
 from hermes.memory_server.engine.embed import embed
-from hermes.memory_server.engine.messages import append_messages, list_messages, prepare_draft
+from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages, prepare_draft
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -106,4 +106,4 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
 def test_one_rare_word_counts_more_than_a_common_one(tx: Tx) -> None:
     say(tx, "talk", ["The kiln broke.", *(f"Lunch number {number}." for number in range(50))])
     found = find_by_words(tx, Place(1), "lunch kiln", None, 3)
-    assert [row.content for row in find_messages(tx, found)][0] == "The kiln broke."
+    assert find_messages(tx, found)[0].content == "The kiln broke."
