@@ -12,6 +12,8 @@ from hermes.types import Draft, Json, ToolCall
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 UNSUPPORTED = ("tools", "functions", "tool_choice", "function_call", "audio", "modalities")
 """What would change the meaning of a request if it were passed over."""
+LONGEST_NAME = 512
+"""Characters of a name that a client chooses: a user, a model, a session, a key."""
 
 
 class ApiError(Exception):
@@ -88,10 +90,10 @@ def parse_ask(body: bytes) -> Ask:
     options = _typed(value, "stream_options", dict) or {}
     return Ask(
         messages=tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
-        model=_typed(value, "model", str) or "hermes",
+        model=_name(value, "model") or "hermes",
         stream=_typed(value, "stream", bool) or False,
         include_usage=_typed(options, "include_usage", bool) or False,
-        user=_typed(value, "user", str) or None,
+        user=_name(value, "user") or None,
     )
 
 
@@ -100,6 +102,14 @@ def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
     if found is not None and not isinstance(found, kind):
         raise ApiError(400, f"'{name}' is a {type(found).__name__}, but takes a {kind.__name__}", param=name)
     return _clean(found, name) if isinstance(found, str) else found
+
+
+def _name(value: Mapping[str, Json], name: str) -> str:
+    """A name that a client chose: it is stored or sent back, so it is short and on one line."""
+    found: str = _typed(value, name, str) or ""
+    if len(found) > LONGEST_NAME or not found.isprintable():
+        raise ApiError(400, f"'{name}' takes at most {LONGEST_NAME} printable characters", param=name)
+    return found
 
 
 def _message(value: Json, where: str) -> Draft:
