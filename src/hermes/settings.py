@@ -145,6 +145,24 @@ CONTEXT_LENGTH = Setting(
 MODEL_TIMEOUT = Setting(
     "model.timeout", 120.0, "Seconds without a sign from the endpoint after which a request is given up.", minimum=1.0
 )
+MODEL_SILENCE = Setting(
+    "model.silence",
+    300.0,
+    "Seconds without a word of the reply, whatever else the endpoint sends, after which it is given up.",
+    minimum=1.0,
+)
+MODEL_TOTAL = Setting(
+    "model.total_timeout", 1800.0, "Seconds that one reply of the model may take in all.", minimum=1.0
+)
+LONGEST_REPLY = Setting(
+    "model.longest_reply",
+    200_000,
+    "Characters that one reply may have, thoughts and tool calls included; what is longer is cut off there.",
+    minimum=1000,
+)
+MAX_CALLS = Setting(
+    "agent.max_calls", 32, "Tool calls of one reply that are run; the others are not.", minimum=1, maximum=1000
+)
 MAX_STEPS = Setting("agent.max_steps", 30, "Rounds of tool calls in one turn at most.", minimum=1, maximum=500)
 TOOLS_OFF = Setting("agent.tools_off", "", "Tools that are neither offered nor callable, separated by commas.")
 PROVIDER = Setting(
@@ -245,7 +263,11 @@ TABLE: Table = (
     MODEL,
     CONTEXT_LENGTH,
     MODEL_TIMEOUT,
+    MODEL_SILENCE,
+    MODEL_TOTAL,
+    LONGEST_REPLY,
     MAX_STEPS,
+    MAX_CALLS,
     TOOLS_OFF,
     PROVIDER,
     MEMORY_DEADLINE,

@@ -21,6 +21,7 @@ from tests.gateway.processes import (
     echo_model,
     rows,
     said,
+    scripted_model,
     write_config,
 )
 
@@ -368,3 +369,15 @@ def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
     assert isinstance(kept, str)
     assert kept.startswith("echo: a")
     assert not kept.endswith("its end")
+
+
+def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    with scripted_model(tmp_path, then={"says": {"text": "one, two,", "finish_reason": "length"}}) as model:
+        write_config(tmp_path / "home", api_settings(model))
+        with GatewayProcess(tmp_path / "home") as gateway:
+            for _ in range(2):
+                answer = ask(gateway.url, "count", headers=in_session("cut", "once"))
+                assert reply(answer) == "one, two,"
+                assert answer.json()["choices"][0]["finish_reason"] == "length"
+            streamed = chunks(ask(gateway.url, "count", stream=True, headers=in_session("cut", "twice")).text)
+    assert streamed[-2]["choices"][0]["finish_reason"] == "length"

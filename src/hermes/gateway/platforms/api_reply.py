@@ -35,7 +35,11 @@ async def answer_whole(
         error.headers |= headers
         raise error
     usage = Usage(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else Usage(None, None)
-    return JSONResponse(completion.whole(end.text, usage), headers=dict(headers))
+    return JSONResponse(completion.whole(end.text, usage, _reason(end)), headers=dict(headers))
+
+
+def _reason(end: Replied | Stopped) -> str:
+    return "length" if isinstance(end, Replied) and end.cut else "stop"
 
 
 def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
@@ -145,7 +149,7 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
             case Replied(text=text):
                 if rest := text.removeprefix(said) if text.startswith(said) else "":
                     yield completion.chunk({"content": rest})
-                yield completion.chunk({}, "stop")
+                yield completion.chunk({}, _reason(found))
                 if completion.include_usage:
                     yield completion.usage_chunk(Usage(found.prompt_tokens, found.completion_tokens))
                 yield DONE

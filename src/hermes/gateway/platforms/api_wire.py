@@ -173,10 +173,10 @@ class Completion:
     created: int
     include_usage: bool = False
 
-    def whole(self, text: str, usage: Usage) -> Json:
+    def whole(self, text: str, usage: Usage, finish_reason: str = "stop") -> Json:
         """The answer in one piece."""
         message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire()}
 
     def chunk(self, delta: Json, finish_reason: str | None = None) -> bytes:
