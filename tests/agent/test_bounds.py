@@ -44,6 +44,20 @@ async def test_calls_of_one_reply_beyond_the_limit_are_not_run_and_that_is_said(
     assert "2,000 tool calls" in told
 
 
+@pytest.mark.parametrize(
+    "deep", ["[" * 200_000, '{"a":' * 20_000, '{"content": ' + "[" * 100_000 + "]" * 100_000 + "}"]
+)
+async def test_arguments_nested_too_deeply_are_told_to_the_model(store: Store, deep: str) -> None:
+    session = await store.create_session("cli")
+    model = ScriptedModel([Reply(tool_calls=(ToolCall("c", "memory", deep),)), Reply("I see")])
+    seen = await take_turn(make_agent(store, session.id, model), "note this")
+    assert isinstance(seen[-1], Replied)
+    [finished] = [event for event in seen if isinstance(event, ToolFinished)]
+    assert not finished.ok
+    assert "nested too deeply" in finished.result
+    check_conversation(model.requests[1].messages)
+
+
 async def test_reply_that_was_cut_is_kept_and_said(store: Store) -> None:
     endless = Answer(chunks=[chunk({"content": "word "})] * 20_000, ending="hang")
     async with LoopbackServer([endless]) as server:
