@@ -48,6 +48,7 @@ async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
         guess.cancel()
 
 
+@pytest.mark.processes
 def test_key_counts_as_a_bearer_token_alone(model: ModelProcess, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model, api__key=KEY))
     with GatewayProcess(empty_home) as gateway:
@@ -84,6 +85,7 @@ def test_request_with_two_lengths_is_refused_and_its_connection_closed(gateway: 
     assert b"Content-Length" in answer
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("stream", [True, False])
 def test_secret_in_an_error_of_the_model_does_not_reach_the_client(tmp_path: Path, stream: bool) -> None:
     secret = "sk-proj-0123456789abcdef"

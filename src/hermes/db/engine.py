@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from hermes.db.faults import is_busy, translate
+from hermes.db.faults import is_busy, read_text, translate
 
 T = TypeVar("T")
 Tx: TypeAlias = sqlite3.Connection
@@ -134,6 +134,7 @@ class Database:
     def _connect(self, *, timeout: float) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
+        connection.text_factory = read_text
         with self._connections_guard:
             self._connections.append(connection)
         return connection
@@ -142,7 +143,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, self.path) from error
         except StopIteration:  # a future cannot carry it: its caller would wait for ever
             raise RuntimeError("a transaction's function raised StopIteration") from None

@@ -40,8 +40,15 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
 
 
-def translate(error: sqlite3.Error, path: Path) -> StoreError:
-    """The error a person should see for `error`."""
+def read_text(raw: bytes) -> str:
+    """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
+    return raw.decode("utf-8", "replace")
+
+
+def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
+    """The error a person should see for `error`. A message of SQLite's that cannot be decoded quotes a damaged file."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreDamagedError(f"{path} is damaged (its tables have names that are no text)")
     exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
     kind, text = exact or FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
