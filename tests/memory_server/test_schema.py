@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -87,6 +88,13 @@ async def test_all_migrations_together_make_exactly_the_tables_of_the_code(tmp_p
         )
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows no such name")
+async def test_folder_may_have_a_name_that_means_something_in_a_url(tmp_path: Path) -> None:
+    folder = tmp_path / "why? 100% #1"
+    await open_database(folder).close()
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.db")] == [folder.relative_to(tmp_path) / FILE]
 
 
 @pytest.mark.contract("P1")

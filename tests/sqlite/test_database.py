@@ -204,6 +204,10 @@ async def test_read_sees_one_snapshot(db: Database) -> None:
     assert await db.read(values) == ["a", "b"]
 
 
+async def test_read_waits_for_a_lock_as_long_as_a_write(db: Database) -> None:
+    assert await db.read(running("PRAGMA busy_timeout")) == [10_000]
+
+
 async def test_read_cannot_write(db: Database) -> None:
     for _ in range(8):
         with pytest.raises(StoreReadOnlyError):
