@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hermes.sqlite.faults import is_busy
 
-LOCK_PAUSE = (0.0005, 0.003)
+LOCK_PAUSE = (0.001, 0.005)
 """Seconds between two tries for the write lock. SQLite's own pauses grow, so that who waits longest gets it last."""
 
 
