@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hermes.db.engine import Tx
-from hermes.db.faults import read_text, translate
+from hermes.sqlite.connection import read_text
+from hermes.sqlite.faults import translate
 from hermes.store.schema import MIGRATIONS
 
-OUR_TABLE = re.compile(r"\s*CREATE TABLE (hermes_\w+)")
+OUR_TABLE = re.compile(r"\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hermes.errors import (
@@ -27,6 +29,7 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_IOERR_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_CORRUPTFS: (StoreDamagedError, "{path} cannot be read ({detail})"),
+    sqlite3.SQLITE_IOERR_DATA: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
@@ -40,11 +43,6 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
 
 
-def read_text(raw: bytes) -> str:
-    """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
-    return raw.decode("utf-8", "replace")
-
-
 def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
     """The error a person should see for `error`. A message of SQLite's that cannot be decoded quotes a damaged file."""
     if isinstance(error, UnicodeDecodeError):
@@ -52,6 +50,17 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreErr
     exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
     kind, text = exact or FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Let what SQLite refuses leave as the error that a person should see."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise translate(error, path) from error
+    except StopIteration:  # a future cannot carry it: its caller would wait for ever
+        raise RuntimeError("a transaction's function raised StopIteration") from None
 
 
 def _primary_code(error: sqlite3.Error) -> int:
