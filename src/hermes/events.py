@@ -99,9 +99,9 @@ class Stopped:
 
 GONE = "the session was deleted, and the message with it"
 
-FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "host"]
-"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `host`: the
-store, the notes or the home."""
+FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "store", "host"]
+"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `store`: it
+cannot be written. `host`: the notes or the home."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
@@ -30,13 +31,12 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
+from hermes.gateway.store_watch import StoreWatch
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
 
 log = logging.getLogger("hermes.gateway")
 
-LEASE = "gateway"
-STOP_PART = "stop"
 TTL = 15.0
 DRAIN = 20.0
 RESTART_AFTER = 5.0
@@ -71,6 +71,7 @@ class Gateway:
         self._listeners: dict[str, list[Listener]] = {}
         self._ending = False
         self._platforms: dict[str, Platform] = {}
+        self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
@@ -83,6 +84,7 @@ class Gateway:
             owner=self._owner,
             wake=self._wake,
             at_once=terms.at_once,
+            watch=self._watch,
         )
         self._delivery = Delivery(
             store,
@@ -91,11 +93,18 @@ class Gateway:
             owner=self._owner,
             chance=random.random,
             wake=self._wake_delivery,
+            watch=self._watch,
         )
 
     async def receive(self, message: Inbound) -> Received:
-        """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
-        received = await self._inbox.receive(message)
+        """Take a message in; see `Inbox.receive`. A refusal is sent at once. Raises StoreError when it cannot be kept,
+        at once while it is known that nothing can be."""
+        self._watch.check()
+        try:
+            received = await self._inbox.receive(message)
+        except StoreError as error:
+            self._watch.hear(error)
+            raise
         if received.verdict.refusal or received.stopped is not None:
             self._wake_delivery.set()
         return received
@@ -103,6 +112,15 @@ class Gateway:
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id; see `Inbox.move`."""
         await self._inbox.move(moved)
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing can be stored, and so nothing is taken in; None while all is well."""
+        return self._watch.trouble
+
+    def _turn_away(self, error: StoreError) -> None:
+        """Nobody waits for an answer that cannot be recorded."""
+        self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
     @property
     def ending(self) -> bool:
@@ -195,14 +213,23 @@ class Gateway:
         self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
-        while await self._delivery.deliver_next():
-            pass
+        await self._deliver_the_rest()
         await self._delivery.drain(self._terms.drain / 2)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
         await self._agents.close()
-        await self._store.write(lambda tx: _let_go(tx, lease))
+        try:
+            await self._store.write(lambda tx: let_go(tx, lease))
+        except StoreError as error:  # whoever comes next finds that we are gone
+            log.warning("the gateway's lease could not be let go: %s", error.line())
+
+    async def _deliver_the_rest(self) -> None:
+        try:
+            while await self._delivery.deliver_next():
+                pass
+        except StoreError as error:
+            self._watch.hear(error)
 
     def _take_over(self, tx: Tx) -> Lease:
         now = self._store.clock.now()
@@ -223,14 +250,15 @@ class Gateway:
             try:
                 if second % RENEW_EVERY == 0:
                     await self._store.write(lambda tx: self._renew(tx, lease))
-                if await self._store.read(_stop_requested):
+                if await self._store.read(stop_requested):
                     stopping.set()
             except StaleError:
                 log.error("another gateway has taken over this home; this one ends")
                 stopping.set()
                 return
             except StoreError as error:  # the next beat may succeed
-                log.error("the gateway's lease could not be kept: %s", error.line())
+                self._watch.hear(error)
+            await self._watch.look()
             self._agents.evict()
 
     def _renew(self, tx: Tx, lease: Lease) -> None:
@@ -248,10 +276,6 @@ class Gateway:
         return self._locks.setdefault(chat, asyncio.Lock())
 
 
-def _stop_requested(tx: Tx) -> bool:
-    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
-
-
 @dataclass(frozen=True, slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
@@ -264,28 +288,3 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
-
-
-def _let_go(tx: Tx, lease: Lease) -> None:
-    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
-    try:
-        leases.release(tx, lease)
-    except StaleError:
-        log.warning("the gateway's lease was lost before the end")
-        return
-    inbox_rows.clear_status(tx)
-
-
-def request_stop(tx: Tx, *, now: float) -> bool:
-    """Ask the running gateway to end; False when none runs."""
-    held = leases.holder(tx, LEASE, now=now)
-    if held is None or is_gone(held.owner):
-        return False
-    inbox_rows.set_status(tx, STOP_PART, "requested", "", now=now)
-    return True
-
-
-def running_gateway(tx: Tx, *, now: float) -> str | None:
-    """Who runs the gateway of this home, or None."""
-    held = leases.holder(tx, LEASE, now=now)
-    return None if held is None or is_gone(held.owner) else held.owner

@@ -14,7 +14,7 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import free_lanes
 from hermes.db.outcomes import Dead, Retry
 from hermes.db.queue import Claim, backoff
-from hermes.errors import HermesError, SessionBusyError, StaleError, StoreError, UsageError
+from hermes.errors import SessionBusyError, StaleError, StoreError, UsageError
 from hermes.events import Failed, Replied
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
@@ -24,6 +24,7 @@ from hermes.gateway.item_key import INBOX
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outcome import done_with
 from hermes.gateway.part import Part, next_part
+from hermes.gateway.store_watch import StoreWatch
 from hermes.logs import SESSION
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
@@ -50,9 +51,14 @@ class Lanes:
     turns: InboxTurns
     owner: str
     wake: asyncio.Event
+    watch: StoreWatch
     at_once: int = 64
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _held: dict[str, Claim] = field(default_factory=dict)
+    """The lanes that are being handled, with their leases as they are."""
+    _stranded: list[Claim] = field(default_factory=list)
+    """Lanes whose handling ended when nothing could be stored."""
 
     def stop_turn(self, session_id: str) -> bool:
         """End the running turn or command of a session; False when none runs."""
@@ -67,9 +73,10 @@ class Lanes:
         while True:
             self.wake.clear()
             try:
+                await self._free_stranded()
                 claimed = await self._claim()
             except StoreError as error:
-                log.error("the inbox cannot be read: %s", error.line())
+                self.watch.hear(error)
                 claimed = []
             for claim in claimed:
                 task = asyncio.create_task(self._handle(claim))
@@ -95,6 +102,7 @@ class Lanes:
 
         def take(tx: Tx) -> list[Claim]:
             now = self.store.clock.now()
+            queue.renew_expired(tx, self._held, ttl=TTL, now=now)
             taken: list[Claim] = []
             while len(taken) < room and (claim := queue.claim(tx, INBOX, self.owner, ttl=TTL, now=now, limit=JOINED)):
                 taken.append(claim)
@@ -111,6 +119,7 @@ class Lanes:
     async def _handle(self, claimed: Claim) -> None:
         """One part of a lane. Whatever happens, the claim is settled or its lease runs out."""
         heart = asyncio.create_task(self._keep(claimed))
+        self._held[claimed.lane] = claimed
         try:
             await self._handle_part(claimed, next_part(claimed.items))
         except asyncio.CancelledError:
@@ -119,13 +128,14 @@ class Lanes:
         except StaleError:
             log.warning("lane %s was taken over by another process", claimed.lane)
         except StoreError as error:
-            log.error("lane %s is put off: %s", claimed.lane, error.line())
+            self.watch.hear(error)
             await self._put_off(claimed, error)
         except Exception as error:  # whatever it was, it must not end the gateway nor the lane
             log.exception("lane %s failed", claimed.lane)
             await self._put_off(claimed, error)
         finally:
             heart.cancel()
+            self._held.pop(claimed.lane, None)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -166,7 +176,14 @@ class Lanes:
         except StaleError:
             log.info("lane %s was settled or taken over before it could be given back", claimed.lane)
         except StoreError as error:
-            log.error("lane %s could not be given back: %s", claimed.lane, error.line())
+            self.watch.hear(error)
+
+    async def _free_stranded(self) -> None:
+        """Give back what could not be settled: it is handled again now, not when its lease has run out."""
+        while self._stranded and self.watch.trouble is None:
+            with suppress(StaleError):
+                await self.ledger.settle(self._stranded[-1], [])
+            self._stranded.pop()
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:
         """Try again later. A defect that does not go away puts the item aside, and that is said."""
@@ -180,8 +197,11 @@ class Lanes:
             failed = Failed(item.session_id or "", "host", f"this message could not be handled: {reason}")
             await self.ledger.settle(claimed, [Dead(reason)], say=f"I could not answer: {failed.message}.")
             self.turns.hear([item.key], failed)
-        except HermesError as worse:  # the lease runs out, then the lane is taken again
-            log.error("lane %s could not be put off: %s", claimed.lane, worse.line())
+        except StaleError:
+            log.warning("lane %s was taken over by another process", claimed.lane)
+        except StoreError as worse:
+            self.watch.hear(worse)
+            self._stranded.append(claimed)
 
     async def _run_command(
         self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent, stop: asyncio.Event
@@ -202,8 +222,10 @@ class Lanes:
         while True:
             await self.store.clock.sleep(TTL / 3)
             try:
-                await self.store.write(lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self.store.clock.now()))
+                self._held[claimed.lane] = await self.store.write(
+                    lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self.store.clock.now())
+                )
             except StaleError:
                 return
             except StoreError as error:  # the next beat may succeed
-                log.warning("lane %s could not be kept: %s", claimed.lane, error.line())
+                self.watch.hear(error)

@@ -14,6 +14,7 @@ from hermes.db.queue import Claim, Item, backoff
 from hermes.errors import StaleError, StoreError
 from hermes.gateway.chunks import split_text
 from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever
+from hermes.gateway.store_watch import StoreWatch
 from hermes.store.store import Store
 
 log = logging.getLogger("hermes.gateway")
@@ -61,14 +62,17 @@ class Delivery:
         owner: str,
         chance: Callable[[], float],
         wake: asyncio.Event,
+        watch: StoreWatch,
     ) -> None:
         self._store = store
+        self._watch = watch
         self._platforms = platforms
         self._locks = locks
         self._owner = owner
         self._chance = chance
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
+        self._held: dict[str, Claim] = {}
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -78,7 +82,7 @@ class Delivery:
                 while await self.deliver_next():
                     pass
             except StoreError as error:
-                log.error("the outbound queue cannot be read: %s", error.line())
+                self._watch.hear(error)
             try:
                 async with asyncio.timeout(POLL):
                     await self._wake.wait()
@@ -89,7 +93,9 @@ class Delivery:
         """Begin to deliver one lane that is due; False when there is none."""
 
         def take(tx: Tx) -> Claim | None:
-            return queue.claim(tx, OUTBOUND, self._owner, ttl=TTL, now=self._store.clock.now(), limit=BATCH)
+            now = self._store.clock.now()
+            queue.renew_expired(tx, self._held, ttl=TTL, now=now)
+            return queue.claim(tx, OUTBOUND, self._owner, ttl=TTL, now=now, limit=BATCH)
 
         claimed = await self._store.write(take)
         if claimed is None:
@@ -111,6 +117,7 @@ class Delivery:
     async def _deliver(self, claimed: Claim) -> None:
         outcomes: list[Outcome] = []
         heart = asyncio.create_task(self._keep(claimed))
+        self._held[claimed.lane] = claimed
         try:
             for item in claimed.items:
                 outcomes.append(await self._send(item))
@@ -118,6 +125,7 @@ class Delivery:
                     break
         finally:
             heart.cancel()
+            self._held.pop(claimed.lane, None)
             await asyncio.shield(self._settle(claimed, outcomes))
             self._wake.set()  # the next message of the chat is due
 
@@ -127,14 +135,17 @@ class Delivery:
         except StaleError:
             log.warning("a delivery to %s took so long that another process took over", claimed.lane)
         except StoreError as error:  # what was sent may be sent again when the lease has run out
-            log.error("a delivery to %s could not be recorded: %s", claimed.lane, error.line())
+            self._watch.hear(error)
+            log.error("a delivery to %s could not be recorded and may be repeated", claimed.lane)
 
     async def _keep(self, claimed: Claim) -> None:
         """A slow platform must not lose the lane, or its messages would be sent twice."""
         while True:
             await self._store.clock.sleep(TTL / 3)
             with suppress(StaleError, StoreError):  # found out when it is settled
-                await self._store.write(lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self._store.clock.now()))
+                self._held[claimed.lane] = await self._store.write(
+                    lambda tx: queue.heartbeat(tx, claimed, ttl=TTL, now=self._store.clock.now())
+                )
 
     async def _send(self, item: Item) -> Outcome:
         chat = Chat(*item.payload["chat"])
