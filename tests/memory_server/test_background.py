@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.errors import StoreError
 from hermes.memory_server import times
 from hermes.memory_server.db.engine import Database
 from hermes.memory_server.db.schema import open_database
@@ -58,6 +57,7 @@ def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
         endpoint.server_close()
 
 
+@pytest.mark.processes
 async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path) -> None:
     with listening() as (url, posted), running(tmp_path, WEBHOOK_SECRET="hush") as served, served.client() as http:
         made = http.post("/v3/workspaces/w/webhooks", json={"url": url})
@@ -83,6 +83,7 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path
         assert http.get("/v3/workspaces/w/webhooks").json()["total"] == 0
 
 
+@pytest.mark.processes
 async def test_webhooks_are_limited_to_ten(tmp_path: Path) -> None:
     with running(tmp_path) as served, served.client() as http:
         answers = [http.post("/v3/workspaces/w/webhooks", json={"url": f"https://e{n}.example"}) for n in range(11)]
@@ -94,6 +95,7 @@ def start_worker(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.processes
 async def test_worker_in_a_process_of_its_own_does_what_a_server_leaves(tmp_path: Path) -> None:
     with running(tmp_path, "--no-worker") as served:
         async with connected(served.url, "w") as honcho:
@@ -224,36 +226,3 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
 
 async def status(database: Database) -> Counts:
     return (await database.read(lambda tx: read_status(tx, "w", None, None, None))).all
-
-
-async def test_reader_cannot_write(database: Database) -> None:
-    with pytest.raises(StoreError):
-        await database.read(lambda tx: tx.exec_driver_sql("DELETE FROM jobs"))
-
-
-async def test_write_that_nobody_waits_for_any_more_is_not_done(database: Database) -> None:
-    holding, free = threading.Event(), threading.Event()
-
-    def hold(_tx: object) -> None:
-        holding.set()
-        free.wait()
-
-    first = asyncio.create_task(database.write(hold))
-    await asyncio.to_thread(holding.wait)
-    second = asyncio.create_task(add(database))
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    free.set()
-    await first
-    await add(database)
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 1
-
-
-async def test_write_that_is_refused_takes_no_other_with_it(database: Database) -> None:
-    def refuse(tx: object) -> None:
-        raise LeaseLostError
-
-    results = await asyncio.gather(add(database), database.write(refuse), add(database), return_exceptions=True)
-    assert [type(result) for result in results] == [type(None), LeaseLostError, type(None)]
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 2
