@@ -14,9 +14,8 @@ from hermes.llm.scripted import Answer
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
 from tests.gateway.bot_api import BotApi
-from tests.gateway.core import message, running_core
-from tests.gateway.processes import BotGateway, rows, said, scripted_model, wait_until
-from tests.gateway.test_gateway_core import Gate, sessions
+from tests.gateway.core import Gate, message, running_core
+from tests.gateway.processes import BotGateway, rows, said, scripted_model, sessions, wait_until
 
 pytestmark = pytest.mark.contract("P1", "P2", "2.5")
 
