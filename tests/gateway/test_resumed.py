@@ -13,6 +13,7 @@ from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
+from tests.db.processes import await_end, hear, start
 from tests.gateway.bot_api import BotApi
 from tests.gateway.core import Gate, message, running_core
 from tests.gateway.processes import BotGateway, rows, said, scripted_model, sessions, wait_until
@@ -48,6 +49,18 @@ async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_seco
         assert core.platform.texts("7") == ["from elsewhere", "echo: afterwards"]
         assert len(core.model.requests) == 1
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+@pytest.mark.processes
+async def test_a_message_whose_lane_a_killed_process_held_does_not_wait_for_its_lease(tmp_path: Path) -> None:
+    await _cut_off(tmp_path)
+    ((lane,),) = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE state = 'waiting'")
+    process = start("tests.db.claimant", tmp_path / "state.db", "inbox", lane)
+    hear(process)
+    process.kill()
+    await_end(process)
+    async with running_core(tmp_path) as core:
+        await core.platform.until(lambda: core.platform.texts("7") == ["echo: wait"])
 
 
 @pytest.mark.parametrize("finish_reason", ["stop", "stopped"])
