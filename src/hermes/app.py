@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import read_entries, read_env_file
+from hermes.configuration import configure
 from hermes.home import Home
-from hermes.settings import LOCK_TIMEOUT, Settings, resolve
+from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
 
 
@@ -32,7 +33,7 @@ class App:
         """Find the home and read its settings. Nothing is written."""
         home = Home.find(os.environ, profile)
         env = load_env(home)
-        return cls(home, env, resolve(read_entries(home.config_file), env), SystemClock())
+        return cls(home, env, configure(read_entries(home.config_file), env).checked(), SystemClock())
 
     async def open_store(self) -> Store:
         """The profile's store, made if it is not there."""

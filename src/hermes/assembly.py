@@ -150,7 +150,7 @@ def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
 
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
-    return frozenset(name.strip() for name in settings.get(TOOLS_OFF).split(",") if name.strip())
+    return frozenset(settings.get(TOOLS_OFF))
 
 
 def builtin_tools(agent: Agent) -> list[Tool]:

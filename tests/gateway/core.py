@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hermes.app import App
 from hermes.clock import Clock, SystemClock
+from hermes.configuration import configure
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
 from hermes.home import Home
@@ -18,7 +19,7 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from hermes.settings import FileEntry, resolve
+from hermes.settings.layers import Given
 from hermes.store.store import Store
 
 PATIENCE = 30.0
@@ -147,9 +148,9 @@ class Core:
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
     """The app of a home with these settings (`__` for a dot)."""
-    entries = [FileEntry(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    entries = [Given(name.replace("__", "."), value, "test") for name, value in settings.items()]
     path = Home(home)
-    return App(path, {}, resolve(entries, {}), clock)
+    return App(path, {}, configure(entries, {}).checked(), clock)
 
 
 @asynccontextmanager
