@@ -19,6 +19,11 @@ def load_env(home: Home) -> dict[str, str]:
     return {**read_env_file(home.env_file), **os.environ}
 
 
+def load_shared_env(home: Home) -> dict[str, str]:
+    """The same for what all profiles share, such as the memory server: `.env` of the default home is below it all."""
+    return {**read_env_file(home.shared / home.env_file.name), **load_env(home)}
+
+
 @dataclass(frozen=True, slots=True)
 class App:
     """What every command starts from."""
