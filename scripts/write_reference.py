@@ -30,7 +30,8 @@ def render() -> str:
         "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting, or part of a key "
         "(`store.lock_timeout: 5`), but each setting stands there once. A variable fills in what the "
         "file leaves open, unless it is said to win. Variables can also stand in `.env` of the home. A list is a "
-        "YAML list or a text with commas.",
+        "YAML list or a text with commas. Keys that are not here belong to other programs: they are named at the start "
+        "and kept.",
         "\n".join(_settings()),
         "## Errors",
         "One line on standard error that says what, where and what to do next; nothing is half done.",
@@ -74,7 +75,8 @@ def _settings() -> Iterator[str]:
         variable = f"`{setting.env}`" if setting.env else ""
         if setting.env_wins:
             variable += " wins"
-        yield f"| `{setting.key}` | {default} | {setting.allowed} | {variable} | {setting.help} |"
+        also = "".join(f", also `{key}`" for key in setting.also)
+        yield f"| `{setting.key}`{also} | {default} | {setting.allowed} | {variable} | {setting.help} |"
 
 
 def _errors() -> Iterator[str]:

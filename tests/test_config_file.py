@@ -353,6 +353,7 @@ with open(sys.argv[1], "w") as file:
 
 
 @posix
+@pytest.mark.processes
 def test_the_lock_is_the_one_that_other_programs_take_on_the_file(config: Path) -> None:
     """`flock` on `<path>.lock`, which stays where it is: who waits for it must find the same file."""
     command = [sys.executable, "-c", HOLD, f"{config}.lock"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import read_entries, read_env_file
-from hermes.configuration import configure
+from hermes.configuration import Foreign, configure
 from hermes.home import Home
 from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
@@ -32,13 +32,16 @@ class App:
     env: Mapping[str, str]
     settings: Settings
     clock: Clock
+    foreign: Sequence[Foreign] = ()
+    """Keys of config.yaml that are not ours."""
 
     @classmethod
     def load(cls, profile: str | None = None) -> App:
         """Find the home and read its settings. Nothing is written."""
         home = Home.find(os.environ, profile)
         env = load_env(home)
-        return cls(home, env, configure(read_entries(home.config_file), env).checked(), SystemClock())
+        found = configure(read_entries(home.config_file), env)
+        return cls(home, env, found.checked(), SystemClock(), found.foreign)
 
     async def open_store(self) -> Store:
         """The profile's store, made if it is not there."""

@@ -21,6 +21,16 @@ def put_value(text: str, names: Sequence[str], value: object) -> str:
     return _put(text, root, names, value, end)
 
 
+def open_block(text: str, name: str, leaf: str) -> str:
+    """`text` with the value of the outermost key `name` moved one level in, under `leaf`; parse what comes back too."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    key, node = next(pair for pair in yaml().compose(text).value if pair[0].value == name)
+    start, stop = node.start_mark.index, node.end_mark.index
+    after_key, line_end = text.find(":", key.end_mark.index) + 1, _end_of_line(text, stop)
+    moved = " " * (key.start_mark.column + STEP) + f"{leaf}: {text[start:stop]}"
+    return f"{text[:after_key]}{text[stop:line_end]}{end}{moved}{text[line_end:]}"
+
+
 def yaml() -> Any:
     """A reader and writer that keeps comments, quotes and long lines."""
     from ruamel.yaml import YAML

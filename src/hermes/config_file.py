@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hermes.config_edit import put_value, yaml
+from hermes.config_edit import open_block, put_value, yaml
 from hermes.errors import SettingsError
 from hermes.files import locked, read_file, replace_file
 from hermes.settings import TABLE, Setting
@@ -38,7 +38,7 @@ def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
 
 def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     read_entries(path)
-    text = _read(path) or ""
+    text = _without_short_form(path, _read(path) or "", setting)
     document = _parse(path, text)
     ways = list(_ways(document or {}, setting.key))
     if len(ways) > 1:
@@ -80,6 +80,18 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
         block = block[parent]
     block[leaf] = value
     return root
+
+
+def _without_short_form(path: Path, text: str, setting: Setting[Any]) -> str:
+    """`model: NAME` as `model: {default: NAME}`, which means the same, before more of that block is written."""
+    block = setting.key.partition(".")[0]
+    meant = next((one for one in TABLE if block in one.also and one.key.startswith(f"{block}.")), None)
+    value = (_parse(path, text) or {}).get(block)
+    if meant is None or value is None or isinstance(value, Mapping):
+        return text
+    leaf = meant.key.removeprefix(f"{block}.")
+    opened = open_block(text, block, leaf)
+    return opened if _means(path, opened, {**(_parse(path, text) or {}), block: {leaf: value}}) else text
 
 
 def _means(path: Path, text: str, wanted: Any) -> bool:

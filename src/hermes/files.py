@@ -53,6 +53,8 @@ def replacing(path: Path) -> Iterator[TextIO]:
     """
     try:
         target = path.resolve() if path.is_symlink() else path
+        if target.is_symlink():  # Python 3.13 does not raise for links that point at each other
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         if target.exists() and not target.is_file():
             with target.open("w", encoding="utf-8", newline="") as file:
                 yield file

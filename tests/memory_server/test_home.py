@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
 PRIVATE = ("HERMES_", "AUTH_", "HONCHO_")
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_env
-from hermes.cli.output import note, print_json, say
+from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import read_entries, write_setting
-from hermes.configuration import configure
+from hermes.configuration import MOST_NAMED, configure, name_foreign
 from hermes.settings import TABLE, find_setting
 from hermes.settings.kinds import in_words
 
@@ -26,7 +26,9 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     home = find_home(ctx)
     found = configure(read_entries(home.config_file), load_env(home))
     for problem in found.problems:  # said, but no reason not to list: this is where people look for the way out
-        note(f"hermes: {problem.message}")
+        note(f"hermes: {printable(problem.message)}")
+    if found.foreign:
+        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MOST_NAMED))}")
     shown = {setting.key: setting.shown(found.settings.get(setting)) for setting in TABLE}
     if json:
         print_json(shown)

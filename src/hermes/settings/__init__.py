@@ -1,4 +1,4 @@
-"""The one table of settings: validation, `hermes config` and docs/reference.md all come from it.
+"""The one table of settings: validation, `hermes config` and docs/reference.md come from it.
 
 A row is a module-level `Setting`; `TABLE` collects them, so a new row is all that a new setting needs. `kinds` and
 `compound_kinds` are what a row takes, `layers` is which value is in force. Memory plugins use the same types.
@@ -53,6 +53,7 @@ MODEL = Setting(
     "The model's name. Empty takes the endpoint's first one.",
     env="HERMES_MODEL",
     env_wins=True,
+    also=("model",),
 )
 CONTEXT_LENGTH = Setting(
     "model.context_length", Integer(1024), 128_000, "How many tokens request and reply may have together."
@@ -62,20 +63,43 @@ MODEL_TIMEOUT = Setting(
 )
 
 AGENT_NAME = Setting("agent.name", Text(), "main", "The agent's name in session keys.")
-MAX_STEPS = Setting("agent.max_steps", Integer(1, 500), 30, "Rounds of tool calls in one turn at most.")
+MAX_STEPS = Setting(
+    "agent.max_steps",
+    Integer(1, 10_000),
+    30,
+    "Rounds of tool calls in one turn at most.",
+    also=("agent.max_turns",),
+)
 TOOLS_OFF = Setting("agent.tools_off", List(Text()), (), "Tools that are neither offered nor callable.")
 
 PROVIDER = Setting(
-    "memory.provider", Text(), "none", "The external memory provider beside the built-in notes; `none` for none."
+    "memory.provider",
+    Text({"": "none"}),
+    "none",
+    "The external memory provider beside the built-in notes; `none` for none.",
 )
 MEMORY_DEADLINE = Setting("memory.deadline", Number(0.0, 60.0), 2.0, "Seconds that a turn waits for memory at most.")
 FIRST_DEADLINE = Setting("memory.first_deadline", Number(0.0, 60.0), 3.0, "The same for the first turn of a session.")
-MEMORY_LIMIT = Setting("memory.notes_limit", Integer(100), 2200, "Characters that MEMORY.md may have.")
-USER_LIMIT = Setting("memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.")
+MEMORY_LIMIT = Setting(
+    "memory.notes_limit",
+    Integer(100),
+    2200,
+    "Characters that MEMORY.md may have.",
+    also=("memory.memory_char_limit",),
+)
+USER_LIMIT = Setting(
+    "memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.", also=("memory.user_char_limit",)
+)
 REVIEW_EVERY = Setting(
     "memory.review_every", Integer(0), 6, "After how many turns the background review reads along; 0 for never."
 )
 
+COMPRESSION_ENABLED = Setting(
+    "compression.enabled",
+    Boolean(),
+    True,
+    "Compress long conversations by themselves; without it only on request, or when a request could not be sent.",
+)
 COMPRESSION_THRESHOLD = Setting(
     "compression.threshold",
     Number(0.1, 0.9),
@@ -153,7 +177,14 @@ TELEGRAM_MENTIONS = Setting(
     "In groups, answer only when addressed: a mention, a reply, a command.",
 )
 
-LOG_LEVEL = Setting("log.level", Choice(("debug", "info", "warning", "error")), "info", "How much is logged.")
+LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVEL = Setting(
+    "log.level",
+    Choice(LEVELS, {**{level.upper(): level for level in LEVELS}, "CRITICAL": "error"}),
+    "info",
+    "How much is logged.",
+    also=("logging.level",),
+)
 LOG_FORMAT = Setting("log.format", Choice(("text", "json")), "text", "Lines of text or of JSON.")
 
 TABLE = collect(globals())
