@@ -194,11 +194,12 @@ async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Membe
 @router.post(f"{SESSION}/search", response_model=list[replies.Message])
 async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
     """Search the messages of a session."""
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = get_workspace(tx, workspace_id)
         session = engine.find_live_session(tx, workspace_id, session_id)
         where = Place(place.id, () if session is None else (session.id,))
-        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))

@@ -67,12 +67,13 @@ async def remove_workspace(workspace_id: str, here: Here, _: Workspace) -> Respo
 @router.post(f"{ROOT}/search", response_model=list[replies.Message])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
     """Search the messages of a workspace, or of a scope in it."""
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = engine.get_workspace(tx, workspace_id)
         sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
         where = Place(place.id, sessions)
-        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
 

@@ -14,7 +14,6 @@ from hermes.memory_server import limits
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
-from hermes.memory_server.engine.embed import embed, to_blob
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer
@@ -70,7 +69,7 @@ INSERT = Prepared(
         conclusions,
         *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
         *("message_ids", "created_at", "vector"),
-    )
+    ).returning(conclusions.c.id)
 )
 
 
@@ -213,11 +212,6 @@ def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, 
     newest_first = Page(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
-
-
-def embed_all(contents: Iterable[str]) -> list[bytes]:
-    """The vectors to store with conclusions."""
-    return [to_blob(embed(content)) for content in contents]
 
 
 def _peer_id(tx: Tx, workspace_id: int, name: str) -> int:

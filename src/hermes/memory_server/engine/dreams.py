@@ -59,7 +59,7 @@ def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> Non
     if collection is None:
         return
     live = (conclusions.c.collection_id == collection, conclusions.c.deleted_at.is_(None))
-    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.id)))
+    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.created_at, conclusions.c.id)))
     if payload["kind"] == "omni":
         rows = _merge_equal(tx, collection, rows, at)
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)

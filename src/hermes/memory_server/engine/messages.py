@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select, text, update
@@ -12,7 +12,7 @@ from sqlalchemy import Select, bindparam, select, text, update
 from hermes.memory_server.db.engine import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.engine.embed import embed_pieces
+from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
@@ -21,7 +21,6 @@ from hermes.memory_server.engine.peers import ensure_peer_ids
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
-from hermes.memory_server.tokens import count_tokens
 
 COLUMNS = (
     *messages.c,
@@ -52,42 +51,6 @@ INDEX = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES 
 LAST_ID = Prepared(text("SELECT seq FROM sqlite_sequence WHERE name = 'messages'"))
 Indexed = tuple[int, int, int, int, str, Sequence[bytes]]
 """What an index entry needs: ids of message, workspace, session and author, the text, and the vectors of its pieces."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A message to append, with all that can be worked out before the write lock is held."""
-
-    content: str
-    peer: str
-    metadata: str = "{}"
-    configuration: Mapping[str, Any] = field(default_factory=dict)
-    created_at: int | None = None
-    file: str | None = None
-    token_count: int = 0
-    vectors: tuple[bytes, ...] = ()
-
-
-def prepare_draft(
-    content: str,
-    peer: str,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
-    created_at: int | None = None,
-    file: str | None = None,
-) -> Draft:
-    """A draft with its tokens counted and its vectors made."""
-    return Draft(
-        content,
-        peer,
-        json.dumps(metadata or {}),
-        configuration or {},
-        created_at,
-        file,
-        count_tokens(content),
-        tuple(embed_pieces(content)),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -9,7 +10,7 @@ import json
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text
@@ -24,6 +25,9 @@ from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspa
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id
 
+if TYPE_CHECKING:
+    import httpx
+
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
 WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
 WAITING = Prepared(
@@ -32,6 +36,7 @@ WAITING = Prepared(
     .where(text(OPEN_JOB))
     .limit(1)
 )
+ANY = Prepared(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam("workspace_id")).limit(1))
 
 
 def check_url(url: str) -> None:
@@ -102,11 +107,26 @@ def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at:
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
     """Tell that nothing waits any more, once the last tracked job is done."""
-    if WAITING.first(tx, workspace_id=workspace_id) is not None:
+    if ANY.first(tx, workspace_id=workspace_id) is None or WAITING.first(tx, workspace_id=workspace_id) is not None:
         return
     name = tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar_one_or_none()
     if name is not None:
         announce(tx, workspace_id, "queue.empty", {"workspace_id": name, "queue_type": queue_type}, at)
+
+
+async def post_event(url: str, body: Mapping[str, Any], secret: str, patience: float) -> None:
+    """Post an event to an endpoint. Connecting, and each piece of what it answers, may take so many seconds."""
+    content, headers = encode_event(body, secret)
+    async with await asyncio.to_thread(_new_client, patience) as client:
+        async with client.stream("POST", url, content=content, headers=headers) as answer:
+            answer.raise_for_status()  # what else it says is not read
+
+
+def _new_client(patience: float) -> httpx.AsyncClient:
+    """Takes so long, for its import and its certificates, that nobody should wait for it."""
+    import httpx
+
+    return httpx.AsyncClient(timeout=patience, follow_redirects=False)
 
 
 def encode_event(body: Mapping[str, Any], secret: str) -> tuple[bytes, dict[str, str]]:
