@@ -14,7 +14,7 @@ import pytest_asyncio
 from honcho import Honcho
 from sqlalchemy import create_engine, event
 
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database
 from tests.memory_server.sdk import Caller, connected

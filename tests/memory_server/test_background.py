@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import pytest
+
 from tests.memory_server.sdk import connected, eventually
 from tests.memory_server.serving import ROOT, running
 
-NOW = 1_700_000_000_000_000
+pytestmark = pytest.mark.processes
 
 
 @contextmanager

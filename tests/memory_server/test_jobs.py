@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hermes.memory_server.db.engine import Database
+from hermes.memory_server.db.database import Database
 from hermes.memory_server.engine import jobs
 
 NOW = 1_700_000_000_000_000

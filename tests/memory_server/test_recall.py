@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.sessions import get_session

@@ -21,9 +21,11 @@ from sqlalchemy import create_engine
 
 from hermes.clock import SystemClock
 from hermes.errors import StoreNewerError
-from hermes.memory_server.db.engine import Database, Tx, driver
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database, open_for_work
+from hermes.memory_server.db.sqlite import SqliteFile, driver
 from hermes.memory_server.db.tables import metadata
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.jobs import claim_job, has_work
@@ -32,7 +34,6 @@ from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.recall import Choice, View, choose
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.worker import Worker
 from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question
@@ -107,7 +108,7 @@ async def test_folder_may_have_a_name_that_means_something_in_a_url(tmp_path: Pa
 @pytest.mark.contract("P1")
 @pytest.mark.parametrize(("opened", "synchronous"), [(open_database, 2), (open_for_work, 1)])
 async def test_requests_wait_for_the_disk_and_background_work_does_not(
-    tmp_path: Path, opened: Callable[[Path], Database], synchronous: int
+    tmp_path: Path, opened: Callable[[Path], SqliteFile], synchronous: int
 ) -> None:
     database = opened(tmp_path)
     assert await database.look(lambda tx: tx.exec_driver_sql("PRAGMA synchronous").scalar()) == synchronous

@@ -8,12 +8,13 @@ from typing import Literal, get_args
 
 import pytest
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.clone import clone_session
 from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.words import Place, find_by_words
+from hermes.memory_server.engine.words import find_by_words
 from tests.memory_server.floor import draft, embed, new_index, question
 
 NOW = 1_700_000_000_000_000

@@ -7,7 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import vectors
 from hermes.memory_server.engine.deletion import purge_session
@@ -16,7 +17,6 @@ from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import Matrix
-from hermes.memory_server.engine.words import Place
 from tests.memory_server.floor import draft, embed, new_index, question
 
 NOW = 1_700_000_000_000_000

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, Kind, Tools

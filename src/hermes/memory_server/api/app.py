@@ -27,7 +27,7 @@ from hermes.memory_server.api.body_limit import BodyLimit
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.wire import Json
-from hermes.memory_server.db.engine import Database
+from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working

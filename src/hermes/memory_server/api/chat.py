@@ -14,13 +14,13 @@ from hermes.memory_server.api.auth import OwnPeer, Workspace
 from hermes.memory_server.api.recall import allowed_sessions, perspective, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import View, every_view
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("chat")

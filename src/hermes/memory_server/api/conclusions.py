@@ -12,7 +12,7 @@ from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine

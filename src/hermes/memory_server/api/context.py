@@ -14,7 +14,7 @@ from hermes.memory_server.api.auth import Member
 from hermes.memory_server.api.clean import Text
 from hermes.memory_server.api.recall import perspective, session_rows
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import fill_window, measure
 from hermes.memory_server.engine.filters import checked_names

@@ -22,7 +22,8 @@ from hermes.memory_server.api.schemas import (
     RepresentationGet,
 )
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.peers import find_peer, get_peer
@@ -30,7 +31,6 @@ from hermes.memory_server.engine.recall import Choice, View, choose, write_repre
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
 
 router = new_router("peers")

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.filters import checked_names, session_allowlist
 from hermes.memory_server.engine.peers import find_peer

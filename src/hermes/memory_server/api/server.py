@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from hermes.clock import Clock
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, Question, make_question
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.vectors import VectorIndex

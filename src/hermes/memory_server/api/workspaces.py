@@ -12,14 +12,14 @@ from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
 from hermes.memory_server.api.clean import Name
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
 from hermes.memory_server.engine.queue_status import read_status
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")

@@ -14,7 +14,7 @@ from sqlalchemy import ClauseElement, ColumnElement, Insert, Table, bindparam, i
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 
 Convert = Callable[[Any], Any]
 
@@ -52,6 +52,10 @@ class Prepared:
         compiled = self._for(tx)
         cursor = _driver(tx).cursor()
         cursor.executemany(compiled.text, [compiled.values(values) for values in given])
+
+    def text_for(self, dialect: Dialect) -> str:
+        """The statement in the words of a kind of database."""
+        return _Compiled(self._element, dialect).text
 
     def _for(self, tx: Tx) -> _Compiled:
         name = tx.dialect.name

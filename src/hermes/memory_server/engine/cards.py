@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import cards
 from hermes.memory_server.engine.conclusions import ensure_collection, find_collection

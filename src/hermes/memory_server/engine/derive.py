@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import Embedder, to_blob

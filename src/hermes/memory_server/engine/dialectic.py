@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import Row
 
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import Question
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}

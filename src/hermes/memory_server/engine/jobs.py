@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, delete, exists, or_, select, text, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
@@ -70,7 +70,7 @@ INSERT_OBSERVERS = Prepared(inserting(job_observers))
 CLAIMABLE = Prepared(_claimable())
 CLAIM = Prepared(
     update(jobs)
-    .where(jobs.c.id == _claimable().scalar_subquery())
+    .where(jobs.c.id == _claimable().with_for_update(skip_locked=True).scalar_subquery())
     .values(
         state="running",
         owner=bindparam("owned_by"),
@@ -121,7 +121,8 @@ def drop_observer(tx: Tx, session_id: int, peer_id: int) -> None:
     """Let what waits in a session change this peer's view no more."""
     waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
     waiting = waiting.where(jobs.c.session_id == session_id, job_observers.c.peer_id == peer_id)
-    for row in tx.execute(waiting.where(jobs.c.kind == "representation", text(f"jobs.{OPEN_JOB}"))).all():
+    waiting = waiting.where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}")).with_for_update(of=jobs)
+    for row in tx.execute(waiting).all():
         payload = json.loads(row.payload)
         left = [observer for observer in payload["observers"] if observer != peer_id]
         changed = json.dumps({**payload, "observers": left})

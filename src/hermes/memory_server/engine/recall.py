@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, select
 
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Question, Vector
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions

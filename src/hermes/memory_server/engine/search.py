@@ -7,15 +7,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, sessions
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import Question, Vector
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place, find_by_words
+from hermes.memory_server.engine.words import find_by_words
 from hermes.memory_server.faults import Invalid
 
 RANK_OFFSET = 60

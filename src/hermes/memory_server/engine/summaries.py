@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, upserting
 from hermes.memory_server.db.tables import messages, summaries
 from hermes.memory_server.engine.messages import read_range

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
 from hermes.memory_server.embedder import Vector, from_blobs

@@ -20,7 +20,7 @@ from typing import Any
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
 from hermes.memory_server.engine.jobs import Job
