@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.context import INTERRUPTED, build_context
+from hermes.fence import TAG
 from hermes.llm.events import Reply
 from hermes.llm.scripted import ScriptedModel
-from hermes.memory.fence import TAG
 from hermes.memory.provider import MemoryProvider, ProviderContext
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolCall

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.memory.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
+from hermes.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
 
 OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
 ANY_TAG = re.compile(rf"<\s{{0,8}}/?\s{{0,8}}{TAG}\s{{0,8}}>", re.IGNORECASE)
