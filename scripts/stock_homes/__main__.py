@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import shutil
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from scripts.stock_homes.drive import make_home
@@ -46,6 +48,8 @@ def main() -> int:
         working = home.with_name(f".{recipe.name}")
         shutil.rmtree(working, ignore_errors=True)
         said = asyncio.run(make_home(python, working, recipe))
+        lines = json.dumps([asdict(one) for one in said], indent=1)
+        (working / "said.json").write_text(lines, encoding="utf-8")
         home.mkdir(parents=True)
         for name in KEPT:
             if (working / name).exists():

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 import urllib.request
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +42,13 @@ class Said:
 class Stock:
     """A stock Hermes in one home."""
 
-    def __init__(self, python: Path, home: Path, recipe: Recipe, ports: tuple[int, int, int]) -> None:
+    def __init__(self, python: Path, home: Path, recipe: Recipe, irc: Irc, ports: tuple[int, int, int]) -> None:
         self._python, self._home, self._recipe = python, home, recipe
         self._model_port, self._irc_port, self._api_port = ports
         self._process: asyncio.subprocess.Process | None = None
         self._kill = recipe.kill
         self._named: dict[str, str] = {}
-        self.irc = Irc()
+        self.irc = irc
         self.said: list[Said] = []
 
     async def start(self) -> None:
@@ -80,22 +82,21 @@ class Stock:
         chat = {"#": ROOM, "$": who}.get(how, who)
         self.said.append(Said(chat, text, answered))
 
-    async def _survive(self, asking: asyncio.Future[bool] | object, text: str) -> bool:
+    async def _survive(self, asking: Coroutine[None, None, bool], text: str) -> bool:
         """Whether an answer came; False when the process ended first, by its own step or at the drawn moment."""
         assert self._process is not None
-        answer = asyncio.ensure_future(asking)  # type: ignore[arg-type, var-annotated]
-        ended = asyncio.ensure_future(self._process.wait())
+        answer: asyncio.Task[bool] = asyncio.create_task(asking)
+        ended: asyncio.Task[int] = asyncio.create_task(self._process.wait())
         delay = self._recipe.delay if GROW in text else None
         try:
             if delay is not None and not (await asyncio.wait({answer}, timeout=delay))[0]:
                 await self.stop()
             await asyncio.wait({answer, ended}, timeout=REPLY, return_when=asyncio.FIRST_COMPLETED)
-            return bool(answer.done() and not answer.exception() and answer.result())
+            return answer.done() and answer.exception() is None and answer.result()
         finally:
-            for task in (answer, ended):
-                task.cancel()
-                with suppress(asyncio.CancelledError, OSError):
-                    await task
+            answer.cancel()
+            ended.cancel()
+            await asyncio.gather(answer, ended, return_exceptions=True)
 
     async def _tell(self, who: str, text: str) -> bool:
         return await self._hear(who, BOT, who, text)
@@ -163,25 +164,28 @@ class Stock:
 
 async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
     """The home of a recipe, left as the killed process left it."""
-    home.mkdir(parents=True)
     async with AsyncExitStack() as stack:
-        model = Model()
-        port = await stack.enter_async_context(serving(model))
-        (home / "config.yaml").write_text(
-            CONFIG.format(port=port, window=WINDOW, in_place=str(recipe.in_place).lower()), encoding="utf-8"
-        )
-        free = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        api_port = free.sockets[0].getsockname()[1]
-        free.close()
-        await free.wait_closed()
-        stock = Stock(python, home, recipe, (port, 0, api_port))
-        stock._irc_port = await stack.enter_async_context(serving(stock.irc))  # noqa: SLF001 - they need each other
+        irc = Irc()
+        model_port = await stack.enter_async_context(serving(Model()))
+        irc_port = await stack.enter_async_context(serving(irc))
+        _configure(home, recipe, model_port)
+        stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
         try:
             await stock.start()
             for step in recipe.steps:
                 await stock.step(step)
         finally:
             await stock.stop()
-    lines = [{"chat": said.chat, "text": said.text, "answered": said.answered} for said in stock.said]
-    (home / "said.json").write_text(json.dumps(lines, indent=1), encoding="utf-8")
     return stock.said
+
+
+def _configure(home: Path, recipe: Recipe, port: int) -> None:
+    home.mkdir(parents=True)
+    config = CONFIG.format(port=port, window=WINDOW, in_place=str(recipe.in_place).lower())
+    (home / "config.yaml").write_text(config, encoding="utf-8")
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -4,44 +4,47 @@
 since a compression took its lock.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import wraps
-
-import hermes_state
-from hermes_cli.main import main
+from importlib import import_module
+from typing import Any
 
 LOCK = "try_acquire_compression_lock"
 
 
-def arm(step, when, count):
-    """Wrap the step, and the lock from which its calls are counted."""
-    seen = {"locked": False, "calls": 0}
+class Trap:
+    """Ends the process at one call of one step."""
 
-    def wrap(name):
-        original = getattr(hermes_state.SessionDB, name)
+    def __init__(self, store: Any, step: str, when: str, count: int) -> None:
+        self._step, self._when, self._count = step, when, count
+        self._locked, self._calls = False, 0
+        for name in {LOCK, step}:
+            setattr(store, name, self._wrap(name, getattr(store, name)))
 
+    def _wrap(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def counted(*args, **kwargs):
-            seen["locked"] = seen["locked"] or name == LOCK
-            due = name == step and seen["locked"]
-            seen["calls"] += due
-            hit = due and seen["calls"] == count
-            if hit and when == "before":
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._locked = self._locked or name == LOCK
+            due = name == self._step and self._locked
+            self._calls += due
+            hit = due and self._calls == self._count
+            if hit and self._when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = original(*args, **kwargs)
             if hit:
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
-        setattr(hermes_state.SessionDB, name, counted)
-
-    for name in {LOCK, step}:
-        wrap(name)
+        return counted
 
 
-if order := os.environ.get("STOCK_KILL"):
-    wanted_step, wanted_when, wanted_count = order.split(":")
-    arm(wanted_step, wanted_when, int(wanted_count))
-sys.exit(main())
+if __name__ == "__main__":
+    if order := os.environ.get("STOCK_KILL"):
+        wanted, moment, number = order.split(":")
+        Trap(import_module("hermes_state").SessionDB, wanted, moment, int(number))
+    sys.exit(import_module("hermes_cli.main").main())

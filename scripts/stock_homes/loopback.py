@@ -63,7 +63,7 @@ class Model:
             return "application/json", json.dumps(whole).encode()
         calls = [{**call, "index": place} for place, call in enumerate(message.get("tool_calls", []))]
         delta = {**message, **({"tool_calls": calls} if calls else {})}
-        chunks = [
+        chunks: list[dict[str, Any]] = [
             {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": usage},
         ]

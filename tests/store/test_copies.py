@@ -22,21 +22,20 @@ CALLS = json.dumps([{"id": "c7", "type": "function", "function": {"name": "look"
 def compacted(hand: Hand, summary: str = SUMMARY) -> None:
     """A session that was compacted twice, as a stock Hermes leaves it: each time its first and last rows come again."""
     hand.session(SESSION, 1000.0)
-    gone: dict[str, object] = {"active": 0, "compacted": 1}
     for at, role, text in ((1001.0, "user", "the lighthouse"), (1002.0, "assistant", "it burns"),
                            (1003.0, "user", "and the quay?"), (1004.0, "assistant", "so be it")):  # fmt: skip
-        hand.say(SESSION, at, text, role=role, **gone)
-    hand.say(SESSION, 1004.5, "", role="session_meta", **gone)
-    hand.say(SESSION, 1005.0, "", role="assistant", tool_calls=CALLS, **gone)
-    hand.say(SESSION, 1006.0, "a long result of the tool", role="tool", tool_call_id="c7", **gone)
-    hand.say(SESSION, 1001.0, "the lighthouse", **gone)
-    hand.say(SESSION, 1010.0, summary, role="assistant", **gone)
-    hand.say(SESSION, 1003.0, "and the quay?", **gone)
-    hand.say(SESSION, 1004.0, "so be it", role="assistant", **gone)
-    hand.say(SESSION, 1010.0, "", role="assistant", tool_calls=CALLS, **gone)
-    hand.say(SESSION, 1010.0, "[cut]", role="tool", tool_call_id="c7", **gone)
-    hand.say(SESSION, 1009.5, "who waited while it ran", **gone)
-    hand.say(SESSION, 1012.0, "so be it", role="assistant", **gone)
+        hand.say(SESSION, at, text, role=role, active=0, compacted=1)
+    hand.say(SESSION, 1004.5, "", role="session_meta", active=0, compacted=1)
+    hand.say(SESSION, 1005.0, "", role="assistant", tool_calls=CALLS, active=0, compacted=1)
+    hand.say(SESSION, 1006.0, "a long result of the tool", role="tool", tool_call_id="c7", active=0, compacted=1)
+    hand.say(SESSION, 1001.0, "the lighthouse", active=0, compacted=1)
+    hand.say(SESSION, 1010.0, summary, role="assistant", active=0, compacted=1)
+    hand.say(SESSION, 1003.0, "and the quay?", active=0, compacted=1)
+    hand.say(SESSION, 1004.0, "so be it", role="assistant", active=0, compacted=1)
+    hand.say(SESSION, 1010.0, "", role="assistant", tool_calls=CALLS, active=0, compacted=1)
+    hand.say(SESSION, 1010.0, "[cut]", role="tool", tool_call_id="c7", active=0, compacted=1)
+    hand.say(SESSION, 1009.5, "who waited while it ran", active=0, compacted=1)
+    hand.say(SESSION, 1012.0, "so be it", role="assistant", active=0, compacted=1)
     hand.say(SESSION, 1020.0, f"{summary} and more", role="user")
     hand.say(SESSION, 1009.5, "who waited while it ran")
     hand.say(SESSION, 1020.0, "so be it", role="assistant")

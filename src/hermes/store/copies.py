@@ -1,8 +1,8 @@
 """Copies: messages that another version's compression in place wrote once more beside its summary.
 
-Such a compression marks every live row as compacted and writes anew what stays: the first messages, its summary, and the
-last ones. A copy has what its original says and either the original's time or that of the summary, to the fraction of a
-second; nobody says the same again at such a moment, so what only looks alike is no copy.
+Such a compression marks every live row as compacted and writes anew what stays: the first messages, its summary, and
+the last ones. A copy has what its original says and either the original's time or that of the summary, to the fraction
+of a second; nobody says the same again at such a moment, so what only looks alike is no copy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 
 SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
-"""How other versions begin a summary that they store as a message, alone or merged into the message it stands before."""
+"""How other versions begin a summary that they store as a message, alone or merged into the first that they keep."""
 FIRST = 50
 """Rows at most that a compression keeps before its summary."""
 REMARK = "session_meta"
