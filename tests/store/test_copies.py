@@ -15,7 +15,7 @@ from tests.store import old_files as old
 Hermes = Callable[..., Ran]
 SESSION = "20260701_120000_0a0b0c0d"
 SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted: the quay"
-MERGED = f"[PRIOR CONTEXT — for reference only; not a new message]\nso be it\n\n{SUMMARY}"
+MERGED = "[PRIOR CONTEXT — for reference only; not a new message]\n{}\n\n[END OF PRIOR CONTEXT — …]\n\n" + SUMMARY
 CALLS = json.dumps([{"id": "c7", "type": "function", "function": {"name": "look", "arguments": "{}"}}])
 
 
@@ -59,9 +59,31 @@ def test_what_a_compaction_wrote_again_is_shown_once(hermes: Hermes, home: Path)
 
 
 @pytest.mark.contract("1.4")
-def test_a_summary_that_was_merged_into_a_message_marks_the_copies_too(hermes: Hermes, home: Path) -> None:
-    compacted(Hand(old.current_file(home)), MERGED)
-    assert [text.replace(MERGED, SUMMARY) for text in shown(hermes)] == ONCE
+@pytest.mark.parametrize("merged_at", [1002.0, 1010.0])
+def test_a_summary_that_was_merged_into_a_message_marks_the_copies_too(
+    hermes: Hermes, home: Path, merged_at: float
+) -> None:
+    hand = Hand(old.current_file(home))
+    hand.session(SESSION, 1000.0)
+    for at, role, text in ((1001.0, "user", "one"), (1002.0, "assistant", "reply 1"), (1003.0, "user", "ok")):
+        hand.say(SESSION, at, text, role=role, active=0, compacted=1)
+    hand.say(SESSION, 1001.0, "one")
+    hand.say(SESSION, merged_at, MERGED.format("reply 1"), role="assistant")
+    hand.say(SESSION, 1010.0, "ok")
+    hand.say(SESSION, 1011.0, "so be it", role="assistant")
+    hand.say(SESSION, 1012.0, "ok")
+    assert shown(hermes) == ["one", "reply 1", "ok", MERGED.format("reply 1"), "so be it", "ok"]
+
+
+@pytest.mark.contract("1.4")
+def test_what_is_said_again_right_after_a_merged_summary_is_shown(hermes: Hermes, home: Path) -> None:
+    hand = Hand(old.current_file(home))
+    hand.session(SESSION, 1000.0)
+    for at, text in ((1001.0, "one"), (1003.0, "ok")):
+        hand.say(SESSION, at, text, active=0, compacted=1)
+    hand.say(SESSION, 1003.0, MERGED.format("ok"))
+    hand.say(SESSION, 1012.0, "ok")
+    assert shown(hermes) == ["one", "ok", MERGED.format("ok"), "ok"]
 
 
 @pytest.mark.contract("1.4")

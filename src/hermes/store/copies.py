@@ -10,18 +10,37 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 
 SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
 """How other versions begin a summary that they store as a message, alone or merged into the first that they keep."""
-FIRST = 50
-"""Rows at most that a compression keeps before its summary."""
+MERGED = "PRIOR CONTEXT —"
+"""What a summary that was merged has around the message."""
+LONGEST = 500
+"""Rows at most that a compression keeps before its summary, and after it."""
 REMARK = "session_meta"
 """The role of rows in which other versions keep how a session was set up."""
 MOMENT = 0.05
 """Seconds in which one compression writes its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    id: int
+    time: float
+    text: str
+    wording: tuple[object, ...]
+    """What makes two rows say the same: a tool's result belongs to its call, however much of it was kept."""
+
+    @classmethod
+    def read(cls, row: sqlite3.Row) -> _Said:
+        text = as_text(row["content"]) or ""
+        answers = row["role"] == "tool" and row["call_id"]
+        wording = ("tool", row["call_id"]) if answers else (row["role"], text, row["calls"])
+        return cls(row["id"], as_time(row["timestamp"]), text, wording)
 
 
 class Copies:
@@ -48,50 +67,44 @@ class Copies:
 
 def find_copies(rows: Sequence[sqlite3.Row]) -> frozenset[int]:
     """Which of a session's rows, given in order, repeat an earlier one beside a summary."""
-    earlier: dict[tuple[object, ...], list[float]] = {}
-    repeats: list[set[float]] = []
-    for row in rows:
-        said_at = earlier.setdefault(_wording(row), [])
-        repeats.append(set(said_at))
-        said_at.append(as_time(row["timestamp"]))
+    said = [_Said.read(row) for row in rows]
     found: set[int] = set()
-    for place, row in enumerate(rows):
-        if SUMMARY.match(as_text(row["content"]) or ""):
-            written = as_time(row["timestamp"])
-            found |= _before(rows, place, written) | _after(rows, repeats, place, written)
+    for place, summary in enumerate(said):
+        if SUMMARY.match(summary.text):
+            found |= _beside(said, place)
     return frozenset(found)
 
 
-def _before(rows: Sequence[sqlite3.Row], place: int, written: float) -> set[int]:
-    """The session's first messages, right above the summary."""
-    for length in range(min(place // 2, FIRST), 0, -1):
-        firsts, above = rows[:length], rows[place - length : place]
-        pairs = list(zip(firsts, above, strict=True))
-        if all(_wording(first) == _wording(row) for first, row in pairs) and all(
-            _is_copy(row, {as_time(first["timestamp"])}, written) for first, row in pairs
-        ):
-            return {row["id"] for row in above}
+def _beside(said: Sequence[_Said], place: int) -> set[int]:
+    """The copies of one compression: the first messages right above its summary, the last ones right below."""
+    for first in range(min(place // 2, LONGEST), -1, -1):
+        head, rest = said[place - first : place], said[: place - first]
+        if [row.wording for row in head] != [row.wording for row in said[:first]]:
+            continue
+        last = _length_below(said, place, rest)
+        pairs = [*zip(said[:first], head, strict=True), *zip(rest[len(rest) - last :], said[place + 1 :], strict=False)]
+        if (first or last) and _written_at_once(said[place], pairs):
+            return {copy.id for _, copy in pairs}
     return set()
 
 
-def _after(rows: Sequence[sqlite3.Row], repeats: list[set[float]], place: int, written: float) -> set[int]:
-    """The last messages, below the summary: nothing that was said later is older than it."""
-    found: set[int] = set()
-    for below in range(place + 1, len(rows)):
-        if as_time(rows[below]["timestamp"]) > written + MOMENT:
-            break
-        if _is_copy(rows[below], repeats[below], written):
-            found.add(rows[below]["id"])
-    return found
+def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> int:
+    """How many rows below the summary are the last ones above what the compression wrote."""
+    below = said[place + 1 : place + 1 + LONGEST]
+    merged = MERGED in said[place].text
+    for length in range(min(len(below), len(rest)), 0, -1):
+        if below[length - 1].wording != rest[-1].wording:
+            continue
+        if [row.wording for row in below[:length]] != [row.wording for row in rest[-length:]]:
+            continue
+        if not merged or (length < len(rest) and rest[-length - 1].text in said[place].text):
+            return length
+    return 0
 
 
-def _is_copy(row: sqlite3.Row, said_at: set[float], written: float) -> bool:
-    time = as_time(row["timestamp"])
-    return bool(said_at) and (time in said_at or abs(time - written) <= MOMENT)
-
-
-def _wording(row: sqlite3.Row) -> tuple[object, ...]:
-    """What makes two rows say the same: a tool's result belongs to its call, however much of it was kept."""
-    if row["role"] == "tool" and row["call_id"]:
-        return ("tool", row["call_id"])
-    return (row["role"], row["content"], row["calls"])
+def _written_at_once(summary: _Said, pairs: Sequence[tuple[_Said, _Said]]) -> bool:
+    """Whether every copy has the time of its original or that of the compression."""
+    times = [copy.time for original, copy in pairs if copy.time != original.time]
+    if MERGED not in summary.text:  # one that is merged may have the time of what it was merged into
+        times.append(summary.time)
+    return not times or max(times) - min(times) <= MOMENT
