@@ -27,6 +27,7 @@ from hermes.settings import (
     API_KEY,
     BASE_URL,
     COMPRESSION_DEADLINE,
+    COMPRESSION_ENABLED,
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
@@ -89,6 +90,7 @@ def open_agent(
             max_calls=app.settings.get(MAX_CALLS),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
+            compresses_itself=app.settings.get(COMPRESSION_ENABLED),
             compress_at=app.settings.get(COMPRESSION_THRESHOLD),
             keep_turns=app.settings.get(KEEP_TURNS),
             compress_deadline=app.settings.get(COMPRESSION_DEADLINE),
@@ -162,7 +164,7 @@ def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
 
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
-    return frozenset(name.strip() for name in settings.get(TOOLS_OFF).split(",") if name.strip())
+    return frozenset(settings.get(TOOLS_OFF))
 
 
 def builtin_tools(agent: Agent) -> list[Tool]:

@@ -103,12 +103,16 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
-    """Read and replace a file without another process of ours doing the same: a lock on `<path>.lock`."""
+    """Read and replace a file while no other process does: `flock` on `<path>.lock`, which a stock Hermes takes too.
+
+    The lock file stays. Windows locks it in its own way; where a disk has no locks a marker file takes their place, and
+    Python warns of it.
+    """
     from filelock import FileLock, Timeout
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
+        lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=timeout)
         with lock:
             yield
     except Timeout as error:

@@ -65,7 +65,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         now=app.clock.now,
         at_end=watch.close,
     )
-    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
+    allow = frozenset(get(ALLOW))
     terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
     return Gateway(store, agents, terms)
 

@@ -313,7 +313,7 @@ def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> 
         screen.wait_for("what it does")
         assert screen.ended() == 0
         first = {row.split()[0] for row in screen.rows if "." in row}
-    assert {setting.name for setting in TABLE} <= first
+    assert {setting.key for setting in TABLE} <= first
 
 
 def test_two_sessions_at_once_are_refused(home: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.gateway.platform import Chat
-from tests.gateway.core import FakePlatform, message, running_core
+from tests.gateway.core import FakePlatform, Gate, message, running_core
 from tests.gateway.processes import rows
-from tests.gateway.test_gateway_core import Gate
 
 
 class JumpingClock(SystemClock):

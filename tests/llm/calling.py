@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import aclosing
 
 from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, Retrying, TextDelta
@@ -78,3 +79,10 @@ async def fail(model: Model, request: ModelRequest = REQUEST) -> Failed:
     events = await collect(model, request)
     assert isinstance(events[-1], Failed), events[-1]
     return events[-1]
+
+
+def closed_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -22,11 +22,11 @@ from hermes.events import (
     ToolStarted,
     TurnEvent,
 )
+from hermes.fence import FenceStrainer, strip_fences
 from hermes.llm import events as model_events
 from hermes.llm.assemble import CUT
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"

@@ -22,8 +22,8 @@ from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Stopped, TurnEvent, Waiting
+from hermes.fence import strip_fences
 from hermes.memory.caller import Recall
-from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
 from hermes.store.rewrites import Stamp

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hermes.fence import strip_fences
 from hermes.llm.events import Completed, Failed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.tokens import estimate_tokens, fit_tokens
-from hermes.memory.fence import strip_fences
 from hermes.types import Message
 
 PROMPT = (

@@ -15,18 +15,19 @@ from weakref import WeakValueDictionary
 
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.lanes import free_lanes
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
+from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
+from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import Lanes
+from hermes.gateway.lanes import JOINED, Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
@@ -75,25 +76,25 @@ class Gateway:
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        self._lanes = Lanes(
-            store=store,
-            inbox=self._inbox,
-            agents=agents,
-            ledger=ledger,
-            turns=InboxTurns(ledger, self._platforms, self._lock_of, self._hear),
-            owner=self._owner,
-            wake=self._wake,
-            at_once=terms.at_once,
-            watch=self._watch,
-        )
-        self._delivery = Delivery(
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
+        self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
+        sending = Delivery(store.clock, self._platforms, self._lock_of, random.random)
+        self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
+
+    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
+        store, owner = self._store, self._owner
+        return Worker(
             store,
-            self._platforms,
-            self._lock_of,
-            owner=self._owner,
+            store.clock,
+            name,
+            work,
+            owner=owner,
+            terms=terms,
             chance=random.random,
-            wake=self._wake_delivery,
-            watch=self._watch,
+            wake=wake,
+            on_trouble=self._watch.hear,
         )
 
     async def receive(self, message: Inbound) -> Received:
@@ -171,7 +172,7 @@ class Gateway:
         begun()
         self._platforms.update({platform.name: platform for platform in platforms})
         workers = [
-            asyncio.create_task(self._lanes.run(), name="lanes"),
+            asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
@@ -206,15 +207,18 @@ class Gateway:
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
         self._ending = True
-        for task in (*intakes, workers[0]):
+        answering, delivering, _ = workers
+        for task in (*intakes, answering):
             task.cancel()
-        await asyncio.wait({workers[0]})
-        await self._lanes.drain(self._terms.drain)
+        await asyncio.wait({answering})
+        await self._answering.drain(self._terms.drain)
         self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
-        await self._deliver_the_rest()
-        await self._delivery.drain(self._terms.drain / 2)
+        delivering.cancel()
+        await asyncio.wait({delivering})
+        await self._delivery.finish(self._terms.drain / 2)
+        await self._delivery.drain(0.0)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
@@ -223,13 +227,6 @@ class Gateway:
             await self._store.write(lambda tx: let_go(tx, lease))
         except StoreError as error:  # whoever comes next finds that we are gone
             log.warning("the gateway's lease could not be let go: %s", error.line())
-
-    async def _deliver_the_rest(self) -> None:
-        try:
-            while await self._delivery.deliver_next():
-                pass
-        except StoreError as error:
-            self._watch.hear(error)
 
     def _take_over(self, tx: Tx) -> Lease:
         now = self._store.clock.now()
@@ -240,7 +237,6 @@ class Gateway:
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
-        free_lanes(tx, OUTBOUND, now=now)
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:

