@@ -58,7 +58,7 @@ class Toolbox:
             return ToolResult(f"The arguments of {call.name} are nested too deeply. Send them again.", ok=False)
         if not isinstance(arguments, dict):
             return ToolResult(f"The arguments of {call.name} must be a JSON object.", ok=False)
-        missing = [name for name in tool.spec.parameters.get("required", ()) if name not in arguments]
+        missing = [name for name in _needed(tool.spec) if name not in arguments]
         if missing:
             return ToolResult(f"{call.name} needs {', '.join(missing)}.", ok=False)
         try:
@@ -67,6 +67,12 @@ class Toolbox:
             return ToolResult(f"{call.name} failed: {error.line()}", ok=False)
         except Exception as error:  # noqa: BLE001 - one tool's defect must not end the turn; the model and the person hear of it
             return ToolResult(f"{call.name} failed: {type(error).__name__}: {error}", ok=False)
+
+
+def _needed(spec: ToolSpec) -> list[str]:
+    """What a call cannot do without: what is required and has no default."""
+    known = spec.parameters.get("properties", {})
+    return [name for name in spec.parameters.get("required", ()) if "default" not in known.get(name, {})]
 
 
 def text_argument(arguments: Mapping[str, Json], name: str) -> str:
