@@ -1,6 +1,7 @@
 """What happens in a turn, as one tagged union: terminal, web page, HTTP API and platforms all consume it.
 
-    Waiting? · Accepted · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolFinished | MemoryUpdated)*
+    Waiting? · Accepted
+             · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolProgress* · ToolFinished | MemoryUpdated)*
              · Replied | Stopped | Failed
 
 Exactly one of Replied, Stopped or Failed comes, and it comes last.
@@ -48,6 +49,15 @@ class ToolStarted:
     call_id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """What a tool that takes a while does now, in one line."""
+
+    call_id: str
+    name: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ TurnEvent: TypeAlias = (
     | TextDelta
     | ReasoningDelta
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | MemoryUpdated
     | Notice

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hermes.errors import HermesError
 from hermes.events import TurnEvent
 from hermes.types import Json, ToolCall, ToolSpec
+
+LONGEST_PROGRESS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,16 @@ class ToolResult:
 
 
 Run: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
+Tell: TypeAlias = Callable[[str], None]
+"""Told what a tool does now, in one line."""
+PROGRESS: ContextVar[Tell | None] = ContextVar("progress", default=None)
+"""Whom the tool that runs now may tell what it does."""
+
+
+def tell_progress(text: str) -> None:
+    """Let the person see what the running tool does; nothing happens when nobody looks."""
+    if (tell := PROGRESS.get()) is not None:
+        tell(" ".join(text.split())[:LONGEST_PROGRESS])
 
 
 @dataclass(frozen=True, slots=True)
