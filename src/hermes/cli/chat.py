@@ -67,7 +67,7 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
                 return await _read_lines(conversation, as_json)
             return await talk(conversation)
         finally:
-            await conversation.leave()
+            await conversation.end()
             for event in conversation.untold:
                 _tell(conversation, event, as_json)
 

@@ -7,12 +7,14 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from hermes.agent.agent import Agent
+from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
@@ -22,7 +24,7 @@ from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
 from hermes.gateway.access import Access
-from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
@@ -35,6 +37,7 @@ from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.store_watch import StoreWatch
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
+from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
@@ -177,6 +180,7 @@ class Gateway:
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
         intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
+        intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -186,6 +190,14 @@ class Gateway:
         for worker in workers:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
+
+    async def _look_back(self) -> None:
+        """Read what was said before the last end and no review has read."""
+
+        def use(session: Session) -> AbstractAsyncContextManager[Agent]:
+            return self._agents.use(session, session.session_key or "", Person(session.user_id))
+
+        await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 
     async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""

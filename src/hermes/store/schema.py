@@ -139,6 +139,7 @@ MIGRATIONS = (
     Migration(3, (mended.SCHEMA,)),
     Migration(4, (moved_chats.SCHEMA,)),
     Migration(5, queue.TRIED_AT),
+    Migration(6, (reviews.DUE,)),
 )
 
 
