@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Many tests wait for processes: three workers keep two cores busy.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
+PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install test check fmt docs bench stress slow lock clean
+.PHONY: run install test quick check fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -20,7 +23,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 test: check
-	$(BIN)/python -m pytest
+	$(PARALLEL)
+
+quick: install
+	$(PARALLEL) -m 'not processes and not slow'
 
 check: install
 	$(BIN)/ruff format --check src tests bench scripts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,34 @@ import pytest_asyncio
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
+from tests.process_guard import ProcessGuard
+
+GUARD = ProcessGuard()
 
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands on a fixture that starts processes; `-m` chooses after this."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "processes" in item.fixturenames:
+            item.add_marker("processes")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hold every test to its mark."""
+    if item.get_closest_marker("processes"):
+        return (yield)
+    with GUARD.refusing(item.nodeid):
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def processes() -> None:
+    """Asked for by every fixture that starts a process: the tests that use it are then marked `processes`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def foreign_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.processes
 @posix
 @pytest.mark.parametrize(
     ("below", "said"), [("", "may not be read and written"), ("new", "cannot make the home folder")]

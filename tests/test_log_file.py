@@ -58,6 +58,7 @@ def read_numbers(path: Path) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_write_and_rotate_at_once_lose_and_tear_no_line(tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_processes_that_write_and_rotate_at_once_lose_and_tear_no_line(tmp_path:
     assert all(file.stat().st_size > LARGEST - 21_000 for file in rotated), "a file was rotated before it was full"
 
 
+@pytest.mark.processes
 @posix
 def test_a_writer_killed_while_rotating_holds_up_nobody(tmp_path: Path) -> None:
     path, count = tmp_path / "agent.log", 3_000

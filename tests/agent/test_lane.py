@@ -102,6 +102,7 @@ async def test_lane_that_is_freed_is_taken_with_the_next_look(store: Store, sess
     assert [seconds for seconds in await taking if seconds == PATIENT.poll] == [], "it looked more than once"
 
 
+@pytest.mark.processes
 @pytest.mark.contract("2.3", "2.6")
 async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 600.0)
@@ -119,6 +120,7 @@ async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session
     ]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("2.3", "3.3")
 async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 1.0)
@@ -137,6 +139,7 @@ async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more
     assert before == [("user", "from the talker"), ("user", "my turn"), ("assistant", "mine now")]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("2.3")
 async def test_turn_longer_than_the_lease_keeps_its_lane(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 0.6)

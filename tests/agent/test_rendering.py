@@ -368,6 +368,7 @@ with sqlite3.connect(sys.argv[1], timeout=10) as db:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.contract("1.6")
 async def test_what_another_process_took_back_between_two_turns_is_not_said_to_the_model_again(store: Store) -> None:
     await store.create_session("cli", session_id="s")

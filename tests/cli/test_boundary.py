@@ -30,6 +30,7 @@ def one_line(ran: Ran) -> str:
     return ran.err
 
 
+@pytest.mark.processes
 def test_version_is_printed_by_the_real_command() -> None:
     done = subprocess.run([sys.executable, "-m", "hermes", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"hermes {__version__}\n"
@@ -50,6 +51,7 @@ def test_model_says_which_kinds_it_can_use(hermes: Hermes) -> None:
     assert "--use" in one_line(hermes("model", "--name", "qwen"))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -64,6 +66,7 @@ def test_a_mistyped_command_says_what_may_be_meant(home: Path, typed: str, said:
     assert said in done.stderr
 
 
+@pytest.mark.processes
 def test_asking_a_model_loads_nothing_to_draw_with(home: Path) -> None:
     script = "import sys, hermes.llm.connection, httpx; sys.exit('rich' in sys.modules or 'click' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -144,6 +147,7 @@ def test_a_home_that_cannot_be_made_is_one_line_that_names_it(
     assert str(tmp_path / "file" / "home") in one_line(hermes("sessions", "list"))
 
 
+@pytest.mark.processes
 @pytest.mark.contract("10.6")
 def test_a_home_that_may_not_be_read_is_one_line_that_names_it() -> None:
     """The child gives up root's rights first, since no permission stops root."""
@@ -175,6 +179,7 @@ def test_a_defect_is_one_line_and_the_place_only_on_request(
     assert "this is a defect: RuntimeError: boom" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_output_into_a_closed_pipe_ends_quietly(home: Path) -> None:
     fill(home, *[f"message {n} " + "x" * 2000 for n in range(200)])
     env = {**os.environ, "HERMES_HOME": str(home)}

@@ -20,6 +20,8 @@ from tests.cli.chatting import Endpoint, chat, configure, environment, events, s
 from tests.db.processes import await_end, hear
 from tests.scale import scale
 
+pytestmark = pytest.mark.processes
+
 SEED = 61_504
 TURNS = 20
 LINES = 9 * TURNS

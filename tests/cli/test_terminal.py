@@ -20,6 +20,8 @@ from hermes.settings import TABLE
 from hermes.types import Json
 from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent.parent
 Chat = Callable[..., Screen]
 ECHO = {"echo": True}

@@ -14,6 +14,8 @@ from tests.cli.chatting import chat, configure, environment, serving
 from tests.cli.screen import Screen
 from tests.conftest import Ran
 
+pytestmark = pytest.mark.processes
+
 Hermes = Callable[..., Ran]
 PASSWORD = "tr0ub4dor"
 

@@ -77,6 +77,7 @@ def test_session_that_was_never_compressed_says_so_and_a_missing_one_is_an_error
     assert hermes("sessions", "snapshots", "nobody").code == 1
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.13")
 async def test_compress_on_request_answers_with_counts_before_and_after(home: Path) -> None:
     async with await open_home(home) as store:
@@ -92,6 +93,7 @@ async def test_compress_on_request_answers_with_counts_before_and_after(home: Pa
         assert (await store.view(session_id)).epoch == 1
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.13", "4.12")
 async def test_one_question_in_a_long_session_is_answered_and_the_process_does_not_linger(home: Path) -> None:
     async with await open_home(home) as store:
@@ -106,6 +108,7 @@ async def test_one_question_in_a_long_session_is_answered_and_the_process_does_n
         assert (await store.view(session_id)).epoch == 0
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.contract("3.10", "P3")
 async def test_agents_that_cross_the_threshold_at_once_answer_each_in_its_own_session(home: Path) -> None:

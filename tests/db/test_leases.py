@@ -103,6 +103,7 @@ def test_epochs_only_grow_and_holders_never_overlap(steps: list[tuple[str, str, 
         db.close()
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.contract("3.3", "2.3")
 async def test_processes_that_fight_for_one_lease_never_hold_it_together(tmp_path: Path) -> None:

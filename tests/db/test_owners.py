@@ -19,6 +19,7 @@ def test_names_of_one_process_differ() -> None:
     assert len({new_owner() for _ in range(50)}) == 50
 
 
+@pytest.mark.processes
 @pytest.mark.contract("2.3", "3.3")
 def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp_path: Path) -> None:
     db = make_file(tmp_path / "o.db")
@@ -37,6 +38,7 @@ def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp
     db.close()
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
 @pytest.mark.contract("2.3", "3.3")
 def test_process_that_ended_and_was_not_waited_for_is_gone(tmp_path: Path) -> None:
@@ -52,6 +54,7 @@ def test_process_that_ended_and_was_not_waited_for_is_gone(tmp_path: Path) -> No
     assert is_gone(owner)
 
 
+@pytest.mark.processes
 def test_owner_we_cannot_be_sure_of_is_not_gone(tmp_path: Path) -> None:
     process = start("tests.db.claimant", tmp_path / "none" / "o.db")
     await_end(process)

@@ -27,6 +27,8 @@ from tests.gateway.processes import (
     write_config,
 )
 
+pytestmark = pytest.mark.processes
+
 
 def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """One command line in a process of its own."""

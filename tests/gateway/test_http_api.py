@@ -24,7 +24,7 @@ from tests.gateway.processes import (
     write_config,
 )
 
-pytestmark = pytest.mark.contract("10.2")
+pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 
 
 def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> None:

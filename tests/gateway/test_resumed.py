@@ -87,6 +87,7 @@ async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answer
         assert "“wait”" in core.asked()[-1]
 
 
+@pytest.mark.processes
 def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_place(tmp_path: Path) -> None:
     answers = [{"says": {"text": "x", "delay": 60.0}}, {"says": {"text": "4"}}, {"says": {"text": "At nine."}}]
     with BotApi() as api, scripted_model(tmp_path, answers) as model:

@@ -12,6 +12,8 @@ from tests.gateway.bot_api import BotApi, Call
 from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.scale import scale
 
+pytestmark = pytest.mark.processes
+
 MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
 
 

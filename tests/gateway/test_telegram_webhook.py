@@ -16,6 +16,8 @@ from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
 from tests.gateway.processes import BotGateway, clean_env, scripted_model, wait_until
 
+pytestmark = pytest.mark.processes
+
 SECRET = "a-long-enough-secret"
 
 

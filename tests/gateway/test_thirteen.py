@@ -21,6 +21,8 @@ from tests.gateway.asking import ask_async, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, echo_model, rows, write_config
 from tests.scale import scale
 
+pytestmark = pytest.mark.processes
+
 SECONDS = scale(6, 60)
 LEAST = 10
 """Turns that each agent takes at least: enough for two compressions."""

@@ -60,6 +60,7 @@ def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[s
             process.kill()
 
 
+@pytest.mark.processes
 def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
     answers = [{"says": {"text": "hello"}}, {"says": {"text": "at last", "delay": 60.0}}]
     with BotApi() as api, scripted_model(tmp_path, answers) as model:
@@ -83,6 +84,7 @@ def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
         assert gateway.rows("SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
+@pytest.mark.processes
 def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: Path) -> None:
     with echo_model(delay=2.0) as model:
         write_config(empty_home, api_settings(model))

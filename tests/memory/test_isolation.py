@@ -322,6 +322,7 @@ async def test_a_slow_start_misses_the_first_turn_and_serves_the_next() -> None:
     await memory.close()
 
 
+@pytest.mark.processes
 def test_a_process_ends_though_a_provider_hangs_in_every_way_at_once() -> None:
     program = """
         import asyncio, time

@@ -192,6 +192,7 @@ def test_notes_that_cannot_be_read_are_said_and_not_overwritten(notes: Notes, tm
         notes.add("user", "x")
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path: Path) -> None:
     each = scale(25, 200)
@@ -204,6 +205,7 @@ def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path:
     assert len(lines) == len(wanted)
 
 
+@pytest.mark.processes
 def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes, tmp_path: Path) -> None:
     writers = [start("tests.memory.writer", tmp_path, f"w{n}", 100, LIMITS) for n in range(4)]
     said: list[str] = []
@@ -217,6 +219,7 @@ def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes
     assert LIMITS - 12 < len(notes.read("memory")) <= LIMITS
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were_saved(tmp_path: Path) -> None:
     for round_ in range(scale(8, 60)):

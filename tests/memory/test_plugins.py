@@ -46,6 +46,7 @@ def last_user_message(server: LoopbackServer, place: int = -1) -> str:
     return str([m["content"] for m in server.requests[place].body["messages"] if m["role"] == "user"][-1])
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.1", "4.2", "4.10")
 async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) -> None:
     install(tmp_path)
@@ -60,6 +61,7 @@ async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) 
     assert [line.partition(" ")[2] for line in lines] == ["I like figs", "what do I like?"]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.2")
 async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
     site, home = tmp_path / "site", tmp_path / "home"
@@ -77,6 +79,7 @@ async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tm
         assert fence("I like figs") in last_user_message(server)
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.3", "4.8")
 @pytest.mark.parametrize(
     ("source", "said"),
@@ -109,6 +112,7 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
     assert said in done.err
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.8")
 async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp_path: Path) -> None:
     install(tmp_path, "diary", example().replace('with file.open("a"', 'raise OSError("disk full")\n        with file.open("a"'))
@@ -118,6 +122,7 @@ async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp
     assert done.err == "memory provider diary: deliver failed: OSError: disk full; going on without it\n"
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.10")
 @pytest.mark.parametrize("shown", [True, False])
 async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_path: Path, shown: bool) -> None:
@@ -134,6 +139,7 @@ async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_
     ]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("4.11")
 async def test_a_piped_conversation_goes_incognito_and_back_also_over_a_restart(tmp_path: Path) -> None:
     install(tmp_path, "tape", RECORDER)

@@ -21,21 +21,21 @@ from tests.memory_server.serving import SECRET, Served, inside, running
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server without keys."""
     with running(tmp_path_factory.mktemp("memory")) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def guarded(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that asks for keys."""
     with running(tmp_path_factory.mktemp("guarded"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def resting(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that does no background work: what waits for it stays as it is."""
     with running(tmp_path_factory.mktemp("resting"), "--no-worker") as served:
         yield served

@@ -212,6 +212,7 @@ def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, h
             assert client.post("/v3/workspaces/list", json={}, headers=headers).status_code == 200
 
 
+@pytest.mark.processes
 def test_server_that_others_can_reach_does_not_start_without_keys(tmp_path: Path) -> None:
     everywhere = ["--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it must not
     ended = subprocess.run(

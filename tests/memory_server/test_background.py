@@ -58,6 +58,7 @@ def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
         endpoint.server_close()
 
 
+@pytest.mark.processes
 async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path) -> None:
     with listening() as (url, posted), running(tmp_path, WEBHOOK_SECRET="hush") as served, served.client() as http:
         made = http.post("/v3/workspaces/w/webhooks", json={"url": url})
@@ -83,6 +84,7 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path
         assert http.get("/v3/workspaces/w/webhooks").json()["total"] == 0
 
 
+@pytest.mark.processes
 async def test_webhooks_are_limited_to_ten(tmp_path: Path) -> None:
     with running(tmp_path) as served, served.client() as http:
         answers = [http.post("/v3/workspaces/w/webhooks", json={"url": f"https://e{n}.example"}) for n in range(11)]
@@ -94,6 +96,7 @@ def start_worker(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.processes
 async def test_worker_in_a_process_of_its_own_does_what_a_server_leaves(tmp_path: Path) -> None:
     with running(tmp_path, "--no-worker") as served:
         async with connected(served.url, "w") as honcho:

@@ -15,6 +15,8 @@ from tests.memory_server.serving import Served, inside, running
 from tests.memory_server.test_recall import settle
 from tests.memory_server.test_routes import conclude, ids, itself, say
 
+pytestmark = pytest.mark.processes
+
 WORD = "abracadabra"
 
 

@@ -22,6 +22,8 @@ from hermes.memory_server.db.schema import FILE, open_database
 from tests.memory_server.serving import ROOT, Served, kill, running, start
 from tests.scale import scale
 
+pytestmark = pytest.mark.processes
+
 SESSIONS = 4
 
 

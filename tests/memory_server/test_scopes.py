@@ -11,7 +11,7 @@ from tests.memory_server.serving import inside, running
 from tests.memory_server.test_recall import held, settle
 from tests.memory_server.test_routes import say
 
-pytestmark = pytest.mark.contract("9.1")
+pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
 LINE = "ann: I live in Malta."
 
 

@@ -14,6 +14,8 @@ from tests.scale import scale
 from tests.store.appender import OWN_SESSIONS, SHARED, session_of
 from tests.store.onlooker import check_order
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)

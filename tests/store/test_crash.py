@@ -16,6 +16,8 @@ from tests.db.processes import await_end, hear, say, start
 from tests.scale import scale
 from tests.store.doomed import IN_ONE_CALL, ROUND, TOGETHER
 
+pytestmark = pytest.mark.processes
+
 SEED = 20_240
 
 

@@ -73,6 +73,7 @@ async def test_store_of_a_newer_version_is_refused_untouched(tmp_path: Path) -> 
     assert bytes_in(tmp_path) == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("case", ["nothing may be written", "the folder may not be written", "there is no file"])
 def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
     with tempfile.TemporaryDirectory() as name:  # not tmp_path: its parents are closed to other users
@@ -81,6 +82,7 @@ def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
     assert output.splitlines() == [StoreReadOnlyError.__name__, "unchanged"]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_full_disk_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
     assert finish(start("tests.store.cramped", tmp_path / "state.db", "limit")).splitlines()[-1] == "ok"
@@ -100,6 +102,7 @@ def small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", path], check=True)
 
 
+@pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
@@ -107,6 +110,7 @@ def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_pa
     assert output.splitlines()[-1] == "ok"
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_make_the_same_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
