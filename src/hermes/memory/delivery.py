@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Defect, Done, Item, Retry, backoff
-from hermes.db.queue import Outcome as QueueOutcome
+from hermes.db.outcomes import Dead, Done, Retry
+from hermes.db.outcomes import Outcome as QueueOutcome
+from hermes.db.queue import Claim, Item, backoff
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import find_place
 from hermes.store.store import Store
@@ -81,25 +82,16 @@ def settle_batch(
             continue
         match next(told, None):
             case None:
-                settled.append(Retry(now + _pause(item, chance), "the provider gave no outcome"))
+                settled.append(Retry(now + pause_of(item, chance), "the provider gave no outcome"))
             case Delivered(note):
                 settled.append(Done(note))
             case Parked(reason):
                 settled.append(Dead(reason))
             case Later(reason, after):
-                settled.append(Retry(now + (_pause(item, chance) if after is None else after), reason))
+                settled.append(Retry(now + (pause_of(item, chance) if after is None else after), reason))
     return settled
 
 
-def put_off(batch: Batch, reason: str, *, now: float, chance: Callable[[], float]) -> list[QueueOutcome]:
-    """The plugin could not be asked in time: once more, later."""
-    return [Retry(now + _pause(batch.items[0], chance), reason)]
-
-
-def put_down_to_a_defect(batch: Batch, reason: str, *, now: float, chance: Callable[[], float]) -> list[QueueOutcome]:
-    """The plugin raised: that is a defect of its own, which does not go away for ever."""
-    return [Defect(now + _pause(batch.items[0], chance), reason)]
-
-
-def _pause(item: Item, chance: Callable[[], float]) -> float:
+def pause_of(item: Item, chance: Callable[[], float]) -> float:
+    """Seconds until an item is tried again, longer each time."""
     return backoff(item.attempts, chance, base=BASE, cap=CAP)
