@@ -17,8 +17,8 @@ from hermes.memory.fence import TAG
 from hermes.memory.provider import Part, Recalled
 from hermes.store.store import Store
 from hermes.types import Json, LiveView, Message, ToolCall
-from tests.memory.providers import Recorder
 from tests.agent.agents import check_conversation, make_agent, take_turn
+from tests.memory.providers import Recorder
 
 IDS = st.sampled_from(["", "a", "b", "a_1", "call"])
 TEXT = st.one_of(st.none(), st.just(""), st.text(max_size=12))

@@ -127,8 +127,7 @@ async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_o
     async with open_seam(tmp_path, script, provider) as agent:
         events = [*await say(agent, "hello"), *await say(agent, "again")]
         assert [event.text for event in events if isinstance(event, Notice)] == [
-            "memory provider recorder: tools has a tool 'memory', which is a built-in one; "
-            "going on without it"
+            "memory provider recorder: tools has a tool 'memory', which is a built-in one; going on without it"
         ]
         assert agent.notes.read("user") == "- likes figs"
         assert provider.called("call_tool") == []

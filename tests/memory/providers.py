@@ -58,13 +58,13 @@ class RecordedSession(MemorySession):
         answer = f"{use.name} found {use.arguments.get('what')}"
         return await self._plugin.run("call_tool", answer, use.name, use.arguments)  # type: ignore[no-any-return]
 
-    async def before_compress(self, leaving: Sequence[Message], until: float) -> None:  # noqa: ARG002 - the shape
+    async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
         await self._plugin.run("before_compress", None, tuple(leaving))
 
     async def retitled(self, title: str) -> None:
         await self._plugin.run("retitled", None, title)
 
-    async def close(self, why: Ending, until: float) -> None:  # noqa: ARG002
+    async def close(self, why: Ending, until: float) -> None:
         await self._plugin.run("close", None, why)
 
 
@@ -110,16 +110,16 @@ class Recorder(MemoryPlugin):
         lane = place.session_id if isinstance(place, Conversation) else "notes"
         return Address(lane, {"to": lane}, frozenset(self.wants), self.pace)
 
-    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
         self.calls.append(("open", conversation))
         return RecordedSession(self, conversation)
 
-    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         self.entries += entries
         done: list[Outcome] = [Delivered()] * len(entries)
         return await self.run("deliver", done, *((entry.kind, entry.text) for entry in entries))  # type: ignore[no-any-return]
 
-    async def shutdown(self, until: float) -> None:  # noqa: ARG002
+    async def shutdown(self, until: float) -> None:
         await self.run("shutdown", None)
 
 

@@ -58,7 +58,7 @@ async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp
 
 
 class Plain(MemorySession):
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002 - the shape, here and below
+    async def recall(self, question: Question) -> Recalled:
         return Recalled()
 
 
@@ -72,10 +72,10 @@ class Bad(MemoryPlugin):
     def address(self, place: Conversation | Notebook) -> Address:
         return Address(place.session_id if isinstance(place, Conversation) else "notes")
 
-    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
         return self.session()
 
-    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         return [Delivered()] * len(entries)
 
 
@@ -84,12 +84,12 @@ async def test_the_least_that_a_plugin_must_have_is_enough(tmp_path: Path) -> No
 
 
 class NumberSession(Plain):
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
+    async def recall(self, question: Question) -> Recalled:
         return 3  # type: ignore[return-value]
 
 
 class OddParts(Plain):
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
+    async def recall(self, question: Question) -> Recalled:
         return Recalled(("text",))  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ class Toolish(Plain):
 
 
 class Agreeable(Plain):
-    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:  # noqa: ARG002
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
         return "sure"
 
 
@@ -106,7 +106,7 @@ class Gossip(Plain):
     def __init__(self, heard: list[str]) -> None:
         self._heard = heard
 
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
+    async def recall(self, question: Question) -> Recalled:
         return Recalled(tuple(Part("all", text, 0.0, 1) for text in self._heard if len(text) < 100))
 
 
@@ -123,13 +123,13 @@ class Wordy(Bad):
 class Moody(Bad):
     count = 0
 
-    def address(self, place: Conversation | Notebook) -> Address:  # noqa: ARG002
+    def address(self, place: Conversation | Notebook) -> Address:
         Moody.count += 1
         return Address(str(Moody.count))
 
 
 class Speechless(Bad):
-    def address(self, place: Conversation | Notebook) -> Address:  # noqa: ARG002
+    def address(self, place: Conversation | Notebook) -> Address:
         return Address("lane", object())
 
 
@@ -145,7 +145,7 @@ class Generous(Bad):
 
 
 class Vague(Bad):
-    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         return ["fine"]  # type: ignore[list-item]
 
 
@@ -160,7 +160,7 @@ class Foreign(Bad):
 
 
 class Unsayable(Bad):
-    async def status(self, until: float) -> Mapping[str, Json]:  # noqa: ARG002
+    async def status(self, until: float) -> Mapping[str, Json]:
         return {"at": object()}
 
 
@@ -178,7 +178,7 @@ class OneEar(Bad):
         self.heard += [entry.text for entry in entries]
         return await super().deliver(entries, until)
 
-    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
         return Gossip(self.heard)
 
 

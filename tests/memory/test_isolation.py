@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hermes.memory.isolation import Answer, Missed
 
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Deadlines, Memory
-from hermes.memory.isolation import Answer, Missed
 from hermes.memory.provider import FinishedTurn, MemoryProvider
 from hermes.types import Message, ToolSpec
 from tests.memory.providers import CONTEXT, LOOKUP, PATIENT, SHORT, TROUBLES, Recorder, Troubled

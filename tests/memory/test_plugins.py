@@ -115,7 +115,11 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
 @pytest.mark.processes
 @pytest.mark.contract("4.8")
 async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp_path: Path) -> None:
-    install(tmp_path, "diary", example().replace('with file.open("a"', 'raise OSError("disk full")\n        with file.open("a"'))
+    install(
+        tmp_path,
+        "diary",
+        example().replace('with file.open("a"', 'raise OSError("disk full")\n        with file.open("a"'),
+    )
     async with LoopbackServer([says("one")]) as server:
         done = await chat(tmp_path, server, "chat", "-q", "hello")
     assert (done.code, done.out) == (0, "one\n")
@@ -190,7 +194,7 @@ def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
     install(
         tmp_path,
         "split",
-        f"from .words import GREETING\n{example().replace('name = \"diary\"', 'name = GREETING')}",
+        f"from .words import GREETING\n{example().replace('name = "diary"', 'name = GREETING')}",
     )
     (tmp_path / "plugins" / "split" / "words.py").write_text("GREETING = 'split'\n", encoding="utf-8")
     assert made(find_provider("split", tmp_path / "plugins")).name == "split"

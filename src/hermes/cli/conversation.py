@@ -27,8 +27,8 @@ from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
 from hermes.events import Notice, TurnEvent
-from hermes.logs import SESSION
 from hermes.llm.model import Model
+from hermes.logs import SESSION
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import FILES

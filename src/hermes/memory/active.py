@@ -222,9 +222,7 @@ class ActiveProvider:
     async def _mirror(self, change: NoteChange | None) -> None:
         address = await self._address(OWNERS_NOTES, Notebook(OWNER))
         now = self.store.clock.now()
-        if await self.store.write(
-            lambda tx: mirror_notes(tx, self.outbox, self._notes, address, change, now=now)
-        ):
+        if await self.store.write(lambda tx: mirror_notes(tx, self.outbox, self._notes, address, change, now=now)):
             self.wake.set()
 
     async def _address(self, place: str, about: Conversation | Notebook) -> Address | None:

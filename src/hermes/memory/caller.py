@@ -230,7 +230,9 @@ class Memory:
 
 
 def _joined(recalled: Recalled) -> str:
-    return "\n\n".join(part.text for part in recalled.parts if isinstance(part, Part) and isinstance(part.text, str) and part.text)
+    return "\n\n".join(
+        part.text for part in recalled.parts if isinstance(part, Part) and isinstance(part.text, str) and part.text
+    )
 
 
 def _flaw(recalled: Recalled) -> str:

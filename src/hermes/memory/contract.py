@@ -158,7 +158,9 @@ class _Check:
             given = [replace(entry, tried_at=tried_at) for entry in entries]
             until = self._until()
 
-            async def deliver(plugin: MemoryPlugin, given: list[Entry] = given, until: float = until) -> Sequence[object]:
+            async def deliver(
+                plugin: MemoryPlugin, given: list[Entry] = given, until: float = until
+            ) -> Sequence[object]:
                 return await plugin.deliver(given, until)
 
             outcomes = await self._call("deliver", deliver, (list, tuple))
@@ -231,9 +233,7 @@ class _Check:
     def _until(self) -> float:
         return self._provider.store.clock.now() + PATIENCE
 
-    async def _ask(
-        self, hook: str, begin: Callable[[], Awaitable[T]], expect: type[T] | tuple[type, ...]
-    ) -> T | None:
+    async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: type[T] | tuple[type, ...]) -> T | None:
         """Call a hook of a session."""
         return await self._call(hook, lambda _: begin(), expect)
 

@@ -97,7 +97,9 @@ class Outbox:
         spot = self.settle_spot(tx, spot)
         turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
         if spot.wants("said"):
-            hold = HOLD_FOR_REPLY if spot.address is not None and spot.address.pace in ("async", "turn") else HOLD_AT_MOST
+            hold = (
+                HOLD_FOR_REPLY if spot.address is not None and spot.address.pace in ("async", "turn") else HOLD_AT_MOST
+            )
             for message, speaker in messages:
                 payload = {"message": message.id, "speaker": speaker.to_json()}
                 self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=now + hold)
@@ -145,9 +147,7 @@ class Outbox:
     ) -> None:
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
-        queue.enqueue(
-            tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before
-        )
+        queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
     def _address_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
         """Entries that waited for their address follow it; kinds that turn out unwanted are left out by the delivery."""

@@ -189,7 +189,7 @@ class MemoryPlugin(ABC):
         file. Sessions are opened anew when one changes."""
         return None
 
-    async def status(self, until: float) -> Mapping[str, Json]:  # noqa: ARG002 - the shape
+    async def status(self, until: float) -> Mapping[str, Json]:
         """Labels and values for `hermes memory status`, without secrets; the host adds the outbox."""
         return {}
 

@@ -71,12 +71,12 @@ class DeliveryHealth:
 
 def find_place(tx: Tx, provider: str, place: str) -> Place | None:
     """What is known of a place, or None."""
-    row = tx.execute("SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)).fetchone()
+    row = tx.execute(
+        "SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)
+    ).fetchone()
     if row is None:
         return None
-    return Place(
-        json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"]
-    )
+    return Place(json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"])
 
 
 def unaddressed_places(tx: Tx, provider: str) -> dict[str, Json]:
