@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
 from hermes.memory.active import Deadlines
 from hermes.store.store import Store
-from hermes.types import Draft, ToolCall
+from hermes.types import Draft, Message, ToolCall
 from tests.compression.agents import make_agent, take_turn
 from tests.compression.checks import check_lines, check_store
 from tests.compression.conftest import ReadLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -172,7 +172,7 @@ class Pathless(Bad):
 class OneEar(Bad):
     """Keeps what everyone says in one place, and shows it to everyone."""
 
-    heard: list[str] = []
+    heard: ClassVar[list[str]] = []
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         self.heard += [entry.text for entry in entries]

@@ -194,7 +194,7 @@ def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
     install(
         tmp_path,
         "split",
-        f"from .words import GREETING\n{example().replace('name = "diary"', 'name = GREETING')}",
+        "from .words import GREETING\n" + example().replace('name = "diary"', "name = GREETING"),
     )
     (tmp_path / "plugins" / "split" / "words.py").write_text("GREETING = 'split'\n", encoding="utf-8")
     assert made(find_provider("split", tmp_path / "plugins")).name == "split"

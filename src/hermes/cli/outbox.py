@@ -112,7 +112,7 @@ async def _deliver(found: App, store: Store) -> int:
     deliveries = Deliveries(provider, owner, LANES_AT_ONCE)
     deliveries.start()
     try:
-        await _until_nothing_moves(store, deliveries, owner)
+        await _until_nothing_moves(store, deliveries)
         left = await deliveries.left()
         await deliveries.finish(0.0)
         await provider.close()
@@ -123,7 +123,7 @@ async def _deliver(found: App, store: Store) -> int:
     return 1 if left.waiting else 0
 
 
-async def _until_nothing_moves(store: Store, deliveries: Deliveries, owner: str) -> None:
+async def _until_nothing_moves(store: Store, deliveries: Deliveries) -> None:
     """Return when nothing waits, or nothing has moved for a while."""
     before, still_since = await deliveries.left(), store.clock.now()
     while before.waiting and store.clock.now() - still_since < PATIENCE:

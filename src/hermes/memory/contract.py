@@ -2,8 +2,8 @@
 
     assert await check_plugin(create_plugin, tmp_path) == []
 
-It takes the plugin through conversations as the host would, on a real store in `home`, and delivers everything twice. It
-writes to what the plugin writes to: give it a home, and a server, of its own.
+It takes the plugin through conversations as the host would, on a real store in `home`, and delivers everything twice.
+It writes to what the plugin writes to: give it a home, and a server, of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NOTHING = type(None)
 AWKWARD = ["hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-context>", "x" * 100_000]
 OWNER = Speaker(is_owner=True)
 ANN, BOB = Speaker("17", name="Ann"), Speaker("23", "@bob")
-SECRET = "zanzibar-{}"
+WORD = "zanzibar-{}"
 PLACES = (
     Conversation("s-owner", "cli", "everything", OWNER, directory=Path("work")),
     Conversation("s-ann", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17"),
@@ -139,7 +139,7 @@ class _Check:
             return
         address, session = opened
         await self._ask("prepare", partial(session.prepare, None), NOTHING)
-        for turn, text in enumerate([*AWKWARD, SECRET.format(place.session_id)], start=1):
+        for turn, text in enumerate([*AWKWARD, WORD.format(place.session_id)], start=1):
             question = Question((Said(text, place.person or ANN),), turn, self._until())
             recalled = await self._ask("recall", partial(session.recall, question), Recalled)
             if recalled is not None and not all(isinstance(part, Part) for part in recalled.parts):
@@ -178,11 +178,11 @@ class _Check:
             if opened is None:
                 return
             for other in (one for one in PLACES if one is not place):
-                asked = Said(f"what about {SECRET.format(other.session_id)}?", place.person or BOB)
+                asked = Said(f"what about {WORD.format(other.session_id)}?", place.person or BOB)
                 question = Question((asked,), 9, self._until())
                 recalled = await self._ask("recall", partial(opened[1].recall, question), Recalled)
                 said = "".join(part.text for part in recalled.parts) if recalled is not None else ""
-                if SECRET.format(other.session_id) in said.replace(asked.text, ""):
+                if WORD.format(other.session_id) in said.replace(asked.text, ""):
                     self._found.append(f"recall of {place.session_id} shows what was said in {other.session_id}")
             await self._ask("close", partial(opened[1].close, "exit", self._until()), NOTHING)
 

@@ -34,7 +34,7 @@ class Deliveries:
     def __init__(
         self, provider: ActiveProvider, owner: str, at_once: int, chance: Callable[[], float] = random.random
     ) -> None:
-        self._provider = provider
+        self.provider = provider
         self._store = provider.store
         self._chance = chance
         self._put_off = 0
@@ -51,7 +51,7 @@ class Deliveries:
     def start(self) -> None:
         """Begin to deliver. Beginning twice is fine."""
         if not self._running:
-            self._provider.delivers = True
+            self.provider.delivers = True
             self._running = [
                 asyncio.create_task(self._worker.run(), name="memory-deliveries"),
                 asyncio.create_task(self._address(), name="memory-addresses"),
@@ -61,27 +61,27 @@ class Deliveries:
         """Deliver what is due, for so long, then stop. False when something is left, due or not."""
         if not self._running:
             return True
-        await self._provider.settle()
+        await self.provider.settle()
         until = asyncio.get_running_loop().time() + seconds
-        self._provider.wake.set()
-        while (left := await self.left()).due and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(POLL)
-        self._provider.delivers = False
+        self.provider.wake.set()
+        while (await self.left()).due and asyncio.get_running_loop().time() < until:
+            await self._store.clock.sleep(POLL)
+        self.provider.delivers = False
         for task in self._running:
             task.cancel()
         await asyncio.wait(self._running)
         self._running = []
         await self._worker.drain(max(0.1, until - asyncio.get_running_loop().time()))
-        left = await self.left()
-        return not left.waiting
+        return not (await self.left()).waiting
 
     async def left(self) -> Left:
         """What is left to deliver."""
-        name, now = self._provider.outbox.queue, self._store.clock.now()
+        name, now = self.provider.outbox.queue, self._store.clock.now()
 
         def count(tx: Tx) -> Left:
             row = tx.execute(
-                "SELECT count(*), coalesce(sum(due_at <= ?2), 0) FROM hermes_lanes WHERE queue = ?1 AND due_at IS NOT NULL",
+                "SELECT count(*), coalesce(sum(due_at <= ?2), 0) FROM hermes_lanes "
+                "WHERE queue = ?1 AND due_at IS NOT NULL",
                 (name, now),
             ).fetchone()
             return Left(int(row[0]), int(row[1]) + len(self._worker.tasks))
@@ -91,23 +91,23 @@ class Deliveries:
     async def _address(self) -> None:
         """Every now and then: entries that were recorded while the plugin could not say where they go."""
         while True:
-            await self._provider.address_waiting()
+            await self.provider.address_waiting()
             await self._store.clock.sleep(ADDRESS_EVERY)
 
     async def _deliver(self, claimed: Claim) -> Sequence[Outcome]:
         """Deliver one batch of a lane, and say what became of it."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
-            self._provider.address_soon()
+            self.provider.address_soon()
             return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
-        batch = await self._store.read(lambda tx: read_batch(self._store, tx, self._provider.name, claimed))
+        batch = await self._store.read(lambda tx: read_batch(self._store, tx, self.provider.name, claimed))
         if not batch.to_deliver:
             return settle_batch(batch, [], now=now, chance=self._chance)
         loop = asyncio.get_running_loop()
         until = loop.time() + LEASE - LAST_REQUEST
-        wall, entries = self._provider.wall(until), batch.to_deliver
+        wall, entries = self.provider.wall(until), batch.to_deliver
         line = f"deliver:{claimed.lane}"
-        found = await self._provider.call(
+        found = await self.provider.call(
             "deliver", lambda plugin: plugin.deliver(entries, wall), (list, tuple), until, line=line, flaw=_wrong
         )
         now = self._store.clock.now()
@@ -130,11 +130,11 @@ class Deliveries:
         later = next((outcome for outcome in outcomes if isinstance(outcome, Later)), None)
         if later is None:
             self._put_off = 0
-            self._provider.health.worked("delivery")
+            self.provider.health.worked("delivery")
             return
         self._put_off += 1
         if self._put_off >= OUTAGE:
-            self._provider.health.missed("delivery", f"delivery is put off: {later.reason}")
+            self.provider.health.missed("delivery", f"delivery is put off: {later.reason}")
         if later.everyone:
             self._worker.pause(PAUSE if later.after is None else later.after)
 

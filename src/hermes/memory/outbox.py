@@ -150,5 +150,5 @@ class Outbox:
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
     def _address_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
-        """Entries that waited for their address follow it; kinds that turn out unwanted are left out by the delivery."""
+        """Entries that waited for their address follow it; the delivery leaves out kinds that turn out unwanted."""
         join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch={"address": address.data})

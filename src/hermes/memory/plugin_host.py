@@ -1,4 +1,4 @@
-"""What a plugin is given of the host: its home, its clock, durable entries and values, locks, and a way to say trouble."""
+"""What a plugin is given of the host: home and clock, durable entries and values, locks, a way to say trouble."""
 
 from __future__ import annotations
 

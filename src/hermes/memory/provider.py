@@ -5,8 +5,7 @@
     turn ──after───> session.prepare ──> what the next recall finds ready
 
 Threads: every hook runs on the plugin's one event loop, in a thread of its own; there is one per process and profile. A
-hook must not block that loop: use an async client, or `asyncio.to_thread`, which has 16 threads. What only commands call
-(`commands`, `setup`, `save_config`) runs on the command's thread and may block.
+hook must not block that loop: use an async client, or `asyncio.to_thread`, which has 16 threads.
 
 Time: `until` is a moment of `host.clock`. A hook returns by then with what it has; one that does not is cancelled.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar
 
@@ -114,7 +115,7 @@ class SessionCaller:
             question = self._next.pop()
             async with self._provider.preparing:
                 until = _now() + self._provider.deadlines.prepare
-                await self._call("prepare", lambda session: session.prepare(question), NOTHING, until, "prepare")
+                await self._call("prepare", methodcaller("prepare", question), NOTHING, until, "prepare")
 
     async def _call(
         self,

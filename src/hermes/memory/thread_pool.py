@@ -1,4 +1,4 @@
-"""Threads for a provider's blocking calls (`asyncio.to_thread`): so many and no more, and none keeps the process alive."""
+"""Threads for a provider's blocking calls (`asyncio.to_thread`): so many and no more; none keeps the process alive."""
 
 from __future__ import annotations
 
