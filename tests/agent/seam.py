@@ -86,6 +86,7 @@ async def settle(agent: Agent) -> None:
     await agent.memory.settle()
     if isinstance(agent.memory, Memory):
         await agent.memory.flush(10.0)
+        await agent.memory.provider.flush("notes", 10.0)
 
 
 def requests(agent: Agent) -> list[ModelRequest]:

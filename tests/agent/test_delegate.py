@@ -62,7 +62,7 @@ async def test_a_sub_agent_cannot_delegate_note_or_use_the_provider(tmp_path: Pa
         assert [text.split(".")[0] for text in results] == [
             f"There is no tool '{name}'" for name in ("delegate", "memory", "lookup")
         ]
-        assert provider.called("on_delegation") == [("try everything", "gave up")]
+        assert provider.told("delegation") == ["gave up"]
         assert provider.called("handle_tool_call") == []
         assert agent.notes.read("user") == ""
 

@@ -30,8 +30,8 @@ from hermes.types import Message, ToolSpec
 
 OWNER = Speaker(is_owner=True)
 CONVERSATION = Conversation("s1", "cli", "everything", OWNER)
-SHORT = Deadlines(first_turn=0.3, turn=0.3, tool=0.3, compress=0.3, close=0.6, prepare=0.3, delivered=0.3)
-PATIENT = Deadlines(first_turn=10, turn=10, tool=10, compress=10, close=10, prepare=10, delivered=10)
+SHORT = Deadlines(first_turn=2.0, turn=0.3, tool=0.3, compress=0.3, close=0.6, prepare=0.3, delivered=0.3, deliver=0.3)
+PATIENT = Deadlines(first_turn=10, turn=10, tool=10, compress=10, close=10, prepare=10, delivered=10, deliver=10)
 LOOKUP = ToolSpec("lookup", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 BLOCK = "The block of the provider."
 
@@ -46,7 +46,7 @@ class RecordedSession(MemorySession):
         self.tools = plugin.tools
 
     async def prepare(self, question: Question | None) -> None:
-        await self._plugin.run("prepare", None, None if question is None else question.text)
+        return await self._plugin.run("prepare", None, None if question is None else question.text)  # type: ignore[no-any-return]
 
     async def recall(self, question: Question) -> Recalled:
         found = Recalled((Part("all", f"recalled for {question.text}", self._plugin.host.clock.now(), 4),))
@@ -59,13 +59,13 @@ class RecordedSession(MemorySession):
         return await self._plugin.run("call_tool", answer, use.name, use.arguments)  # type: ignore[no-any-return]
 
     async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
-        await self._plugin.run("before_compress", None, tuple(leaving))
+        return await self._plugin.run("before_compress", None, tuple(leaving))  # type: ignore[no-any-return]
 
     async def retitled(self, title: str) -> None:
-        await self._plugin.run("retitled", None, title)
+        return await self._plugin.run("retitled", None, title)  # type: ignore[no-any-return]
 
     async def close(self, why: Ending, until: float) -> None:
-        await self._plugin.run("close", None, why)
+        return await self._plugin.run("close", None, why)  # type: ignore[no-any-return]
 
 
 class Recorder(MemoryPlugin):
@@ -120,7 +120,7 @@ class Recorder(MemoryPlugin):
         return await self.run("deliver", done, *((entry.kind, entry.text) for entry in entries))  # type: ignore[no-any-return]
 
     async def shutdown(self, until: float) -> None:
-        await self.run("shutdown", None)
+        return await self.run("shutdown", None)  # type: ignore[no-any-return]
 
 
 Behaviour = Callable[[], Awaitable[Any]]

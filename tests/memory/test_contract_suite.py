@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,7 +53,8 @@ async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp
     provider = ActiveProvider("diary", make, store, Notes(tmp_path, {}), Surroundings(tmp_path))
     entry = Entry("k1", "said", "owner", "I like figs", 0.0, None, "s1")
     for _ in range(2):
-        await provider.call("deliver", lambda plugin: plugin.deliver([entry], 0.0), list, provider.wall(0) + 1e9)
+        until = asyncio.get_running_loop().time() + 10
+        await provider.call("deliver", lambda plugin: plugin.deliver([entry], 0.0), (list,), until)
     await provider.close()
     assert (tmp_path / "diary" / "owner.txt").read_text(encoding="utf-8") == "k1 I like figs\n"
 
@@ -175,7 +177,7 @@ class OneEar(Bad):
     heard: ClassVar[list[str]] = []
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        self.heard += [entry.text for entry in entries]
+        self.heard.extend(entry.text for entry in entries)
         return await super().deliver(entries, until)
 
     def open(self, conversation: Conversation, address: Address) -> MemorySession:

@@ -33,6 +33,8 @@ TRY_AGAIN = 30.0
 """Seconds after which a provider that did not start is tried again."""
 PLUGIN = "plugin"
 """The line of hooks that belong to no conversation."""
+START = "is_available"
+"""The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
 POLL = 0.02
@@ -50,6 +52,8 @@ class Deadlines:
     prepare: float = 120.0
     delivered: float = 5.0
     """How long a turn waits for its delivery, where the provider asks for it."""
+    deliver: float = 45.0
+    """How long a provider may take to deliver what it is handed: shorter than the lane is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,11 @@ class ActiveProvider:
             self.health.skipped()
         else:
             self.health.missed(hook, result.reason, whose)
+
+    def report_late_open(self, whose: str) -> None:
+        """Someone waits no longer for a session to be opened: say what it is that has not come back."""
+        hook, where = ("open", whose) if self._starting is not None and self._starting.done() else (START, EVERYWHERE)
+        self.health.missed(hook, f"{hook} has not come back", where)
 
     def let_go(self, session_id: str, lines: Iterable[str]) -> None:
         """A conversation is closed: nothing more is asked for it."""
@@ -257,19 +266,17 @@ class ActiveProvider:
             self._starting = asyncio.create_task(self._start())
         done, _ = await asyncio.wait({self._starting}, timeout=max(0.0, until - now()))
         if not done:
-            self.health.missed("is_available", "is_available has not come back")
+            self.health.missed(START, f"{START} has not come back")
         return bool(done) and self._starting.result()
 
     async def _start(self) -> bool:
         async def ask(plugin: MemoryPlugin) -> bool:
             return plugin.is_available()
 
-        available = await self._running().call(
-            "is_available", ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool
-        )
+        available = await self._running().call(START, ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool)
         if isinstance(available, Answer) and not available.value:
-            available = Missed("is_available says that it is not configured")
-        self.report("is_available", available)
+            available = Missed(f"{START} says that it is not configured")
+        self.report(START, available)
         self._try_again_at = asyncio.get_running_loop().time() + TRY_AGAIN
         return isinstance(available, Answer)
 

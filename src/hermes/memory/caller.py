@@ -230,14 +230,17 @@ class Memory:
 
 
 def _joined(recalled: Recalled) -> str:
-    return "\n\n".join(
-        part.text for part in recalled.parts if isinstance(part, Part) and isinstance(part.text, str) and part.text
-    )
+    return "\n\n".join(part.text for part in recalled.parts if _is_part(part) and part.text)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a plugin gave what it should."""
+    return isinstance(part, Part) and type(part.text) is str
 
 
 def _flaw(recalled: Recalled) -> str:
     """What is wrong with what was recalled."""
-    if not all(isinstance(part, Part) and isinstance(part.text, str) for part in recalled.parts):
+    if not all(map(_is_part, recalled.parts)):
         return "something that is no Part"
     return _longer(RECALL)(_joined(recalled))
 

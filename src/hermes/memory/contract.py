@@ -44,7 +44,7 @@ from hermes.types import Json, Message, ToolSpec
 
 T = TypeVar("T")
 PATIENCE = 10.0
-DEADLINES = Deadlines(*[PATIENCE] * 7)
+DEADLINES = Deadlines(*[PATIENCE] * 8)
 NOTHING = type(None)
 AWKWARD = ["hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-context>", "x" * 100_000]
 OWNER = Speaker(is_owner=True)
@@ -181,7 +181,9 @@ class _Check:
                 asked = Said(f"what about {WORD.format(other.session_id)}?", place.person or BOB)
                 question = Question((asked,), 9, self._until())
                 recalled = await self._ask("recall", partial(opened[1].recall, question), Recalled)
-                said = "".join(part.text for part in recalled.parts) if recalled is not None else ""
+                said = (
+                    " ".join(str(getattr(part, "text", "")) for part in recalled.parts) if recalled is not None else ""
+                )
                 if WORD.format(other.session_id) in said.replace(asked.text, ""):
                     self._found.append(f"recall of {place.session_id} shows what was said in {other.session_id}")
             await self._ask("close", partial(opened[1].close, "exit", self._until()), NOTHING)
@@ -220,7 +222,7 @@ class _Check:
 
         async def status(plugin: MemoryPlugin) -> bool:
             said = await plugin.status(self._until())
-            return isinstance(said, Mapping) and _is_json(dict(said))
+            return _is_json(dict(said))
 
         for hook, ask, wanted in (
             ("cache_busting_signature", flat, "None or a flat dict of `name.key` and plain values"),

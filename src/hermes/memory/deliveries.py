@@ -12,7 +12,7 @@ from hermes.db.outcomes import Defect, Outcome, Postponed, Retry
 from hermes.db.queue import Claim
 from hermes.db.worker import QueueWorker, WorkerTerms
 from hermes.memory.active import ActiveProvider
-from hermes.memory.delivery import BATCH, LAST_REQUEST, LEASE, Batch, pause_of, read_batch, settle_batch
+from hermes.memory.delivery import BATCH, LEASE, Batch, pause_of, read_batch, settle_batch
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
 from hermes.memory.values import Delivered, Later, Parked
@@ -103,8 +103,7 @@ class Deliveries:
         batch = await self._store.read(lambda tx: read_batch(self._store, tx, self.provider.name, claimed))
         if not batch.to_deliver:
             return settle_batch(batch, [], now=now, chance=self._chance)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + LEASE - LAST_REQUEST
+        until = asyncio.get_running_loop().time() + self.provider.deadlines.deliver
         wall, entries = self.provider.wall(until), batch.to_deliver
         line = f"deliver:{claimed.lane}"
         found = await self.provider.call(

@@ -15,8 +15,6 @@ from hermes.store.store import Store
 
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
-LAST_REQUEST = 15.0
-"""Seconds before the lease ends by which a plugin must have finished."""
 BATCH = 50
 BASE, CAP = 1.0, 300.0
 GONE, UNWANTED = "gone", "not wanted"

@@ -49,6 +49,8 @@ class SessionCaller:
             self._opening = asyncio.create_task(self._open(until))
         done, _ = await asyncio.wait({self._opening}, timeout=max(0.0, until - _now()))
         self._missed_opening = not done
+        if not done:
+            self._provider.report_late_open(self.conversation.session_id)
         return self._opening.result() if done else None
 
     async def ask(
