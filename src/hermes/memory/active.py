@@ -168,7 +168,7 @@ class ActiveProvider:
             head = await self.store.read(lambda tx: head_time(tx, self.outbox.queue, lane))
             if head is None or head > self.store.clock.now():
                 return
-            await self.store.clock.sleep(POLL)
+            await asyncio.sleep(POLL)  # real time, like the deadline
 
     def mirror_soon(self, change: NoteChange | None) -> None:
         """Tell the provider what changed in the notes, off the turn; `change` is what was just changed, if anything."""

@@ -38,12 +38,14 @@ class SessionCaller:
         self.opened: Opened | None = None
         self._opening: asyncio.Task[Opened | None] | None = None
         self._missed_opening = False
+        self._given_up: float | None = None
+        """The deadline of the turn that goes on without a session."""
         self._preparing: asyncio.Task[None] | None = None
         self._next: list[Question | None] = []
 
     async def open(self, until: float) -> Opened | None:
         """The session; None when it cannot be opened by then. It is then opened for the next turn."""
-        if self.opened is not None:
+        if self.opened is not None or until == self._given_up:
             return self.opened
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open(until))
@@ -51,7 +53,9 @@ class SessionCaller:
         self._missed_opening = not done
         if not done:
             self._provider.report_late_open(self.conversation.session_id)
-        return self._opening.result() if done else None
+        if self.opened is None:
+            self._given_up = until
+        return self.opened
 
     async def ask(
         self,
