@@ -273,11 +273,12 @@ async def test_handler_that_settled_by_itself_is_left_alone(bench: Bench) -> Non
 
 
 async def test_lane_taken_while_the_worker_is_being_cancelled_is_given_back_as_never_tried(bench: Bench) -> None:
-    bench.add("a", "one")
     work = Told(all_done)
-    bench.file.gate.clear()
     running = bench.start(bench.worker(work))
     await bench.clock.pass_time()
+    bench.add("a", "one")
+    bench.file.gate.clear()
+    await bench.clock.pass_time(1.0)
     running.cancel()
     await bench.clock.pass_time()
     bench.file.gate.set()
@@ -286,6 +287,18 @@ async def test_lane_taken_while_the_worker_is_being_cancelled_is_given_back_as_n
     bench.start(bench.worker(work))
     await bench.clock.pass_time()
     assert [item.tried_at for item in work.items] == [None]
+
+
+async def test_lane_whose_handler_had_no_time_to_begin_is_given_back(bench: Bench) -> None:
+    async def wait_for_ever(claimed: Claim) -> Sequence[Outcome]:
+        await asyncio.Event().wait()
+        return []
+
+    bench.add("a", "one")
+    worker = bench.worker(Told(wait_for_ever))
+    await worker.finish(0.0)
+    await worker.drain(0.0)
+    assert await bench.worker(Told(all_done)).run_lane("a", 1005.0)
 
 
 @pytest.mark.contract("P1")

@@ -148,6 +148,7 @@ class Worker:
         while self._running and self._clock.now() < until:
             await self._wait(until, *self._running)
         if late := set(self._running):
+            await asyncio.sleep(0)  # one that has not begun could not give anything back
             for task in late:
                 task.cancel()
             await asyncio.wait(late)
