@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from hermes.memory.active import Deadlines
@@ -15,6 +15,7 @@ from hermes.memory.provider import (
     Ending,
     Entry,
     Host,
+    Kind,
     MemoryPlugin,
     MemorySession,
     Notebook,
@@ -78,7 +79,7 @@ class Recorder(MemoryPlugin):
         self.entries: list[Entry] = []
         self.block = BLOCK
         self.tools: Sequence[ToolSpec] = [LOOKUP]
-        self.wants = DEFAULT_WANTS | {"delegation"}
+        self.wants: Collection[Kind] = {*DEFAULT_WANTS, "delegation"}
         self.pace: Any = "async"
 
     def __call__(self, host: Host) -> Recorder:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.db.engine import Tx
+from hermes.db.lanes import head_time
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError
 from hermes.memory.active import ActiveProvider
@@ -206,7 +207,9 @@ async def test_an_entry_that_breaks_the_plugin_is_parked_after_five_times_and_th
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
 
         async def over() -> bool:
-            clock.advance(400)
+            head = await provider.store.read(lambda tx: head_time(tx, QUEUE, "s1"))
+            if head is not None and head > clock.now():
+                clock.advance(400)
             return not await left(provider)
 
         await until(over, provider)
@@ -310,14 +313,12 @@ async def test_another_process_addresses_and_tells_what_a_broken_one_left(tmp_pa
 
 @pytest.mark.contract("1.8", "6.1")
 async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_path: Path) -> None:
-    plugin = Refusing([Parked("no")])
+    plugin = Refusing([Parked("no"), Later("not now", after=3600.0)])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         await turn(memory, "first")
         await memory.flush(10)
-        plugin._batches = [[Later("not now", after=3600.0)]]
         await turn(memory, "second")
-        await memory.flush(10)
         await say(memory, "third")
         store = provider.store
         planned = await store.read(lambda tx: store.deletions.plan(tx, "s1"))
@@ -490,13 +491,13 @@ async def _turns(home: Path) -> list[int]:
 
 async def test_a_plugin_whose_address_is_no_address_opens_nothing_and_loses_nothing(tmp_path: Path) -> None:
     class Odd(Recorder):
-        def address(self, place: object) -> Address:  # type: ignore[override]
+        def address(self, place: object) -> Address:
             return "elsewhere"  # type: ignore[return-value]
 
     async with active(tmp_path, Odd(), PATIENT) as provider:
         memory = await begin(provider)
         assert await turn(memory) == ""
-        assert "open returned a session without an Address" in memory.take_notices()[0]
+        assert "open returned str as Address" in memory.take_notices()[0]
         assert len(await left(provider)) == 2
 
 

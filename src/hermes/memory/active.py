@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.db.engine import Tx
-from hermes.db.lanes import head_time
 from hermes.errors import HermesError
 from hermes.memory.health import EVERYWHERE, Health
 from hermes.memory.mirror import OWNER, NoteChange, mirror_notes
@@ -37,7 +37,6 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-POLL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,8 @@ class ActiveProvider:
         self.preparing = asyncio.Semaphore(PREPARING)
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
-        self.delivers = False
-        """Whether deliveries run in this process: only then is it worth waiting for one."""
+        self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
+        """Delivers a lane ahead of others, until a moment of the clock; None while nobody delivers in this process."""
         self._make = make
         self._notes = notes
         self._surroundings = surroundings
@@ -161,14 +160,9 @@ class ActiveProvider:
         return found.value if isinstance(found, Answer) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
-        """Wait until nothing of a lane is due any more, because it was delivered or must wait longer than we do."""
-        self.wake.set()
-        until = asyncio.get_running_loop().time() + seconds
-        while self.delivers and asyncio.get_running_loop().time() < until:
-            head = await self.store.read(lambda tx: head_time(tx, self.outbox.queue, lane))
-            if head is None or head > self.store.clock.now():
-                return
-            await asyncio.sleep(POLL)  # real time, like the deadline
+        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then."""
+        if self.deliver_lane is not None:
+            await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
     def mirror_soon(self, change: NoteChange | None) -> None:
         """Tell the provider what changed in the notes, off the turn; `change` is what was just changed, if anything."""
@@ -190,7 +184,7 @@ class ActiveProvider:
 
             def settle(tx: Tx, spot: Spot = spot) -> None:
                 self.outbox.settle_spot(tx, spot)
-                self.outbox.release(tx, spot, now=self.store.clock.now())
+                self.outbox.let_go(tx, spot, now=self.store.clock.now())
 
             await self.store.write(settle)
         if waiting:
@@ -297,5 +291,5 @@ class ActiveProvider:
             outbox=self.outbox,
             health=self.health,
             run_beside=self._thread.spawn,
-            wake_delivery=lambda: loop.call_soon_threadsafe(self.wake.set),
+            wake_delivery=partial(loop.call_soon_threadsafe, self.wake.set),
         )

@@ -96,9 +96,8 @@ class Memory:
         opened = await self._caller.open(until)
         if opened is None:
             return None
-        block = str(opened.block)
-        self._report("prompt_block", _longer(BLOCK)(block))
-        return block[:BLOCK]
+        self._report("prompt_block", _longer(BLOCK)(opened.block))
+        return opened.block[:BLOCK]
 
     async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:
         """The session's tools; those that are malformed or named like one of `taken` are left out and reported."""

@@ -21,7 +21,7 @@ from hermes.clock import SystemClock
 from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
-from hermes.memory.plugin_thread import Answer
+from hermes.memory.plugin_thread import Answer, HookResult
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -250,7 +250,7 @@ class _Check:
 
     async def _result(
         self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
-    ) -> Any:
+    ) -> HookResult[T]:
         until = asyncio.get_running_loop().time() + PATIENCE
         return await self._provider.call(hook, run, expect, until, line=hook)
 

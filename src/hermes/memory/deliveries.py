@@ -1,4 +1,4 @@
-"""Deliveries: the worker of the memory outbox. Every process that talks with people runs one while it lasts."""
+"""Deliveries: what the rows of the memory outbox mean to its worker. Every process that talks with people has one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Defect, Outcome, Postponed, Retry
+from hermes.db.outcomes import Defect, Done, Outcome, Postponed, Retry
 from hermes.db.queue import Claim
-from hermes.db.worker import QueueWorker, WorkerTerms
+from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.memory.active import ActiveProvider
 from hermes.memory.delivery import BATCH, LEASE, Batch, pause_of, read_batch, settle_batch
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
 from hermes.memory.values import Delivered, Later, Parked
+from hermes.store.memory_rows import record_delivery
 
 ADDRESS_EVERY = 60.0
 """Seconds between two looks at entries that have no address yet."""
@@ -25,10 +26,17 @@ PAUSE = 15.0
 """Seconds for which no lane is tried when a provider says that its server is down, unless it says for how long."""
 OUTAGE = 3
 """Deliveries in a row that are put off before it is said."""
-POLL = 0.05
 
 
-class Deliveries:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Lanes with something to deliver, and those of them whose time has come."""
+
+    waiting: int
+    due: int
+
+
+class Deliveries(Work):
     """Delivers what is due of one provider's outbox, several lanes at a time."""
 
     def __init__(
@@ -39,19 +47,21 @@ class Deliveries:
         self._chance = chance
         self._put_off = 0
         self._running: list[asyncio.Task[None]] = []
-        self._worker = QueueWorker(
+        self._worker = Worker(
             provider.store,
+            provider.store.clock,
             provider.outbox.queue,
-            owner,
-            self._deliver,
-            provider.wake,
-            WorkerTerms(at_once=at_once, ttl=LEASE, limit=BATCH),
+            self,
+            owner=owner,
+            terms=WorkerTerms(ttl=LEASE, batch=BATCH, at_once=at_once),
+            chance=chance,
+            wake=provider.wake,
         )
 
     def start(self) -> None:
         """Begin to deliver. Beginning twice is fine."""
         if not self._running:
-            self.provider.delivers = True
+            self.provider.deliver_lane = self._worker.run_lane
             self._running = [
                 asyncio.create_task(self._worker.run(), name="memory-deliveries"),
                 asyncio.create_task(self._address(), name="memory-addresses"),
@@ -61,16 +71,14 @@ class Deliveries:
         """Deliver what is due, for so long, then stop. False when something is left, due or not."""
         if not self._running:
             return True
-        await self.provider.settle()
         until = asyncio.get_running_loop().time() + seconds
-        self.provider.wake.set()
-        while (await self.left()).due and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(POLL)  # noqa: ASYNC110 - another process may be the one that delivers
-        self.provider.delivers = False
+        await self.provider.settle()
+        self.provider.deliver_lane = None
         for task in self._running:
             task.cancel()
         await asyncio.wait(self._running)
         self._running = []
+        await self._worker.finish(seconds)
         await self._worker.drain(max(0.1, until - asyncio.get_running_loop().time()))
         return not (await self.left()).waiting
 
@@ -84,18 +92,12 @@ class Deliveries:
                 "WHERE queue = ?1 AND due_at IS NOT NULL",
                 (name, now),
             ).fetchone()
-            return Left(int(row[0]), int(row[1]) + len(self._worker.tasks))
+            return Left(int(row[0]), int(row[1]))
 
         return await self._store.read(count)
 
-    async def _address(self) -> None:
-        """Every now and then: entries that were recorded while the plugin could not say where they go."""
-        while True:
-            await self.provider.address_waiting()
-            await self._store.clock.sleep(ADDRESS_EVERY)
-
-    async def _deliver(self, claimed: Claim) -> Sequence[Outcome]:
-        """Deliver one batch of a lane, and say what became of it."""
+    async def handle(self, claimed: Claim) -> Sequence[Outcome]:
+        """Deliver one batch of a lane."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
             self.provider.address_soon()
@@ -117,6 +119,19 @@ class Deliveries:
         self._note_outage(found.value)
         return settle_batch(batch, found.value, now=now, chance=self._chance)
 
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+        """Record with the outcomes how deliveries go."""
+        if is_waiting_lane(claimed.lane) or not recorded:
+            return
+        reason = None if isinstance(recorded[-1], Done) else recorded[-1].reason
+        record_delivery(tx, self.provider.name, reason, now=self._store.clock.now())
+
+    async def _address(self) -> None:
+        """Every now and then: entries that were recorded while the plugin could not say where they go."""
+        while True:
+            self.provider.address_soon()
+            await self._store.clock.sleep(ADDRESS_EVERY)
+
     def _missed(self, batch: Batch, missed: Missed, now: float) -> Sequence[Outcome]:
         """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
         if missed.skipped:
@@ -135,15 +150,7 @@ class Deliveries:
         if self._put_off >= OUTAGE:
             self.provider.health.missed("delivery", f"delivery is put off: {later.reason}")
         if later.everyone:
-            self._worker.pause(PAUSE if later.after is None else later.after)
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Lanes with something to deliver, and those of them whose time has come or that are being delivered."""
-
-    waiting: int
-    due: int
+            self._worker.pause(self._store.clock.now() + (PAUSE if later.after is None else later.after))
 
 
 def _wrong(outcomes: Sequence[object]) -> str:

@@ -113,13 +113,14 @@ class Outbox:
             payload = {"message": message.id, "data": data}
             not_before = now + HOLD_AT_MOST
             self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
-        self._let_go(tx, spot, turn, now=now)
+        self.let_go(tx, spot, turn, now=now)
 
     def turn_over(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
         """A turn has ended without a reply: let go what the pace allows."""
-        self._let_go(tx, self.settle_spot(tx, spot), turn, now=now)
+        self.let_go(tx, self.settle_spot(tx, spot), turn, now=now)
 
-    def _let_go(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
+    def let_go(self, tx: Tx, spot: Spot, turn: int = 1, *, now: float) -> None:
+        """Let go what the pace allows after so many turns."""
         address = spot.address
         if address is None or address.pace == "session" or (isinstance(address.pace, int) and turn % address.pace):
             return

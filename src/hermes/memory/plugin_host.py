@@ -36,7 +36,7 @@ class PluginHost:
     outbox: Outbox
     health: Health
     run_beside: Callable[[Coroutine[Any, Any, None], str], None]
-    wake_delivery: Callable[[], None]
+    wake_delivery: Callable[[], object]
 
     @property
     def clock(self) -> Clock:

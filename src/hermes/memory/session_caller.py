@@ -25,7 +25,7 @@ class Opened:
 
     session: MemorySession
     address: Address
-    block: object
+    block: str
     tools: Sequence[object]
 
 
@@ -140,16 +140,17 @@ class SessionCaller:
 
 
 def _wrong_types(opened: Opened) -> str:
-    """What of an opened session is not what it should be."""
-    if not isinstance(opened.session, MemorySession):
-        return f"a {type(opened.session).__name__}, not a MemorySession"
-    if not isinstance(opened.address, Address) or not isinstance(opened.address.lane, str):
-        return "a session without an Address"
-    if not isinstance(opened.block, str):
-        return f"a session whose prompt_block is a {type(opened.block).__name__}"
-    if not isinstance(opened.tools, Sequence):
-        return f"a session whose tools are a {type(opened.tools).__name__}"
-    return ""
+    """What of an opened session is not what it should be: a plugin may give anything."""
+    parts: dict[str, tuple[object, type]] = {
+        "MemorySession": (opened.session, MemorySession),
+        "Address": (opened.address, Address),
+        "prompt_block": (opened.block, str),
+        "tools": (opened.tools, Sequence),
+    }
+    wrong = [
+        f"{type(given).__name__} as {name}" for name, (given, kind) in parts.items() if not isinstance(given, kind)
+    ]
+    return wrong[0] if wrong else ""
 
 
 def _now() -> float:
