@@ -33,6 +33,7 @@ from hermes.settings import (
     AT_ONCE,
     CACHED_AGENTS,
     DRAIN,
+    MAX_CALLS,
     MAX_STEPS,
     TELEGRAM_BASE_URL,
     TELEGRAM_MENTIONS,
@@ -63,7 +64,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         idle=get(AGENT_IDLE),
         now=app.clock.now,
     )
-    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
+    allow = frozenset(get(ALLOW))
     terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
@@ -104,7 +105,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         drain=get(DRAIN),
         patience=get(API_TIMEOUT),
         connections=get(API_CONNECTIONS),
-        speaker=Speaker(model, toolbox, get(MAX_STEPS)),
+        speaker=Speaker(model, toolbox, get(MAX_STEPS), get(MAX_CALLS)),
         prompt=lambda: build_system_prompt(PromptParts(soul=read_soul(app.home.soul_file), started_at=app.clock.now())),
     )
     platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)

@@ -11,8 +11,8 @@ from filelock import FileLock
 from hermes.agent.agent import Policy
 from hermes.agent.memory_tool import memory_tool
 from hermes.events import MemoryUpdated, Notice, ToolFinished
+from hermes.fence import NOTE, fence
 from hermes.llm.events import Reply
-from hermes.memory.fence import NOTE, fence
 from hermes.memory.notes import Notes
 from hermes.types import ToolSpec
 from tests.agent.seam import calls, offered, open_seam, requests, say, settle
@@ -44,7 +44,7 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
         assert [(e.data["target"], e.data["action"], e.text or e.data["old"]) for e in noted] == wanted
         assert all(entry.speaker == OWNER for entry in noted)
         assert [event for event in events if isinstance(event, MemoryUpdated)] == [MemoryUpdated(*w) for w in wanted]
-        assert agent.notes.read("memory") == "- port 5433"
+        assert agent.notes.read("memory") == "port 5433"
 
 
 @pytest.mark.contract("4.10")
@@ -84,7 +84,7 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
         assert running.cancelled()
         assert not mirrored.is_set()
     await asyncio.wait_for(mirrored.wait(), 20)
-    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "- kept"
+    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "kept"
 
 
 @pytest.mark.contract("4.9")
@@ -129,7 +129,7 @@ async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_o
         assert [event.text for event in events if isinstance(event, Notice)] == [
             "memory provider recorder: tools has a tool 'memory', which is a built-in one; going on without it"
         ]
-        assert agent.notes.read("user") == "- likes figs"
+        assert agent.notes.read("user") == "likes figs"
         assert provider.called("call_tool") == []
         [spec] = [spec for spec in requests(agent)[0].tools if spec.name == "memory"]
         assert spec.description != "mine"

@@ -6,6 +6,7 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -168,7 +169,7 @@ async def test_items_without_an_outcome_come_again(bench: Bench) -> None:
         return [Done()]
 
     bench.add("a", "one", "two", "three")
-    work = Told(one_by_one, [])
+    work = Told(one_by_one)
     bench.start(bench.worker(work, batch=50))
     await bench.clock.pass_time()
     assert work.keys == [["one", "two", "three"], ["two", "three"], ["three"]]
@@ -389,6 +390,21 @@ async def test_a_lane_is_run_now_ahead_of_others_until_nothing_waits_in_it(bench
     assert await worker.run_lane("b", 1005.0)
     assert bench.effects() == ["b0", "b1", "b2", "b3"]
     assert await worker.run_lane("unknown", 1005.0)
+
+
+async def test_lane_that_a_turn_asks_for_is_not_handled_in_the_name_of_that_turn(bench: Bench) -> None:
+    turn = ContextVar("turn", default="none")
+    seen: list[str] = []
+
+    async def look(claimed: Claim) -> Sequence[Outcome]:
+        seen.append(turn.get())
+        return await all_done(claimed)
+
+    bench.add("a", "one")
+    worker = bench.worker(Told(look))
+    turn.set("a turn")
+    assert await worker.run_lane("a", 1005.0)
+    assert seen == ["none"]
 
 
 async def test_who_waits_for_a_lane_waits_no_longer_than_the_deadline_and_the_handler_goes_on(bench: Bench) -> None:

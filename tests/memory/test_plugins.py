@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from hermes.errors import ProviderError
-from hermes.memory.fence import fence
+from hermes.fence import fence
 from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.registry import Factory, find_provider, provider_names
 from tests.llm.loopback import LoopbackServer, says

@@ -23,7 +23,7 @@ from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
-from hermes.memory.fence import strip_fences
+from hermes.fence import strip_fences
 from hermes.memory.plugin_thread import Answer
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.rewrites import Stamp
@@ -135,7 +135,7 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> Preparation
     agent.turns += not accepted.incognito
     toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
     prompt = await _prompt(agent, lane, accepted, block, toolbox)
-    speaker = Speaker(speaking.model, toolbox, agent.policy.max_steps)
+    speaker = Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
     return Preparation(prompt, recall.text, speaker, memory)
 
 

@@ -135,13 +135,19 @@ class Gateway:
         return self._lanes.stop_turn(session_id)
 
     async def run(
-        self, platforms: Sequence[Platform], stopping: asyncio.Event, complain: Callable[[str], None] = log.warning
+        self,
+        platforms: Sequence[Platform],
+        stopping: asyncio.Event,
+        complain: Callable[[str], None] = log.warning,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
+        `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
         `complain` is told once of each platform that does not start, or falls over for the first time.
         """
         lease = await self._store.write(self._take_over)
+        begun()
         self._platforms.update({platform.name: platform for platform in platforms})
         if self._deliveries is not None:
             self._deliveries.start()
