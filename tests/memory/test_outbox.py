@@ -80,7 +80,7 @@ class Refusing(Recorder):
         return await super().deliver(entries, until)
 
 
-@pytest.mark.contract("6.1")
+@pytest.mark.contract("4.13")
 async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -99,7 +99,7 @@ async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path:
     assert all(len(entry.key) == 32 for entry in plugin.entries)
 
 
-@pytest.mark.contract("6.1")
+@pytest.mark.contract("4.13")
 async def test_rows_are_there_only_if_the_message_is(tmp_path: Path) -> None:
     async with active(tmp_path, Recorder(), delivers=False) as provider:
         memory, store = await begin(provider), provider.store
@@ -116,7 +116,7 @@ async def test_rows_are_there_only_if_the_message_is(tmp_path: Path) -> None:
         assert await left(provider) == ["said"]
 
 
-@pytest.mark.contract("6.1")
+@pytest.mark.contract("4.13")
 async def test_a_question_waits_for_its_reply_and_no_longer_than_its_time(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
@@ -131,7 +131,7 @@ async def test_a_question_waits_for_its_reply_and_no_longer_than_its_time(tmp_pa
         assert plugin.told("said") == ["first", "second"]
 
 
-@pytest.mark.contract("6.1")
+@pytest.mark.contract("4.13")
 async def test_a_turn_without_a_reply_lets_its_question_go(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -143,7 +143,7 @@ async def test_a_turn_without_a_reply_lets_its_question_go(tmp_path: Path) -> No
         assert plugin.told() == ["hello"]
 
 
-@pytest.mark.contract("6.3")
+@pytest.mark.contract("4.13")
 async def test_an_entry_that_may_have_arrived_comes_again_with_the_same_key_and_says_so(tmp_path: Path) -> None:
     later = Later("the reply was lost", after=0.0)
     plugin = Refusing([Delivered(), later], [later])
@@ -157,7 +157,7 @@ async def test_an_entry_that_may_have_arrived_comes_again_with_the_same_key_and_
         assert entry.tried_at is not None
 
 
-@pytest.mark.contract("6.4")
+@pytest.mark.contract("4.14")
 async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_path: Path) -> None:
     plugin = Refusing([Parked("refused for good"), Delivered()])
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -170,7 +170,7 @@ async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_p
         assert (dead.payload["kind"], dead.reason) == ("said", "refused for good")
 
 
-@pytest.mark.contract("6.4")
+@pytest.mark.contract("4.14")
 async def test_a_server_that_is_down_is_left_alone_for_every_conversation(tmp_path: Path) -> None:
     plugin = Refusing([Later("connection refused", after=0.3, everyone=True)])
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -188,7 +188,7 @@ async def test_a_server_that_is_down_is_left_alone_for_every_conversation(tmp_pa
         assert sorted(plugin.told("said")) == ["first", "second"]
 
 
-@pytest.mark.contract("6.4")
+@pytest.mark.contract("4.14")
 async def test_an_entry_that_breaks_the_plugin_is_parked_after_five_times_and_the_others_are_told(
     tmp_path: Path,
 ) -> None:
@@ -219,7 +219,7 @@ async def test_an_entry_that_breaks_the_plugin_is_parked_after_five_times_and_th
     assert {item.reason for item in dead} == {"deliver failed: ValueError: poison"}
 
 
-@pytest.mark.contract("6.6")
+@pytest.mark.contract("4.15")
 @pytest.mark.parametrize(
     ("pace", "told"),
     [("async", [2, 4, 6, 8]), ("turn", [2, 4, 6, 8]), (2, [0, 4, 4, 8]), (3, [0, 0, 6, 6]), ("session", [0, 0, 0, 0])],
@@ -241,7 +241,7 @@ async def test_the_pace_says_when_entries_go(tmp_path: Path, pace: Any, told: li
         assert len(plugin.told()) == 8
 
 
-@pytest.mark.contract("6.6")
+@pytest.mark.contract("4.15")
 async def test_the_pace_holds_nothing_longer_than_an_hour_also_after_a_kill(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     plugin.pace = "session"
@@ -256,7 +256,7 @@ async def test_the_pace_holds_nothing_longer_than_an_hour_also_after_a_kill(tmp_
         assert plugin.told() == ["hello", "reply to hello"]
 
 
-@pytest.mark.contract("6.6")
+@pytest.mark.contract("4.15")
 async def test_kinds_that_a_provider_does_not_want_are_not_recorded(tmp_path: Path) -> None:
     plugin = Recorder()
     plugin.wants = frozenset({"said"})
@@ -268,7 +268,7 @@ async def test_kinds_that_a_provider_does_not_want_are_not_recorded(tmp_path: Pa
         assert await left(provider) == ["said", "said"]
 
 
-@pytest.mark.contract("6.1", "4.3")
+@pytest.mark.contract("4.13", "4.3")
 async def test_what_was_said_while_the_plugin_could_not_say_where_it_goes_is_told_in_order_when_it_can(
     tmp_path: Path,
 ) -> None:
@@ -295,7 +295,7 @@ async def test_what_was_said_while_the_plugin_could_not_say_where_it_goes_is_tol
         assert await left(provider) == []
 
 
-@pytest.mark.contract("6.1")
+@pytest.mark.contract("4.13")
 async def test_another_process_addresses_and_tells_what_a_broken_one_left(tmp_path: Path) -> None:
     class Broken(Recorder):
         def is_available(self) -> bool:
@@ -311,7 +311,7 @@ async def test_another_process_addresses_and_tells_what_a_broken_one_left(tmp_pa
     assert plugin.called("open") == [], "delivery needs no session"
 
 
-@pytest.mark.contract("1.8", "6.1")
+@pytest.mark.contract("1.8", "4.13")
 async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_path: Path) -> None:
     plugin = Refusing([Parked("no"), Later("not now", after=3600.0)])
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -330,7 +330,7 @@ async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_
         assert places == 0
 
 
-@pytest.mark.contract("6.1", "1.8")
+@pytest.mark.contract("4.13", "1.8")
 async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_send(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
@@ -347,7 +347,7 @@ async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_se
     assert plugin.told() == ["kept", "reply to kept", "reply to gone"]
 
 
-@pytest.mark.contract("4.3", "6.1")
+@pytest.mark.contract("4.3", "4.13")
 async def test_entries_of_a_provider_that_was_switched_away_wait_for_it(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
@@ -361,7 +361,7 @@ async def test_entries_of_a_provider_that_was_switched_away_wait_for_it(tmp_path
     assert plugin.told() == ["hello", "reply to hello"]
 
 
-@pytest.mark.contract("6.2")
+@pytest.mark.contract("4.16")
 async def test_a_plugins_own_entry_is_saved_once_and_its_outcome_can_be_awaited(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -383,7 +383,7 @@ async def test_a_plugins_own_entry_is_saved_once_and_its_outcome_can_be_awaited(
             await host.put("s1", "k4", {})
 
 
-@pytest.mark.contract("6.2")
+@pytest.mark.contract("4.16")
 async def test_an_own_entry_lets_go_what_was_held_before_it(tmp_path: Path) -> None:
     plugin = Recorder()
     plugin.pace = "session"
@@ -423,7 +423,7 @@ async def test_a_lock_is_held_by_one_at_a_time_and_awaited_without_blocking(tmp_
             pass
 
 
-@pytest.mark.contract("4.10", "6.1")
+@pytest.mark.contract("4.10", "4.13")
 async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_next_start(tmp_path: Path) -> None:
     plugin = Recorder()
     notes = tmp_path / "memories" / "USER.md"
@@ -444,7 +444,7 @@ async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_
     assert noted == [("replace", "likes figs", "likes dates"), ("add", "", "has a cat")]
 
 
-@pytest.mark.contract("5.8", "4.7")
+@pytest.mark.contract("4.7")
 async def test_in_a_group_each_message_is_told_with_its_own_speaker(tmp_path: Path) -> None:
     plugin = Recorder()
     group = Conversation("s1", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
