@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.owners import is_gone, new_owner
 from tests.db.files import make_file, transaction
 from tests.db.processes import await_end, hear, start
@@ -26,13 +26,13 @@ def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp
     process = start("tests.db.claimant", tmp_path / "o.db")
     owner = hear(process)
     with transaction(db) as tx:
-        assert queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time()) is None
+        assert lanes.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time()) is None
     assert not is_gone(owner)
     process.kill()
     await_end(process)
     assert is_gone(owner)
     with transaction(db) as tx:
-        lease = queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time())
+        lease = lanes.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time())
     assert lease is not None
     assert lease.epoch == 2
     db.close()

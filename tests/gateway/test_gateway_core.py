@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.engine import Tx
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
@@ -231,7 +231,7 @@ async def test_a_turn_that_is_given_up_when_its_lane_is_lost_is_no_defect(
         await core.platform.deliver(message("wait"))
         await gate.asked.wait()
         [(lane,)] = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE queue = 'inbox'")
-        await core.store.write(lambda tx: queue.revoke_lane(tx, "inbox", str(lane)))
+        await core.store.write(lambda tx: lanes.revoke_lane(tx, "inbox", str(lane)))
         await core.end()
     gc.collect()
     assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.errors import StoreError
 from hermes.memory_server import times
 from hermes.memory_server.db.engine import Database
 from hermes.memory_server.db.schema import open_database
@@ -227,36 +226,3 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
 
 async def status(database: Database) -> Counts:
     return (await database.read(lambda tx: read_status(tx, "w", None, None, None))).all
-
-
-async def test_reader_cannot_write(database: Database) -> None:
-    with pytest.raises(StoreError):
-        await database.read(lambda tx: tx.exec_driver_sql("DELETE FROM jobs"))
-
-
-async def test_write_that_nobody_waits_for_any_more_is_not_done(database: Database) -> None:
-    holding, free = threading.Event(), threading.Event()
-
-    def hold(_tx: object) -> None:
-        holding.set()
-        free.wait()
-
-    first = asyncio.create_task(database.write(hold))
-    await asyncio.to_thread(holding.wait)
-    second = asyncio.create_task(add(database))
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    free.set()
-    await first
-    await add(database)
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 1
-
-
-async def test_write_that_is_refused_takes_no_other_with_it(database: Database) -> None:
-    def refuse(tx: object) -> None:
-        raise LeaseLostError
-
-    results = await asyncio.gather(add(database), database.write(refuse), add(database), return_exceptions=True)
-    assert [type(result) for result in results] == [type(None), LeaseLostError, type(None)]
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 2

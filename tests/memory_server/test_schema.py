@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from hermes.errors import StoreNewerError
-from hermes.memory_server.db.engine import Tx, driver
-from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database
+from hermes.memory_server.db.engine import Database, Tx, driver
+from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database, open_for_work
 from hermes.memory_server.db.tables import metadata
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
@@ -89,6 +90,23 @@ async def test_all_migrations_together_make_exactly_the_tables_of_the_code(tmp_p
     engine.dispose()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows no such name")
+async def test_folder_may_have_a_name_that_means_something_in_a_url(tmp_path: Path) -> None:
+    folder = tmp_path / "why? 100% #1"
+    await open_database(folder).close()
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.db")] == [folder.relative_to(tmp_path) / FILE]
+
+
+@pytest.mark.contract("P1")
+@pytest.mark.parametrize(("opened", "synchronous"), [(open_database, 2), (open_for_work, 1)])
+async def test_requests_wait_for_the_disk_and_background_work_does_not(
+    tmp_path: Path, opened: Callable[[Path], Database], synchronous: int
+) -> None:
+    database = opened(tmp_path)
+    assert await database.look(lambda tx: tx.exec_driver_sql("PRAGMA synchronous").scalar()) == synchronous
+    await database.close()
+
+
 async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     await open_database(tmp_path).close()
     connection = sqlite3.connect(tmp_path / FILE)
@@ -98,6 +116,7 @@ async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
         open_database(tmp_path)
     assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
     connection.close()
+    assert [path.name for path in tmp_path.iterdir()] == [FILE], "nobody has it open any more"
 
 
 HOT: dict[str, Callable[[Tx], object]] = {

@@ -8,8 +8,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.db.faults import translate
 from hermes.errors import StoreDamagedError, StoreFullError
+from hermes.sqlite.faults import translate
 from hermes.store.reading import open_unchanged
 
 

@@ -16,7 +16,7 @@ from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.gateway.gateway import request_stop, running_gateway
@@ -96,7 +96,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
 
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
-        waiting = {name: asdict(queue.stats(tx, name, now=now)) for name in queue.queues(tx)}
+        waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
         parts = [asdict(part) for part in read_status(tx)]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting}
 

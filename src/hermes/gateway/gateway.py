@@ -13,8 +13,9 @@ from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from hermes.db import leases, queue
+from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
+from hermes.db.lanes import free_lanes
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
 from hermes.errors import GatewayRunningError, StaleError, StoreError
@@ -112,7 +113,7 @@ class Gateway:
         """How the turn of an inbox item ended, or None while it has not."""
 
         def look(tx: Tx) -> Ending | None:
-            item = queue.find(tx, INBOX, item_key)
+            item = queue_items.find(tx, INBOX, item_key)
             return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
         return await self._store.read(look)
@@ -206,7 +207,7 @@ class Gateway:
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
-        queue.free_lanes(tx, OUTBOUND, now=now)
+        free_lanes(tx, OUTBOUND, now=now)
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
@@ -230,7 +231,7 @@ class Gateway:
         now = self._store.clock.now()
         leases.renew(tx, lease, ttl=TTL, now=now)
         for name in (INBOX, OUTBOUND):
-            queue.prune(tx, name, before=now - REMEMBER)
+            queue_items.prune(tx, name, before=now - REMEMBER)
 
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:

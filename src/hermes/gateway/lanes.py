@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from hermes.agent.agent import Agent
-from hermes.db import queue
+from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Retry, backoff
+from hermes.db.lanes import free_lanes
+from hermes.db.outcomes import Dead, Retry
+from hermes.db.queue import Claim, backoff
 from hermes.errors import HermesError, SessionBusyError, StaleError, StoreError, UsageError
 from hermes.events import Failed, Replied
 from hermes.gateway.agent_cache import AgentCache, Person
@@ -61,7 +63,7 @@ class Lanes:
 
     async def run(self) -> None:
         """Handle what comes until cancelled; what is under way then goes on until `drain`."""
-        await self.store.write(lambda tx: queue.free_lanes(tx, INBOX, now=self.store.clock.now()))
+        await self.store.write(lambda tx: free_lanes(tx, INBOX, now=self.store.clock.now()))
         while True:
             self.wake.clear()
             try:
@@ -154,7 +156,7 @@ class Lanes:
         those of its items that were said before a crash, with their messages."""
         key = self.inbox.key_of(tx, part.first)
         session = self.inbox.open_session(tx, key, part.first)
-        queue.assign(tx, part.items, session.id)
+        queue_items.assign(tx, part.items, session.id)
         return replace(session, session_key=key), said_already(tx, [item.id for item in part.items])
 
     async def _give_back(self, claimed: Claim) -> None:

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Done, Item, Outcome, Retry, backoff
+from hermes.db.outcomes import Dead, Done, Outcome, Retry
+from hermes.db.queue import Claim, Item, backoff
 from hermes.errors import StaleError, StoreError
 from hermes.gateway.chunks import split_text
 from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever

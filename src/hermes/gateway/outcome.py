@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from hermes.db.engine import Tx
-from hermes.db.queue import Done, Item
+from hermes.db.outcomes import Done
+from hermes.db.queue import Item
 from hermes.events import GONE, Failed, Replied, Stopped
 from hermes.store.store import Store
 

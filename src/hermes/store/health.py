@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.db.migrations import current_version
-from hermes.db.queue import QueueStats
+from hermes.db.queue_items import QueueStats
 from hermes.store.reading import open_unchanged
 from hermes.store.schema import MIGRATIONS
 
@@ -59,7 +59,7 @@ def _inspect(tx: Tx, now: float) -> StoreHealth:
         unindexed=_number(tx, "SELECT count(*) FROM messages WHERE id > (SELECT indexed_upto FROM hermes_search_state)")
         if ours
         else 0,
-        queues={name: queue.stats(tx, name, now=now) for name in queue.queues(tx)} if ours else {},
+        queues={name: queue_items.stats(tx, name, now=now) for name in queue_items.queues(tx)} if ours else {},
     )
 
 

@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hermes.db.engine import Tx
-from hermes.db.faults import translate
+from hermes.sqlite.faults import translate
 from hermes.store.schema import MIGRATIONS
 
-OUR_TABLE = re.compile(r"\s*CREATE TABLE (hermes_\w+)")
+OUR_TABLE = re.compile(r"\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
 
 
 @contextmanager

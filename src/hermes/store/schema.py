@@ -136,6 +136,7 @@ MIGRATIONS = (
     Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
     Migration(3, (mended.SCHEMA,)),
     Migration(4, (moved_chats.SCHEMA,)),
+    Migration(5, queue.TRIED_AT),
 )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from sqlalchemy import inspect
 
 from hermes.errors import StoreNewerError, StoreReadOnlyError
-from hermes.memory_server.db.engine import Database, Synchronous, Tx
+from hermes.memory_server.db.engine import Database, Tx
 from hermes.memory_server.db.tables import MESSAGE_INDEX, MESSAGE_TEXTS, metadata
+from hermes.sqlite.database import Synchronous
 
 FILE = "memory.db"
 HEAD = "0001"
@@ -31,17 +32,8 @@ def open_database(folder: Path, *, lock_timeout: float = 30.0, synchronous: Sync
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
-    database = Database(folder / FILE, lock_timeout=lock_timeout, synchronous=synchronous)
-    if _version_in(database) != HEAD:
-        database.migrate(lambda tx: _upgrade(tx, database.path))
-    database.start()
-    return database
-
-
-def _version_in(database: Database) -> str | None:
-    found: list[str | None] = []
-    database.migrate(lambda tx: found.append(version_of(tx)))
-    return found[0]
+    path = folder / FILE
+    return Database(path, lock_timeout=lock_timeout, synchronous=synchronous, prepare=lambda tx: _upgrade(tx, path))
 
 
 def version_of(tx: Tx) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hermes.errors import (
@@ -27,6 +29,7 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_IOERR_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_CORRUPTFS: (StoreDamagedError, "{path} cannot be read ({detail})"),
+    sqlite3.SQLITE_IOERR_DATA: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
@@ -45,6 +48,17 @@ def translate(error: sqlite3.Error, path: Path) -> StoreError:
     exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
     kind, text = exact or FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Let what SQLite refuses leave as the error that a person should see."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    except StopIteration:  # a future cannot carry it: its caller would wait for ever
+        raise RuntimeError("a transaction's function raised StopIteration") from None
 
 
 def _primary_code(error: sqlite3.Error) -> int:
