@@ -33,11 +33,15 @@ from hermes.settings import (
     CONTEXT_LENGTH,
     FIRST_DEADLINE,
     KEEP_TURNS,
+    LONGEST_REPLY,
+    MAX_CALLS,
     MAX_STEPS,
     MEMORY_DEADLINE,
     MEMORY_LIMIT,
     MODEL,
+    MODEL_SILENCE,
     MODEL_TIMEOUT,
+    MODEL_TOTAL,
     PROVIDER,
     REVIEW_EVERY,
     TOOLS_OFF,
@@ -83,6 +87,7 @@ def open_agent(
         owner=owner,
         policy=Policy(
             max_steps=app.settings.get(MAX_STEPS),
+            max_calls=app.settings.get(MAX_CALLS),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
             compresses_itself=app.settings.get(COMPRESSION_ENABLED),
@@ -113,10 +118,17 @@ def open_model(settings: Settings) -> Model | None:
     if not has_model(settings):
         return None
     patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
+    silence, total = settings.get(MODEL_SILENCE), settings.get(MODEL_TOTAL)
 
     def make(name: str) -> OpenAICompatible:
-        timeouts = Timeouts(first_byte=patience, idle=patience)
-        return OpenAICompatible(base_url, name, api_key=key, context_length=length, timeouts=timeouts)
+        return OpenAICompatible(
+            base_url,
+            name,
+            api_key=key,
+            context_length=length,
+            timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
+            longest_reply=settings.get(LONGEST_REPLY),
+        )
 
     named = make(settings.get(MODEL))
     return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)

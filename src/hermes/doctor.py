@@ -25,10 +25,12 @@ from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import provider_names
 from hermes.settings import MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
-from hermes.store.health import StoreHealth, inspect
+from hermes.store.health import StoreHealth, Undecodable, inspect
 
 Level = Literal["ok", "warn", "fail"]
 LOW_SPACE = 200 * 1024 * 1024
+NAMED = 10
+"""Rows that are named one by one."""
 LOCK_TIMEOUT = 5.0
 """The doctor must answer when the settings are broken too, so it does not ask them."""
 
@@ -192,6 +194,8 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
         yield Finding("store", "warn", f"{health.orphans} messages belong to no session", "They are kept but not shown")
     if health.dangling_routes:
         yield Finding("store", "warn", f"{health.dangling_routes} session keys are bound to deleted sessions")
+    if health.undecodable:
+        yield _name_undecodable(health.undecodable)
     if health.unindexed:
         yield Finding("search", "ok", f"{health.unindexed} messages will be indexed by the next search")
     for name, stats in health.queues.items():
@@ -200,6 +204,14 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
             yield Finding("queue", "warn", f"{detail}; last reason: {stats.last_reason}")
         else:
             yield Finding("queue", "ok", detail)
+
+
+def _name_undecodable(rows: Sequence[Undecodable]) -> Finding:
+    named = [f"{row.table} {row.key}" for row in rows[:NAMED]]
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    sessions = tuple(dict.fromkeys(row.session_id for row in rows))
+    detail = f"text that is no UTF-8, which another program wrote: {', '.join(named)}{more}"
+    return Finding("store", "warn", detail, "It is shown with \ufffd where it cannot be read", "not-utf8", sessions)
 
 
 def _sqlite_version() -> str:

@@ -52,9 +52,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
     A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
     """
     try:
-        target = path.resolve() if path.is_symlink() else path
-        if target.is_symlink():  # Python 3.13 does not raise for links that point at each other
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = _follow(path)
         if target.exists() and not target.is_file():
             with target.open("w", encoding="utf-8", newline="") as file:
                 yield file
@@ -72,6 +70,15 @@ def replacing(path: Path) -> Iterator[TextIO]:
         _sync_folder(target.parent)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
         raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _follow(path: Path) -> Path:
+    """What a link leads to, which need not be there yet. Links that point at each other lead nowhere: Python 3.13 gives
+    one of them back, older ones raise RuntimeError."""
+    target = path.resolve() if path.is_symlink() else path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return target
 
 
 def _sync_folder(folder: Path) -> None:

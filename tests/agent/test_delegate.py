@@ -12,9 +12,9 @@ from hermes.agent.agent import Policy, TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.tools import Toolbox
 from hermes.events import ToolFinished
+from hermes.fence import fence
 from hermes.llm.events import Failed, Reply
 from hermes.memory.caller import Memory
-from hermes.memory.fence import fence
 from hermes.store.store import Store
 from tests.agent.seam import calls, offered, open_seam, requests, say
 from tests.memory.providers import Recorder

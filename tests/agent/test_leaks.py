@@ -10,10 +10,10 @@ import pytest
 
 from hermes.agent.turn import run_turn
 from hermes.events import Failed, Replied, Stopped, TextDelta
+from hermes.fence import fence
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
 from hermes.llm.scripted import Step
-from hermes.memory.fence import fence
 from tests.agent.seam import calls, open_seam, say
 from tests.memory.providers import Recorder
 

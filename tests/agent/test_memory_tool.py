@@ -12,8 +12,8 @@ from filelock import FileLock
 from hermes.agent.agent import Policy
 from hermes.agent.memory_tool import memory_tool
 from hermes.events import MemoryUpdated, Notice, ToolFinished
+from hermes.fence import NOTE, fence
 from hermes.llm.events import Reply
-from hermes.memory.fence import NOTE, fence
 from hermes.memory.notes import Notes
 from hermes.types import ToolSpec
 from tests.agent.seam import calls, offered, open_seam, requests, say

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes.errors import HomeError, NoteError
+from hermes.fence import fence
 from hermes.memory.entries import add_entry, find_entries, remove_entry, replace_entry
-from hermes.memory.fence import fence
 from hermes.memory.notes import Notes
 from tests.db.processes import finish, hear, start
 from tests.scale import scale

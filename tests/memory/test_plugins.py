@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.errors import ProviderError
-from hermes.memory.fence import fence
+from hermes.fence import fence
 from hermes.memory.provider import NullProvider
 from hermes.memory.registry import find_provider, provider_names
 from tests.llm.loopback import LoopbackServer, says

@@ -38,6 +38,7 @@ class Policy:
     """What an agent may do and how far it may go."""
 
     max_steps: int = 30
+    max_calls: int = 32
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0

@@ -8,8 +8,8 @@ from hermes.agent.agent import TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.tools import Tool, Toolbox, ToolResult, text_argument
 from hermes.clock import Clock
+from hermes.fence import strip_fences
 from hermes.llm.model import Model
-from hermes.memory.fence import strip_fences
 from hermes.types import Json, ToolSpec
 
 SPEC = ToolSpec(

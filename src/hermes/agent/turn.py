@@ -22,8 +22,8 @@ from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
 from hermes.events import GONE, Accepted, Failed, Notice, Stopped, TurnEvent, Waiting
+from hermes.fence import strip_fences
 from hermes.memory.caller import Recall
-from hermes.memory.fence import strip_fences
 from hermes.memory.isolation import Answer
 from hermes.memory.provider import FinishedTurn
 from hermes.store.rewrites import Stamp
@@ -156,7 +156,7 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
         )
         if not notes.problems and prompt != accepted.session.system_prompt:
             await _keep_prompt(agent, lane, prompt)
-    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps))
+    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls))
 
 
 def _bare_prompt(agent: Agent, session: Session) -> str:

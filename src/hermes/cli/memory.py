@@ -48,7 +48,8 @@ def serve(
 
     from hermes.memory_server.api.app import create_app
     from hermes.memory_server.api.server import Options
-    from hermes.memory_server.db.schema import open_database
+    from hermes.memory_server.db.schema import open_database, open_for_work
+    from hermes.memory_server.engine.word_vectors import WordVectors
 
     env = load_shared_env(find_home(ctx))
     options = Options.from_env(env)
@@ -63,7 +64,13 @@ def serve(
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
     database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
-    built = create_app(lambda: database, clock=SystemClock(), options=options, with_worker=not no_worker)
+    built = create_app(
+        lambda: database,
+        clock=SystemClock(),
+        options=options,
+        embedder=WordVectors(),
+        open_for_work=None if no_worker else lambda: open_for_work(folder),
+    )
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
     config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     uvicorn.Server(config).run(sockets=[listener])
@@ -74,6 +81,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_for_work
+    from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import Worker
 
     env = load_shared_env(find_home(ctx))
@@ -82,7 +90,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
 
     async def run() -> None:
         database = open_for_work(folder)
-        working = Worker(database, SystemClock(), webhook_secret=secret)
+        working = Worker(database, SystemClock(), WordVectors(), webhook_secret=secret)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             try:

@@ -99,7 +99,6 @@ class Inbox:
             return Received(key, known.key, known.session_id, False, verdict, other=other)
         session = self.open_session(tx, key, message)
         lane = self._lane_of(session)
-        lane = f"{lane}#stop" if is_stop(message.text) else lane
         queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
         return Received(key, item_key, session.id, True, verdict)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from hermes.errors import HomeError, NoteError
+from hermes.fence import strip_fences
 from hermes.files import read_file, replace_file
 from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
-from hermes.memory.fence import strip_fences
 
 Target = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}

@@ -61,6 +61,21 @@ CONTEXT_LENGTH = Setting(
 MODEL_TIMEOUT = Setting(
     "model.timeout", Number(1.0), 120.0, "Seconds without a sign from the endpoint after which a request is given up."
 )
+MODEL_SILENCE = Setting(
+    "model.silence",
+    Number(1.0),
+    300.0,
+    "Seconds without a word of the reply, whatever else the endpoint sends, after which it is given up.",
+)
+MODEL_TOTAL = Setting(
+    "model.total_timeout", Number(1.0), 1800.0, "Seconds that one reply of the model may take in all."
+)
+LONGEST_REPLY = Setting(
+    "model.longest_reply",
+    Integer(1000),
+    200_000,
+    "Characters that one reply may have, thoughts and tool calls included; what is longer is cut off there.",
+)
 
 AGENT_NAME = Setting("agent.name", Text(), "main", "The agent's name in session keys.")
 MAX_STEPS = Setting(
@@ -69,6 +84,9 @@ MAX_STEPS = Setting(
     30,
     "Rounds of tool calls in one turn at most.",
     also=("agent.max_turns",),
+)
+MAX_CALLS = Setting(
+    "agent.max_calls", Integer(1, 1000), 32, "Tool calls of one reply that are run; the others are not."
 )
 TOOLS_OFF = Setting("agent.tools_off", List(Text()), (), "Tools that are neither offered nor callable.")
 
