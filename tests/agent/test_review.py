@@ -62,7 +62,7 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
         assert agent.notes.read("user") == ""
         gate.set()
         await finish(agent)
-        assert agent.notes.read("user") == "- likes figs"
+        assert agent.notes.read("user") == "likes figs"
         assert provider.called("on_memory_write") == [("user", "add", "likes figs")]
         assert reviews(agent) == ["user: I like figs\nassistant: reply"]
 
