@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, memory_server, startup, store, turn
+from bench import compression, gateway, log, memory_server, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
     "store": store.run,
+    "log": log.run,
     "turn": turn.run,
     "compression": compression.run,
     "gateway": gateway.run,

@@ -27,16 +27,21 @@ from hermes.settings import (
     API_KEY,
     BASE_URL,
     COMPRESSION_DEADLINE,
+    COMPRESSION_ENABLED,
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
     FIRST_DEADLINE,
     KEEP_TURNS,
+    LONGEST_REPLY,
+    MAX_CALLS,
     MAX_STEPS,
     MEMORY_DEADLINE,
     MEMORY_LIMIT,
     MODEL,
+    MODEL_SILENCE,
     MODEL_TIMEOUT,
+    MODEL_TOTAL,
     PROVIDER,
     REVIEW_EVERY,
     TOOLS_OFF,
@@ -82,8 +87,10 @@ def open_agent(
         owner=owner,
         policy=Policy(
             max_steps=app.settings.get(MAX_STEPS),
+            max_calls=app.settings.get(MAX_CALLS),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
+            compresses_itself=app.settings.get(COMPRESSION_ENABLED),
             compress_at=app.settings.get(COMPRESSION_THRESHOLD),
             keep_turns=app.settings.get(KEEP_TURNS),
             compress_deadline=app.settings.get(COMPRESSION_DEADLINE),
@@ -111,10 +118,17 @@ def open_model(settings: Settings) -> Model | None:
     if not has_model(settings):
         return None
     patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
+    silence, total = settings.get(MODEL_SILENCE), settings.get(MODEL_TOTAL)
 
     def make(name: str) -> OpenAICompatible:
-        timeouts = Timeouts(first_byte=patience, idle=patience)
-        return OpenAICompatible(base_url, name, api_key=key, context_length=length, timeouts=timeouts)
+        return OpenAICompatible(
+            base_url,
+            name,
+            api_key=key,
+            context_length=length,
+            timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
+            longest_reply=settings.get(LONGEST_REPLY),
+        )
 
     named = make(settings.get(MODEL))
     return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
@@ -150,7 +164,7 @@ def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
 
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
-    return frozenset(name.strip() for name in settings.get(TOOLS_OFF).split(",") if name.strip())
+    return frozenset(settings.get(TOOLS_OFF))
 
 
 def builtin_tools(agent: Agent) -> list[Tool]:

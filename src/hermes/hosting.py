@@ -33,6 +33,7 @@ from hermes.settings import (
     AT_ONCE,
     CACHED_AGENTS,
     DRAIN,
+    MAX_CALLS,
     MAX_STEPS,
     MEMORY_DEADLINE,
     PROVIDER,
@@ -64,7 +65,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         now=app.clock.now,
         at_end=watch.close,
     )
-    allow = frozenset(entry.strip() for entry in get(ALLOW).split(",") if entry.strip())
+    allow = frozenset(get(ALLOW))
     terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
     return Gateway(store, agents, terms)
 
@@ -100,7 +101,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         drain=get(DRAIN),
         patience=get(API_TIMEOUT),
         connections=get(API_CONNECTIONS),
-        speaker=Speaker(model, toolbox, get(MAX_STEPS)),
+        speaker=Speaker(model, toolbox, get(MAX_STEPS), get(MAX_CALLS)),
         prompt=lambda: build_system_prompt(PromptParts(soul=read_soul(app.home.soul_file), started_at=app.clock.now())),
     )
     platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)

@@ -15,37 +15,9 @@ from hermes.llm.events import Reply
 from hermes.llm.scripted import ScriptedModel
 from hermes.memory.provider import MemoryProvider, ProviderContext
 from hermes.store.store import Store
-from hermes.types import Json, LiveView, Message, ToolCall
+from hermes.types import Json, Message, ToolCall
 from tests.agent.agents import check_conversation, make_agent, take_turn
-
-IDS = st.sampled_from(["", "a", "b", "a_1", "call"])
-TEXT = st.one_of(st.none(), st.just(""), st.text(max_size=12))
-CALLS = st.lists(
-    st.builds(ToolCall, IDS, st.sampled_from(["memory", "x"]), st.sampled_from(["", "{}", '{"a": 1}', "{a", "[1]"])),
-    max_size=3,
-)
-
-
-@st.composite
-def messages(draw: st.DrawFn) -> tuple[Message, ...]:
-    """Any sequence that a store could hold: crash leftovers, orphans, foreign roles, ids used twice."""
-    kinds = draw(st.lists(st.sampled_from(["user", "assistant", "tool", "system", "session_meta"]), max_size=12))
-    return tuple(
-        Message(
-            id=number,
-            session_id="s",
-            role=role,
-            content=draw(TEXT),
-            timestamp=0.0,
-            tool_calls=tuple(draw(CALLS)) if role in ("assistant", "user") else (),
-            tool_call_id=draw(st.one_of(st.none(), IDS)) if role == "tool" else None,
-        )
-        for number, role in enumerate(kinds, start=1)
-    )
-
-
-def view(head: tuple[Message, ...], summary: str | None, tail: tuple[Message, ...]) -> LiveView:
-    return LiveView("s", 1 if summary is not None else 0, head, summary, tail)
+from tests.agent.histories import messages, view
 
 
 @pytest.mark.contract("2.6")

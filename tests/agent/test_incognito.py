@@ -62,7 +62,7 @@ async def test_an_incognito_turn_asks_and_tells_no_memory(tmp_path: Path) -> Non
         assert not any(finished[name].ok for name in ("memory", "lookup", "session_search"))
         assert "There is no tool 'session_search'" in str(requests(agent)[6].messages)
         assert finished["delegate"].ok
-        assert agent.notes.read("user") == "- likes figs"
+        assert agent.notes.read("user") == "likes figs"
         await switch(agent, "on")
         await say(agent, "open again")
         assert "likes figs" in str(requests(agent)[-1].messages[0])

@@ -69,5 +69,5 @@ async def test_a_leaked_block_gets_into_no_note_and_no_task(tmp_path: Path) -> N
     ]
     async with open_seam(tmp_path, script, provider) as agent:
         await say(agent, "hi")
-        assert agent.notes.read("user") == "- likes dates"
+        assert agent.notes.read("user") == "likes dates"
         assert provider.called("on_delegation") == [("count dates", "seven")]

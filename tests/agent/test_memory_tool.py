@@ -42,7 +42,7 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
         ]
         assert provider.called("on_memory_write") == wanted
         assert [event for event in events if isinstance(event, MemoryUpdated)] == [MemoryUpdated(*w) for w in wanted]
-        assert agent.notes.read("memory") == "- port 5433"
+        assert agent.notes.read("memory") == "port 5433"
 
 
 @pytest.mark.contract("4.10")
@@ -82,7 +82,7 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
         assert running.cancelled()
         assert not mirrored.is_set()
     await asyncio.wait_for(mirrored.wait(), 20)
-    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "- kept"
+    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "kept"
 
 
 @pytest.mark.contract("4.9")
@@ -130,7 +130,7 @@ async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_o
             "memory provider recorder: tool_schemas returned a tool 'memory', which is a built-in one; "
             "going on without it"
         ]
-        assert agent.notes.read("user") == "- likes figs"
+        assert agent.notes.read("user") == "likes figs"
         assert provider.called("handle_tool_call") == []
         [spec] = [spec for spec in requests(agent)[0].tools if spec.name == "memory"]
         assert spec.description != "mine"

@@ -51,5 +51,5 @@ async def test_a_prompt_stays_the_same_when_notes_soul_or_provider_change(tmp_pa
         third = requests(agent)[0].messages[0]["content"]
     assert first == second == third
     assert "You are a gardener." in first
-    assert "- likes figs" in first
+    assert "likes figs" in first
     assert "The block of the provider." in first

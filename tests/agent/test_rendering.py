@@ -33,7 +33,7 @@ from hermes.store.rewrites import Stamp
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, Line, LiveView, Message, ToolCall
 from tests.agent.agents import make_agent, take_turn
-from tests.agent.test_context import messages, view
+from tests.agent.histories import messages, view
 from tests.scale import scale
 from tests.store.old_files import MESSAGE_6, SESSION_6
 from tests.store.still_clock import StillClock

@@ -62,7 +62,7 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
         assert agent.notes.read("user") == ""
         gate.set()
         await finish(agent)
-        assert agent.notes.read("user") == "- likes figs"
+        assert agent.notes.read("user") == "likes figs"
         assert provider.called("on_memory_write") == [("user", "add", "likes figs")]
         assert reviews(agent) == ["user: I like figs\nassistant: reply"]
 
@@ -105,6 +105,20 @@ async def test_a_review_runs_every_few_turns_and_reads_what_is_new(tmp_path: Pat
             "user: message 0\nassistant: reply\nuser: message 1\nassistant: reply",
             "user: message 2\nassistant: reply\nuser: message 3\nassistant: reply",
         ]
+
+
+@pytest.mark.contract("4.11", "4.12")
+async def test_an_incognito_turn_brings_the_next_review_no_nearer(tmp_path: Path) -> None:
+    script = answering(*[Reply("done")] * 9)
+    async with open_seam(tmp_path, script, None, Policy(review_every=2)) as agent:
+        incognito, session_id = agent.store.incognito, agent.session_id
+        await say(agent, "message 0")
+        await agent.store.write(lambda tx: incognito.begin(tx, session_id))
+        await say(agent, "a secret")
+        await agent.store.write(lambda tx: incognito.end(tx, session_id))
+        await say(agent, "message 1")
+        await finish(agent)
+        assert reviews(agent) == ["user: message 0\nassistant: reply\nuser: message 1\nassistant: reply"]
 
 
 @pytest.mark.contract("4.12")

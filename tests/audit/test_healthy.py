@@ -18,9 +18,9 @@ from hermes.audit.log import LogAudit
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
-from tests.audit.test_repair import bytes_of, findings
+from tests.audit.looking import bytes_of, findings
 from tests.audit.wounds import KEY, ROTATED_AT, SUMMARY, Hand, rotate
-from tests.cli.test_sessions import compress, fill
+from tests.cli.filling import compress, fill
 from tests.conftest import Ran
 from tests.scale import scale
 from tests.store import old_files as old

@@ -21,7 +21,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft
-from tests.audit.test_repair import backups, bytes_of, findings
+from tests.audit.looking import backups, bytes_of, findings
 from tests.audit.wounds import CHILD, KEY, PARENT, ROTATED_AT, SUMMARY, Hand, child_that_no_key_follows
 from tests.conftest import Ran
 from tests.db.processes import await_end, finish, hear, say, start

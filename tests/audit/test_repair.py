@@ -12,26 +12,13 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.store.store import Store
-from hermes.types import Json
+from tests.audit.looking import backups, bytes_of, findings
 from tests.audit.wounds import CASES, Wound, wounded
 from tests.conftest import Ran
 from tests.store import old_files as old
 
 Hermes = Callable[..., Ran]
 every_wound = pytest.mark.parametrize(("wound", "layout"), CASES, ids=[f"{wound}-{layout}" for wound, layout in CASES])
-
-
-def findings(ran: Ran) -> list[Json]:
-    """What a doctor has to say against conversations."""
-    return [finding for finding in json.loads(ran.out)["findings"] if finding["level"] == "fail"]
-
-
-def bytes_of(home: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in home.glob("state.db*")}
-
-
-def backups(home: Path) -> list[Path]:
-    return sorted(home.glob("state.db.backup-*"))
 
 
 @every_wound

@@ -15,7 +15,7 @@ import pytest
 
 from hermes import __version__
 from hermes.cli.main import run
-from tests.cli.test_sessions import fill
+from tests.cli.filling import fill
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]

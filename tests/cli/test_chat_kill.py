@@ -25,8 +25,6 @@ pytestmark = pytest.mark.processes
 SEED = 61_504
 TURNS = 20
 LINES = 9 * TURNS
-LEASE = 30.0
-"""Seconds for which a lane of the dead would be held if nobody looked."""
 
 
 def script() -> list[Json]:
@@ -75,9 +73,8 @@ def check_accepted(heard: list[Json], messages: list[Message]) -> None:
 def check_goes_on(env: dict[str, str], endpoint: Endpoint, session_id: str, messages: list[Message]) -> None:
     """The next turn works without waiting for the dead, and the model hears of every call that was cut off."""
     posted = len(endpoint.requests())
-    began = time.monotonic()
     [events_after] = turns(chat(env, "--json", "-s", session_id, "-q", "after the kill").out)
-    assert time.monotonic() - began < LEASE - 5
+    assert "Waiting" not in [event["type"] for event in events_after], "it waited for the lease of the dead"
     assert events_after[-1]["type"] == "Replied", events_after[-1]
     sent = endpoint.requests()[posted]["messages"]
     check_conversation(sent)

@@ -11,6 +11,7 @@ import pytest
 from hermes.agent.agent import Policy
 from hermes.agent.compress import compressor_of
 from hermes.compression.compressor import Request
+from hermes.compression.cut import view_tokens
 from hermes.errors import NoteError
 from hermes.events import Failed, Notice, Replied, Stopped
 from hermes.llm.events import Completed, Reply
@@ -216,6 +217,26 @@ async def test_long_session_is_compressed_when_nobody_speaks_for_a_while(tmp_pat
         assert [line.word for line in read_log()] == ["started", "done"]
         assert not any(isinstance(event, Notice) for event in await take_turn(agent, "go on"))
         await agent.close()
+
+
+@pytest.mark.contract("3.13")
+async def test_without_automatic_compression_only_the_hard_limit_and_a_person_start_one(
+    store: Store, read_log: ReadLog
+) -> None:
+    policy = Policy(review_every=0, compress_idle=30.0, compresses_itself=False)
+    session_id = await talked(store, 22)
+    agent = make_agent(store, session_id, strict_model(WINDOW), policy=policy)
+    policy_of_window = compressor_of(agent).policy
+    assert policy_of_window.limit < view_tokens(await store.view(session_id)) < policy_of_window.hard_limit
+    assert isinstance((await take_turn(agent, "go on"))[-1], Replied)
+    assert agent.idle_work is None
+    assert read_log() == []
+    await store.append(session_id, *turns(8, start=22))
+    assert isinstance((await take_turn(agent, "and now?"))[-1], Replied)
+    assert [line.word for line in read_log()] == ["started", "done"]
+    await store.append(session_id, *turns(10, start=30))
+    assert (await compressor_of(agent).compress(session_id, Request())).outcome == "done"
+    await agent.close()
 
 
 @pytest.mark.contract("4.12")

@@ -256,3 +256,8 @@ def said(home: Path, session_id: str, role: str = "user") -> list[object]:
     """What was said in a session by one side, in order."""
     query = "SELECT content FROM messages WHERE session_id = ? AND role = ? ORDER BY id"
     return [row[0] for row in rows(home, query, session_id, role)]
+
+
+def sessions(home: Path) -> list[str]:
+    """The ids of the home's sessions, oldest first."""
+    return [str(row[0]) for row in rows(home, "SELECT id FROM sessions ORDER BY rowid")]

@@ -10,9 +10,8 @@ import pytest
 
 from hermes.events import GONE
 from tests.gateway.bot_api import USERNAME, BotApi
-from tests.gateway.core import message, running_core
-from tests.gateway.processes import BotGateway, rows, scripted_model
-from tests.gateway.test_gateway_core import Gate, sessions
+from tests.gateway.core import Gate, message, running_core
+from tests.gateway.processes import BotGateway, rows, scripted_model, sessions
 
 
 @pytest.mark.processes

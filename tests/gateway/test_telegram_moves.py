@@ -9,9 +9,8 @@ import pytest
 
 from hermes.gateway.platform import Chat, Moved
 from tests.gateway.bot_api import USERNAME, BotApi
-from tests.gateway.core import message, running_core
-from tests.gateway.processes import BotGateway, ModelProcess, rows, said, scripted_model
-from tests.gateway.test_gateway_core import Gate, sessions
+from tests.gateway.core import Gate, message, running_core
+from tests.gateway.processes import BotGateway, ModelProcess, rows, said, scripted_model, sessions
 
 pytestmark = pytest.mark.contract("1.2", "P2", "P3")
 

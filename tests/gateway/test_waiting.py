@@ -22,7 +22,7 @@ from hermes.store.store import Store
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.bot_api import BotApi
-from tests.gateway.core import PATIENCE, Core, QuickClock, message, running_core
+from tests.gateway.core import PATIENCE, Core, QuickClock, message, request, running_core, talk
 from tests.gateway.processes import (
     BotGateway,
     GatewayProcess,
@@ -33,11 +33,10 @@ from tests.gateway.processes import (
     rows,
     said,
     scripted_model,
+    sessions,
     wait_until,
     write_config,
 )
-from tests.gateway.test_gateway_core import sessions
-from tests.gateway.test_one_session import request, talk
 
 pytestmark = pytest.mark.contract("2.3", "2.6")
 TOLD = f"{WAITING} /stop ends the wait."

@@ -18,26 +18,9 @@ from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import make_summary, store_summary
 from hermes.memory_server.tokens import count_tokens
 from tests.memory_server.floor import draft
-from tests.memory_server.test_routes import conclude, itself, say
+from tests.memory_server.talking import conclude, held, itself, say, settle
 
 NOW = 1_700_000_000_000_000
-
-
-def settle(http: httpx.Client) -> None:
-    """Wait until nothing waits."""
-    deadline = time.monotonic() + 20
-    while True:
-        told = http.get("/queue/status").json()
-        if told["pending_work_units"] + told["in_progress_work_units"] == 0:
-            return
-        assert time.monotonic() < deadline, told
-        time.sleep(0.02)  # the server has no way to be waited for
-
-
-def held(http: httpx.Client, peer: str, **asked: Any) -> str:
-    answer = http.post(f"/peers/{peer}/representation", json=asked)
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["representation"])
 
 
 def test_who_observes_others_holds_a_view_of_its_own_and_nobody_else_does(http: httpx.Client) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db import queue
 from hermes.db.migrations import Migration, migrate
 from hermes.errors import StoreDamagedError, StoreNewerError, StoreReadOnlyError
 from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS
@@ -142,6 +143,22 @@ async def test_schema_of_a_file_from_any_earlier_step_becomes_that_of_a_new_file
             migrate(old, MIGRATIONS[:applied], now=0.0)
     async with await open_store(tmp_path / "old.db") as store:
         assert await store.read(schema_of) == fresh
+
+
+async def test_what_waits_in_a_file_of_an_earlier_step_is_taken_as_never_tried(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db", isolation_level=None)) as old:
+        for statement in (SESSIONS, MESSAGES):
+            old.execute(statement)
+        migrate(old, MIGRATIONS[:4], now=0.0)
+        old.execute("INSERT INTO hermes_lanes VALUES ('work', 'a', 1.0)")
+        old.execute(
+            "INSERT INTO hermes_queue (queue, lane, key, payload, not_before, created_at) "
+            "VALUES ('work', 'a', 'one', '{}', 1.0, 1.0)"
+        )
+    async with await open_store(tmp_path / "old.db") as store:
+        claim = await store.write(lambda tx: queue.claim(tx, "work", "me", ttl=9.0, now=2.0))
+    assert claim is not None
+    assert [(item.key, item.tried_at) for item in claim.items] == [("one", None)]
 
 
 def test_steps_are_numbered_without_a_gap() -> None:

@@ -38,9 +38,12 @@ class Policy:
     """What an agent may do and how far it may go."""
 
     max_steps: int = 30
+    max_calls: int = 32
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
+    compresses_itself: bool = True
+    """Else only on request, and when a request could not be sent."""
     compress_at: float = 0.5
     keep_turns: int = 4
     compress_deadline: float = 180.0

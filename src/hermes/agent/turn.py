@@ -156,7 +156,7 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
         )
         if not notes.problems and prompt != accepted.session.system_prompt:
             await _keep_prompt(agent, lane, prompt)
-    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps))
+    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls))
 
 
 def _bare_prompt(agent: Agent, session: Session) -> str:

@@ -16,7 +16,7 @@ from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.gateway.gateway import request_stop, running_gateway
@@ -57,13 +57,16 @@ async def _serve(host: App, store: Store) -> None:
         raise UsageError(
             "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
         )
-    if not has_model(host.settings):
-        note(FLOOR_NOTICE)
-    note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
     stopping = asyncio.Event()
+
+    def begun() -> None:
+        if not has_model(host.settings):
+            note(FLOOR_NOTICE)
+        note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
+
     try:
         with _signals(stopping):
-            await gateway.run(platforms, stopping, note)
+            await gateway.run(platforms, stopping, note, begun)
     finally:
         for platform in platforms:
             await platform.close()
@@ -96,7 +99,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
 
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
-        waiting = {name: asdict(queue.stats(tx, name, now=now)) for name in queue.queues(tx)}
+        waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
         parts = [asdict(part) for part in read_status(tx)]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting}
 

@@ -13,18 +13,20 @@ from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from hermes.db import leases, queue
+from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
+from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
+from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import Lanes
+from hermes.gateway.lanes import JOINED, Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
@@ -73,24 +75,16 @@ class Gateway:
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        self._lanes = Lanes(
-            store=store,
-            inbox=self._inbox,
-            agents=agents,
-            ledger=ledger,
-            turns=InboxTurns(ledger, self._platforms, self._lock_of, self._hear),
-            owner=self._owner,
-            wake=self._wake,
-            at_once=terms.at_once,
-        )
-        self._delivery = Delivery(
-            store,
-            self._platforms,
-            self._lock_of,
-            owner=self._owner,
-            chance=random.random,
-            wake=self._wake_delivery,
-        )
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
+        self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
+        sending = Delivery(store.clock, self._platforms, self._lock_of, random.random)
+        self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
+
+    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
+        store, owner = self._store, self._owner
+        return Worker(store, store.clock, name, work, owner=owner, terms=terms, chance=random.random, wake=wake)
 
     async def receive(self, message: Inbound) -> Received:
         """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
@@ -112,7 +106,7 @@ class Gateway:
         """How the turn of an inbox item ended, or None while it has not."""
 
         def look(tx: Tx) -> Ending | None:
-            item = queue.find(tx, INBOX, item_key)
+            item = queue_items.find(tx, INBOX, item_key)
             return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
         return await self._store.read(look)
@@ -137,16 +131,22 @@ class Gateway:
         return self._lanes.stop_turn(session_id)
 
     async def run(
-        self, platforms: Sequence[Platform], stopping: asyncio.Event, complain: Callable[[str], None] = log.warning
+        self,
+        platforms: Sequence[Platform],
+        stopping: asyncio.Event,
+        complain: Callable[[str], None] = log.warning,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
+        `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
         `complain` is told once of each platform that does not start, or falls over for the first time.
         """
         lease = await self._store.write(self._take_over)
+        begun()
         self._platforms.update({platform.name: platform for platform in platforms})
         workers = [
-            asyncio.create_task(self._lanes.run(), name="lanes"),
+            asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
@@ -181,16 +181,18 @@ class Gateway:
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
         self._ending = True
-        for task in (*intakes, workers[0]):
+        answering, delivering, _ = workers
+        for task in (*intakes, answering):
             task.cancel()
-        await asyncio.wait({workers[0]})
-        await self._lanes.drain(self._terms.drain)
+        await asyncio.wait({answering})
+        await self._answering.drain(self._terms.drain)
         self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
-        while await self._delivery.deliver_next():
-            pass
-        await self._delivery.drain(self._terms.drain / 2)
+        delivering.cancel()
+        await asyncio.wait({delivering})
+        await self._delivery.finish(self._terms.drain / 2)
+        await self._delivery.drain(0.0)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
@@ -206,7 +208,6 @@ class Gateway:
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
-        queue.free_lanes(tx, OUTBOUND, now=now)
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
@@ -230,7 +231,7 @@ class Gateway:
         now = self._store.clock.now()
         leases.renew(tx, lease, ttl=TTL, now=now)
         for name in (INBOX, OUTBOUND):
-            queue.prune(tx, name, before=now - REMEMBER)
+            queue_items.prune(tx, name, before=now - REMEMBER)
 
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:

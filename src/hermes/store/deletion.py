@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.store.holdings import revoke_holdings
 from hermes.store.schema import TableShape
@@ -51,7 +51,7 @@ class Deletions:
         planned = self.plan(tx, session_id)
         for key in planned.session_ids:
             self._search.forget(tx, key)
-            queue.drop_session(tx, key)
+            queue_items.drop_session(tx, key)
             revoke_holdings(tx, key)
             for table in ("hermes_message_extra", "hermes_mended"):
                 tx.execute(

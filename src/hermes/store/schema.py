@@ -73,6 +73,8 @@ SESSION_OPTIONAL = (
     "end_reason",
     "message_count",
 )
+OURS = frozenset({"system_prompt"})
+"""What each program keeps for itself though the table has a column: ours is beside the table."""
 MESSAGE_REQUIRED = ("id", "session_id", "role", "content", "timestamp")
 MESSAGE_OPTIONAL = (
     "tool_call_id",
@@ -136,6 +138,7 @@ MIGRATIONS = (
     Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
     Migration(3, (mended.SCHEMA,)),
     Migration(4, (moved_chats.SCHEMA,)),
+    Migration(5, queue.TRIED_AT),
 )
 
 
@@ -287,7 +290,7 @@ def _table_shape(
     tx: Tx, table: str, extra: str, extra_key: str, required: Sequence[str], optional: Sequence[str]
 ) -> TableShape:
     info = tx.execute(f"PRAGMA table_info({table})").fetchall()
-    columns = frozenset(row["name"] for row in info)
+    columns = frozenset(row["name"] for row in info) - OURS
     _check_columns(table, columns, required)
     fillers: dict[str, Json] = {
         row["name"]: 0 if any(word in row["type"].upper() for word in NUMERIC) else ""
