@@ -63,7 +63,7 @@ BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
 PAIR = Prepared(BETWEEN)
-LOCK_PAIR = Prepared(BETWEEN.with_for_update())
+LOCK_PAIR = Prepared(BETWEEN.with_for_update(key_share=True))
 INSERT_PAIR = Prepared(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
 INSERT = Prepared(
     inserting(
