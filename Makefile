@@ -1,5 +1,6 @@
 # Two commands do everything on a fresh machine (Python 3.11+, make): `make run` and `make test`.
 PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -7,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install test quick check fmt docs bench stress slow lock clean
+.PHONY: run install test quick matrix suite check fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -24,6 +25,17 @@ $(STAMP): requirements.lock pyproject.toml
 
 test: check
 	$(PARALLEL)
+
+suite: install
+	$(PARALLEL)
+
+# The suite on every Python that is promised, each in a folder of its own.
+matrix:
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
+		echo "== $$python ($$version)" >&2; \
+		$(MAKE) --no-print-directory suite PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
 
 quick: install
 	$(PARALLEL) -m 'not processes and not slow'

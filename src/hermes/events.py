@@ -85,6 +85,8 @@ class Replied:
     text: str
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cut: bool = False
+    """It is not whole: it came to a limit."""
 
 
 @dataclass(frozen=True, slots=True)

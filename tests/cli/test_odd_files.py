@@ -98,8 +98,8 @@ def test_a_soul_that_cannot_be_read_is_said_before_a_session_is_begun(home: Path
 def test_a_url_that_cannot_be_called_leaves_no_session_behind(home: Path) -> None:
     ran = chat(environment(home, "nonsense"), "-q", "hello")
     assert ran.code == 2
-    assert "'nonsense' is not the URL of a model endpoint" in ran.err
-    assert sessions(home) == 0
+    assert "OPENAI_BASE_URL: model.base_url is 'nonsense', but takes an http:// or https:// URL" in ran.err
+    assert not (home / "state.db").exists()
 
 
 def make_pipe(path: Path) -> None:

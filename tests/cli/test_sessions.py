@@ -136,10 +136,11 @@ def test_delete_says_what_goes_asks_and_leaves_nothing(hermes: Hermes, home: Pat
 
 
 def test_control_characters_in_messages_cannot_steer_the_terminal(hermes: Hermes, home: Path) -> None:
-    session = fill(home, "evil \x1b[2J\x9b31m text", title="t\x1b]0;x\x07")
-    for ran in (hermes("sessions", "show", session), hermes("sessions", "list")):
-        assert "\x1b" not in ran.out
-        assert "\x9b" not in ran.out
+    session = fill(home, "evil \x1b[2J\x9b31m text \u202e\u2066", title="t\x1b]0;x\x07\u202d")
+    shown = [hermes("sessions", "show", session), hermes("sessions", "list"), hermes("sessions", "search", "evil")]
+    for ran in shown:
+        assert ran.out
+        assert not {"\x1b", "\x9b", "\u202d", "\u202e", "\u2066"} & set(ran.out)
 
 
 def test_tool_calls_are_shown_and_exported(hermes: Hermes, home: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hermes.app import App
 from hermes.clock import Clock, SystemClock
+from hermes.configuration import configure
 from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
@@ -20,7 +21,7 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from hermes.settings import FileEntry, resolve
+from hermes.settings.layers import Given
 from hermes.store.store import Store
 
 PATIENCE = 30.0
@@ -149,9 +150,9 @@ class Core:
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
     """The app of a home with these settings (`__` for a dot)."""
-    entries = [FileEntry(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    entries = [Given(name.replace("__", "."), value, "test") for name, value in settings.items()]
     path = Home(home)
-    return App(path, {}, resolve(entries, {}), clock)
+    return App(path, {}, configure(entries, {}).checked(), clock)
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ def model_at(
     timeouts: Timeouts | None = None,
     retries: Retries | None = None,
     api_key: str | None = KEY,
+    longest_reply: int = 200_000,
 ) -> OpenAICompatible:
     """A model that waits by a clock that nobody waits for, with no chance in it."""
     return OpenAICompatible(
@@ -35,6 +36,7 @@ def model_at(
         clock=clock or SteadyClock(),
         timeouts=timeouts,
         retries=retries,
+        longest_reply=longest_reply,
         chance=lambda: 0.0,
     )
 

@@ -207,7 +207,7 @@ async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() ->
     async with LoopbackServer([drip]) as server:
         failed = await fail(model_at(server, timeouts=timeouts))
     assert failed.kind == "timeout"
-    assert failed.message.endswith("0.3 s")
+    assert "0.3 s" in failed.message
 
 
 def test_a_time_out_of_nothing_is_refused() -> None:

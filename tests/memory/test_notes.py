@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,13 +12,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes.errors import HomeError, NoteError
-from hermes.memory.entries import add_entry, find_entries, remove_entry, replace_entry
-from hermes.memory.fence import fence
+from hermes.fence import fence
+from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.notes import Notes
 from tests.db.processes import finish, hear, start
 from tests.scale import scale
 
 LIMITS = 400
+PARTED = "\n§\n"
+"""What an existing Hermes writes between two entries, and looks for."""
 HAND_WRITTEN = """# The project
 
 It began as a letter
@@ -49,11 +54,11 @@ def test_entries_are_added_replaced_and_removed(notes: Notes, tmp_path: Path) ->
     assert notes.read("user") == ""
     notes.add("user", "likes figs")
     change = notes.add("user", "lives in Ghent")
-    assert notes.read("user") == "- likes figs\n- lives in Ghent"
-    assert (change.action, change.text, change.used, change.limit) == ("add", "lives in Ghent", 29, LIMITS)
+    assert notes.read("user") == "likes figs\n§\nlives in Ghent"
+    assert (change.action, change.text, change.used, change.limit) == ("add", "lives in Ghent", 27, LIMITS)
     assert notes.replace("user", "Ghent", "lives in Porto").text == "lives in Porto"
     assert notes.remove("user", "figs").text == "likes figs"
-    assert notes.read("user") == "- lives in Porto"
+    assert notes.read("user") == "lives in Porto"
     assert notes.read("memory") == ""
     assert (tmp_path / "memories" / "USER.md").stat().st_mode & 0o777 == 0o600
 
@@ -63,17 +68,17 @@ def test_an_entry_that_is_there_already_is_refused_however_it_is_written(notes: 
     notes.add("user", "likes figs")
     with pytest.raises(NoteError, match="has this entry already"):
         notes.add("user", text)
-    assert notes.read("user") == "- likes figs"
+    assert notes.read("user") == "likes figs"
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "-", "- ", fence("secret recall"), "<memory-context>"])
+@pytest.mark.parametrize("text", ["", "  \n ", "-", "- ", "§", "- §", fence("secret recall"), "<memory-context>"])
 def test_an_entry_of_nothing_is_refused(notes: Notes, text: str) -> None:
     with pytest.raises(NoteError, match="cannot be empty"):
         notes.add("memory", text)
     notes.add("memory", "kept")
     with pytest.raises(NoteError, match="cannot be empty"):
         notes.replace("memory", "kept", text)
-    assert notes.read("memory") == "- kept"
+    assert notes.read("memory") == "kept"
 
 
 def test_an_entry_becomes_one_line_and_recalled_text_stays_out_of_it(notes: Notes) -> None:
@@ -89,14 +94,14 @@ def test_text_that_is_in_no_entry_or_in_several_changes_nothing(notes: Notes) ->
             notes.replace("memory", old, "x")
         with pytest.raises(NoteError, match=said):
             notes.remove("memory", old)
-    assert notes.read("memory") == "- port 5432 for tests\n- port 5433 for work"
+    assert notes.read("memory") == "port 5432 for tests\n§\nport 5433 for work"
 
 
 def test_an_entry_quoted_whole_is_found_though_another_contains_it(notes: Notes) -> None:
     notes.add("memory", "figs")
     notes.add("memory", "figs and dates")
     notes.remove("memory", "figs")
-    assert notes.read("memory") == "- figs and dates"
+    assert notes.read("memory") == "figs and dates"
 
 
 def test_the_limit_refuses_growth_and_never_shrinking(notes: Notes, tmp_path: Path) -> None:
@@ -108,7 +113,7 @@ def test_the_limit_refuses_growth_and_never_shrinking(notes: Notes, tmp_path: Pa
     notes.replace("memory", "small entry", "less")
     notes.remove("memory", "less")
     assert notes.read("memory") == "x" * LIMITS
-    notes.add("user", "y" * (LIMITS - 2))
+    notes.add("user", "y" * LIMITS)
     with pytest.raises(NoteError, match="400 is the limit"):
         notes.add("user", "z")
 
@@ -151,25 +156,109 @@ def test_a_paragraph_is_one_entry_and_goes_as_a_whole(notes: Notes, tmp_path: Pa
 
 
 LINES = st.sampled_from(
-    ["", "  ", "# head", "## head two", "- item", "  - nested", "* star", "1. one", "> quote", "plain", "  indented"]
+    ["", "  ", "# head", "## two", "- item", "  - nested", "* star", "1. one", "> quote", "plain", "  indented", "§"]
 )
 FILE = st.tuples(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans()).map(
     lambda made: made[1].join(made[0]) + (made[1] if made[2] else "")
 )
 
 
+def wordings(text: str, entries: Sequence[Entry] | None = None) -> str:
+    """What a note says, entry by entry. Where one begins may change with its neighbour above, what it says may not."""
+    return " ".join(f"{entry.marker.strip()} {entry.text}".strip() for entry in entries or find_entries(text))
+
+
 @given(FILE, st.data(), st.sampled_from(["new text", "# loud", "- dashed", "7. seventh"]))
 def test_a_change_of_one_entry_leaves_every_other_one_as_it_was(text: str, data: st.DataObject, new: str) -> None:
     entries = find_entries(text)
-    before = [(entry.marker, entry.text) for entry in entries]
-    assert [e.text for e in find_entries(add_entry(text, new))] == [*(e.text for e in entries), new]
+    added = find_entries(add_entry(text, new))
+    assert wordings("", added[:-1]) == wordings(text)
+    assert added[-1].text == new
     assume(entries)
     place = data.draw(st.integers(0, len(entries) - 1))
-    removed = [(e.marker, e.text) for e in find_entries(remove_entry(text, entries[place]))]
-    assert removed == before[:place] + before[place + 1 :]
-    replaced = [(e.marker, e.text) for e in find_entries(replace_entry(text, entries[place], new))]
-    kind = before[place][0] or ("" if new == "new text" else "- ")
-    assert replaced == [*before[:place], (kind, new), *before[place + 1 :]]
+    above, below = wordings("", entries[:place]), wordings("", entries[place + 1 :])
+    assert wordings(remove_entry(text, entries[place])) == f"{above} {below}".strip()
+    replaced = wordings(replace_entry(text, entries[place], new))
+    assert replaced.startswith(above)
+    assert replaced.endswith(below)
+    assert replaced.removeprefix(above).removesuffix(below).strip().endswith(new)
+
+
+def as_existing_hermes_reads(text: str) -> list[str] | None:
+    """Its entries; None where it would not touch the file, because it is not what it would have written itself."""
+    entries = [entry.strip() for entry in text.split(PARTED)]
+    entries = [entry for entry in entries if entry]
+    return entries if text.strip() == PARTED.join(entries) else None
+
+
+SECTION = st.lists(LINES.filter(lambda line: line != "§"), min_size=1, max_size=4).map("\n".join).map(str.strip)
+
+
+@pytest.mark.contract("10.9")
+@given(st.lists(SECTION.filter(bool), min_size=2, max_size=5), st.data())
+def test_what_an_existing_hermes_wrote_stays_what_it_would_have_written(
+    sections: list[str], data: st.DataObject
+) -> None:
+    text = PARTED.join(sections)
+    assert as_existing_hermes_reads(text) == sections
+    assert as_existing_hermes_reads(add_entry(text, "new")) == [*sections, "new"]
+    entry = data.draw(st.sampled_from(find_entries(text)))
+    replaced, removed = replace_entry(text, entry, "new"), remove_entry(text, entry)
+    for changed in (replaced, removed):
+        left = as_existing_hermes_reads(changed)
+        assert left is not None
+        touched = sum(old not in left for old in sections)
+        assert touched <= 1
+    assert "new" in replaced
+
+
+@pytest.mark.contract("10.9")
+def test_notes_of_an_existing_hermes_lose_one_entry_and_no_other(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, "Likes tea\n§\nLives in Malta\nby the sea\n§\nAllergic to nuts")
+    assert notes.remove("memory", "Malta").text == "Lives in Malta by the sea"
+    assert path.read_text(encoding="utf-8") == "Likes tea\n§\nAllergic to nuts"
+    notes.replace("memory", "tea", "Likes coffee")
+    assert path.read_text(encoding="utf-8") == "Likes coffee\n§\nAllergic to nuts"
+    notes.add("memory", "Lives in Ghent")
+    assert path.read_text(encoding="utf-8") == "Likes coffee\n§\nAllergic to nuts\n§\nLives in Ghent"
+
+
+@pytest.mark.contract("10.9")
+def test_a_list_below_which_an_existing_hermes_wrote_loses_one_item(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, "- likes figs\n- lives in Ghent\n§\nAllergic to nuts")
+    notes.remove("memory", "figs")
+    assert path.read_text(encoding="utf-8") == "- lives in Ghent\n§\nAllergic to nuts"
+    notes.remove("memory", "Ghent")
+    assert path.read_text(encoding="utf-8") == "Allergic to nuts"
+    notes.add("memory", "likes dates")
+    assert path.read_text(encoding="utf-8") == "Allergic to nuts\n§\nlikes dates"
+
+
+@pytest.mark.contract("10.9")
+def test_the_last_version_of_a_note_is_kept_beside_it(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, HAND_WRITTEN)
+    notes.remove("memory", "figs")
+    before = path.with_name("MEMORY.md.before")
+    assert before.read_text(encoding="utf-8") == HAND_WRITTEN
+    assert before.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(NoteError):
+        notes.add("memory", "x" * LIMITS)
+    assert before.read_text(encoding="utf-8") == HAND_WRITTEN, "what was refused changed nothing"
+
+
+@pytest.mark.contract("10.9")
+def test_a_note_that_an_existing_hermes_has_locked_is_waited_for(notes: Notes, tmp_path: Path) -> None:
+    path = put(tmp_path, "Likes tea")
+    with path.with_name("MEMORY.md.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(1) as pool:
+            adding = pool.submit(notes.add, "memory", "Lives in Malta")
+            with pytest.raises(TimeoutError):
+                adding.result(0.3)  # it waits, for all one can see in that time
+            path.write_text("Likes tea\n§\nAllergic to nuts", encoding="utf-8")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            adding.result(10)
+    assert notes.read("memory") == "Likes tea\n§\nAllergic to nuts\n§\nLives in Malta"
 
 
 def test_notes_of_an_older_version_stay_where_they_are(notes: Notes, tmp_path: Path) -> None:
@@ -199,8 +288,8 @@ def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path:
     writers = [start("tests.memory.writer", tmp_path, f"w{n}", each, 1_000_000) for n in range(8)]
     for writer in writers:
         finish(writer)
-    wanted = {f"- w{n} fact {k}" for n in range(8) for k in range(each)}
-    lines = notes.read("memory").split("\n")
+    wanted = {f"w{n} fact {k}" for n in range(8) for k in range(each)}
+    lines = notes.read("memory").split(PARTED)
     assert set(lines) == wanted
     assert len(lines) == len(wanted)
 
@@ -215,8 +304,8 @@ def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes
             out, errors = writer.communicate()
         assert "NoteError" in errors
         said += out.splitlines()
-    assert sorted(said) == sorted(line.removeprefix("- ") for line in notes.read("memory").split("\n"))
-    assert LIMITS - 12 < len(notes.read("memory")) <= LIMITS
+    assert sorted(said) == sorted(notes.read("memory").split(PARTED))
+    assert LIMITS - 14 < len(notes.read("memory")) <= LIMITS
 
 
 @pytest.mark.processes
@@ -233,7 +322,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were
             assert stream is not None
             stream.close()
         writer.wait()
-        lines = Notes(home, {"memory": 10_000_000, "user": 1}).read("memory").split("\n")
-        assert lines == [f"- w fact {n}" for n in range(len(lines))]
+        lines = Notes(home, {"memory": 10_000_000, "user": 1}).read("memory").split(PARTED)
+        assert lines == [f"w fact {n}" for n in range(len(lines))]
         assert len(said) <= len(lines) <= len(said) + 1
         Notes(home, {"memory": 10_000_000, "user": 1}).add("memory", "the lock is free")

@@ -40,7 +40,7 @@ def start(folder: Path, *options: str, **variables: str) -> Served:
     process = subprocess.Popen(
         [sys.executable, "-m", "hermes", "memory", "serve", "--port", "0", "--data", str(folder), *options],
         cwd=ROOT,
-        env={**clean, "PYTHONPATH": str(ROOT / "src"), **variables},
+        env={**clean, "HERMES_HOME": str(folder), "PYTHONPATH": str(ROOT / "src"), **variables},
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -18,6 +18,7 @@ STORE = {
     errors.StoreReadOnlyError: 500,
     errors.StoreDamagedError: 500,
     errors.StoreNewerError: 500,
+    errors.StoreEmbedderError: 500,
 }
 
 

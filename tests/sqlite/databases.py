@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hermes.db import engine as store
-from hermes.memory_server.db import engine as server
+from hermes.memory_server.db import database as server
+from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.sqlite.database import SqliteDatabase
 
 Tx: TypeAlias = sqlite3.Connection | server.Tx
@@ -16,7 +17,7 @@ Database: TypeAlias = SqliteDatabase[Any]
 
 OPEN: dict[str, Callable[[Path, float], Database]] = {
     "store": lambda path, lock_timeout: store.Database(path, lock_timeout=lock_timeout),
-    "server": lambda path, lock_timeout: server.Database(path, lock_timeout=lock_timeout),
+    "server": lambda path, lock_timeout: SqliteFile(path, lock_timeout=lock_timeout),
 }
 
 

@@ -125,11 +125,23 @@ async def test_null_bytes_and_broken_tool_calls_open(tmp_path: Path, build: old.
 async def test_fields_of_old_rows_are_read(tmp_path: Path, build: old.Builder) -> None:
     async with opened(build(tmp_path)) as store:
         session = await store.read(lambda tx: store.sessions.get(tx, old.PARENT))
-        assert (session.title, session.user_id, session.system_prompt) == ("garden", "8439114563", "Be kind.")
+        assert (session.title, session.user_id) == ("garden", "8439114563")
         assert (session.ended_at, session.end_reason, session.message_count) == (200.0, "compression", 2)
         assert (await store.read(lambda tx: store.sessions.get(tx, old.ODD))).message_count == 0
         answer = (await store.view(old.PARENT)).messages[1]
         assert (answer.token_count, answer.finish_reason, answer.reasoning) == (4, "stop", "walls")
+
+
+@pytest.mark.contract("10.9")
+@both_schemas
+async def test_each_program_keeps_the_prompt_that_it_gave_a_session(tmp_path: Path, build: old.Builder) -> None:
+    file = build(tmp_path)
+    async with opened(file) as store:
+        session = await store.read(lambda tx: store.sessions.get(tx, old.PARENT))
+        assert session.system_prompt is None, "the other's prompt promises tools that we do not have"
+        await store.write(lambda tx: store.sessions.set_system_prompt(tx, old.PARENT, "Be brief."))
+        assert (await store.read(lambda tx: store.sessions.get(tx, old.PARENT))).system_prompt == "Be brief."
+    assert file.rows("SELECT system_prompt FROM sessions WHERE id = ?", (old.PARENT,)) == [("Be kind.",)]
 
 
 @every_file
@@ -213,6 +225,8 @@ async def test_rotation_is_understood_where_the_parent_is_kept_beside_the_table(
                 tx, source="cli", now=21.0, random_hex=lambda n: "cd" * n, parent_session_id=old.ODD
             )
         )
+        assert await store.read(lambda tx: store.sessions.live_id(tx, old.ODD)) == old.ODD, "the child holds nothing"
+        await store.append(child.id, Draft("user", "[CONTEXT SUMMARY]: so far"))
         assert await store.read(lambda tx: store.sessions.lineage(tx, child.id)) == [old.ODD, child.id]
         listed = await store.read(lambda tx: store.sessions.recent(tx, limit=9))
         assert [entry.session.id for entry in listed] == [child.id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hermes.agent.stopping import heeding, unless_stopped
@@ -22,10 +22,11 @@ from hermes.events import (
     ToolStarted,
     TurnEvent,
 )
+from hermes.fence import FenceStrainer, strip_fences
 from hermes.llm import events as model_events
+from hermes.llm.assemble import CUT
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
@@ -34,11 +35,13 @@ EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds."""
+    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds of `max_calls`
+    calls each."""
 
     model: Model
     toolbox: Toolbox
     max_steps: int
+    max_calls: int = 32
 
 
 @dataclass(slots=True)
@@ -80,10 +83,15 @@ async def converse(
             return
         reply = heard.end.reply
         if not reply.tool_calls:
+            if cut := _cut_of(reply):
+                yield Notice(cut)
             yield await _finish(transcript, session_id, reply)
             return
-        await transcript.add(_draft(reply))
-        async with aclosing(_run_tools(speaker.toolbox, transcript, reply.tool_calls, stop)) as events:
+        calls, remark = _as_many_as_allowed(reply.tool_calls, speaker.max_calls)
+        if remark:
+            yield Notice(remark)
+        await transcript.add(_draft(replace(reply, tool_calls=calls)))
+        async with aclosing(_run_tools(speaker.toolbox, transcript, calls, stop, remark)) as events:
             async for event in events:
                 yield event
         if stop.is_set():
@@ -134,13 +142,23 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
             return None
 
 
+def _as_many_as_allowed(calls: tuple[ToolCall, ...], most: int) -> tuple[tuple[ToolCall, ...], str]:
+    """The calls that are run, and what to say of the others."""
+    if len(calls) <= most:
+        return calls, ""
+    left = f"The model asked for {len(calls):,} tool calls at once; the first {most:,} are run"
+    return calls[:most], f"{left}, the others are not (`agent.max_calls`)."
+
+
 async def _run_tools(
-    toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event
+    toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event, remark: str
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run the calls in order, each result recorded before the next begins."""
+    """Run the calls in order, each result recorded before the next begins; `remark` goes with the last one."""
     for call in calls:
         yield ToolStarted(call.id, call.name, call.arguments)
         result = await _run_or_stop(toolbox, call, stop)
+        if remark and call is calls[-1]:
+            result = replace(result, text=f"{result.text}\n[{remark}]")
         await transcript.add(Draft("tool", result.text, tool_call_id=call.id, tool_name=call.name))
         for event in result.events:
             yield event
@@ -160,6 +178,13 @@ async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) ->
         stopped.cancel()
 
 
+def _cut_of(reply: Reply) -> str:
+    """What a person should know of a reply that is not whole; "" for one that is."""
+    if reply.cut_at is not None:
+        return f"The reply was cut off after {reply.cut_at:,} characters; `model.longest_reply` allows more."
+    return "The reply is not whole: the model came to its own limit." if reply.finish_reason == CUT else ""
+
+
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
     if not strip_fences(reply.text).strip():
         return Failed(session_id, "model", EMPTY_REPLY)
@@ -171,6 +196,7 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
         stored.content or "",
         usage.prompt_tokens if usage else None,
         usage.completion_tokens if usage else None,
+        cut=reply.finish_reason == CUT,
     )
 
 

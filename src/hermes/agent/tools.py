@@ -54,6 +54,8 @@ class Toolbox:
             arguments = json.loads(call.arguments or "{}")
         except ValueError as error:
             return ToolResult(f"The arguments of {call.name} are not valid JSON ({error}). Send them again.", ok=False)
+        except RecursionError:
+            return ToolResult(f"The arguments of {call.name} are nested too deeply. Send them again.", ok=False)
         if not isinstance(arguments, dict):
             return ToolResult(f"The arguments of {call.name} must be a JSON object.", ok=False)
         missing = [name for name in tool.spec.parameters.get("required", ()) if name not in arguments]

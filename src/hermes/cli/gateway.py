@@ -57,13 +57,16 @@ async def _serve(host: App, store: Store) -> None:
         raise UsageError(
             "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
         )
-    if not has_model(host.settings):
-        note(FLOOR_NOTICE)
-    note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
     stopping = asyncio.Event()
+
+    def begun() -> None:
+        if not has_model(host.settings):
+            note(FLOOR_NOTICE)
+        note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
+
     try:
         with _signals(stopping):
-            await gateway.run(platforms, stopping, note)
+            await gateway.run(platforms, stopping, note, begun)
     finally:
         for platform in platforms:
             await platform.close()

@@ -15,21 +15,23 @@ from weakref import WeakValueDictionary
 
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.lanes import free_lanes
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
+from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
+from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import Lanes
+from hermes.gateway.lanes import JOINED, Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
+from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
 
@@ -61,10 +63,13 @@ class GatewayTerms:
 class Gateway:
     """One per home: a second one is refused. `listen` lets a platform hear the events of a message it handed in."""
 
-    def __init__(self, store: Store, agents: AgentCache, terms: GatewayTerms) -> None:
+    def __init__(
+        self, store: Store, agents: AgentCache, terms: GatewayTerms, deliveries: Deliveries | None = None
+    ) -> None:
         self._store = store
         self._agents = agents
         self._terms = terms
+        self._deliveries = deliveries
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
@@ -74,24 +79,16 @@ class Gateway:
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        self._lanes = Lanes(
-            store=store,
-            inbox=self._inbox,
-            agents=agents,
-            ledger=ledger,
-            turns=InboxTurns(ledger, self._platforms, self._lock_of, self._hear),
-            owner=self._owner,
-            wake=self._wake,
-            at_once=terms.at_once,
-        )
-        self._delivery = Delivery(
-            store,
-            self._platforms,
-            self._lock_of,
-            owner=self._owner,
-            chance=random.random,
-            wake=self._wake_delivery,
-        )
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
+        self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
+        sending = Delivery(store.clock, self._platforms, self._lock_of, random.random)
+        self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
+
+    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
+        store, owner = self._store, self._owner
+        return Worker(store, store.clock, name, work, owner=owner, terms=terms, chance=random.random, wake=wake)
 
     async def receive(self, message: Inbound) -> Received:
         """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
@@ -138,16 +135,24 @@ class Gateway:
         return self._lanes.stop_turn(session_id)
 
     async def run(
-        self, platforms: Sequence[Platform], stopping: asyncio.Event, complain: Callable[[str], None] = log.warning
+        self,
+        platforms: Sequence[Platform],
+        stopping: asyncio.Event,
+        complain: Callable[[str], None] = log.warning,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
+        `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
         `complain` is told once of each platform that does not start, or falls over for the first time.
         """
         lease = await self._store.write(self._take_over)
+        begun()
         self._platforms.update({platform.name: platform for platform in platforms})
+        if self._deliveries is not None:
+            self._deliveries.start()
         workers = [
-            asyncio.create_task(self._lanes.run(), name="lanes"),
+            asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
@@ -182,20 +187,25 @@ class Gateway:
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
         self._ending = True
-        for task in (*intakes, workers[0]):
+        answering, delivering, _ = workers
+        for task in (*intakes, answering):
             task.cancel()
-        await asyncio.wait({workers[0]})
-        await self._lanes.drain(self._terms.drain)
+        await asyncio.wait({answering})
+        await self._answering.drain(self._terms.drain)
         self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
-        while await self._delivery.deliver_next():
-            pass
-        await self._delivery.drain(self._terms.drain / 2)
+        delivering.cancel()
+        await asyncio.wait({delivering})
+        await self._delivery.finish(self._terms.drain / 2)
+        await self._delivery.drain(0.0)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
         await self._agents.close()
+        if self._deliveries is not None:
+            await self._deliveries.finish(self._terms.drain / 2)
+            await self._deliveries.provider.close()
         await self._store.write(lambda tx: _let_go(tx, lease))
 
     def _take_over(self, tx: Tx) -> Lease:
@@ -207,7 +217,6 @@ class Gateway:
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
-        free_lanes(tx, OUTBOUND, now=now)
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:

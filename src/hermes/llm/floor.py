@@ -6,9 +6,9 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from hermes.fence import strip_fences
 from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta
 from hermes.llm.model import ModelRequest
-from hermes.memory.fence import strip_fences
 
 Recollect: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 ASKING = re.compile(

@@ -1,7 +1,8 @@
 """The built-in notes: `MEMORY.md` (what the agent should know) and `USER.md` (who the person is).
 
-Files are plain Markdown that people edit by hand. A change is made under a lock that all processes take, checked
-against the size limit, and replaces the file in one step.
+Files are text that people edit by hand and that an existing Hermes reads and writes too: each keeps its shape
+(`entries.py`). A change is made under the lock that all processes take, an existing Hermes as well, checked against the
+size limit, and replaces the file in one step; what stood there before it is kept beside it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Literal
 
 from hermes.errors import HomeError, NoteError
+from hermes.fence import strip_fences
 from hermes.files import read_file, replace_file
-from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
-from hermes.memory.fence import strip_fences
+from hermes.memory.entries import PARTING, Entry, add_entry, find_entries, remove_entry, replace_entry
 
 Target = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 LOCK_TIMEOUT = 10.0
+BEFORE = ".before"
+"""The end of the name under which the last version of a note is kept."""
 UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to it"
 
 
@@ -67,23 +70,23 @@ class Notes:
     def add(self, target: Target, text: str) -> Change:
         """Add one entry. An entry that is there already is refused, so that a repeated call has no second effect."""
         entry = _one_line(text)
-        with self._locked():
+        with self._locked(target):
             present = self._text(target)
-            if any(entry == there.text for there in find_entries(present)):
+            if any(entry == there.text.removeprefix("- ") for there in find_entries(present)):
                 raise NoteError(f"{FILES[target]} has this entry already", hint="Nothing to do")
             return self._write(target, "add", entry, present, add_entry(present, entry))
 
     def replace(self, target: Target, old: str, text: str) -> Change:
-        """Replace the one entry that contains `old`; what kind of line it is stays."""
+        """Replace the one entry that contains `old`; its kind and its neighbours stay."""
         entry = _one_line(text)
-        with self._locked():
+        with self._locked(target):
             present = self._text(target)
             place = _find(target, present, old)
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def remove(self, target: Target, old: str) -> Change:
         """Remove the one entry that contains `old`."""
-        with self._locked():
+        with self._locked(target):
             present = self._text(target)
             place = _find(target, present, old)
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
@@ -109,7 +112,10 @@ class Notes:
                 f"{FILES[target]} would have {used} characters, but {limit} is the limit",
                 hint="Shorten or remove other entries first",
             )
-        replace_file(self.path(target), whole)
+        path = self.path(target)
+        if present:
+            replace_file(path.with_name(f"{path.name}{BEFORE}"), present)
+        replace_file(path, whole)
         return Change(target, action, text, used, limit)
 
     def path(self, target: Target) -> Path:
@@ -118,18 +124,18 @@ class Notes:
         return older if older.exists() and not usual.exists() else usual
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, target: Target) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
-        folder = self._home / "memories"
+        path = self.path(target)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(folder / ".lock", timeout=LOCK_TIMEOUT):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_TIMEOUT):
                 yield
         except Timeout as error:
             raise HomeError("another process holds the notes", hint="Try again in a moment") from error
         except OSError as error:
-            raise HomeError(f"cannot write notes in {folder}: {error.strerror}") from error
+            raise HomeError(f"cannot write notes in {path.parent}: {error.strerror}") from error
 
 
 def _find(target: Target, text: str, old: str) -> Entry:
@@ -149,6 +155,6 @@ def _shown(text: str) -> str:
 def _one_line(text: str) -> str:
     entry = " ".join(strip_fences(text).split())
     entry = entry.removeprefix("- ") if entry != "-" else ""
-    if not entry:
+    if not entry.strip(PARTING):
         raise NoteError("an entry cannot be empty", hint="Say what to note")
     return entry

@@ -49,6 +49,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
 
 
+def read_text(raw: bytes) -> str:
+    """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
+    return raw.decode("utf-8", "replace")
+
+
 def wait_for_lock(act: Callable[[], object], timeout: float) -> None:
     """Do what needs a lock, trying again for `timeout` seconds."""
     deadline = time.monotonic() + timeout

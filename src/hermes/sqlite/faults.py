@@ -43,8 +43,10 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
 
 
-def translate(error: sqlite3.Error, path: Path) -> StoreError:
-    """The error a person should see for `error`."""
+def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
+    """The error a person should see for `error`. A message of SQLite's that cannot be decoded quotes a damaged file."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreDamagedError(f"{path} is damaged (its tables have names that are no text)")
     exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
     kind, text = exact or FAULTS.get(_primary_code(error), (StoreError, "{path}: {detail}"))
     return kind(text.format(path=path, detail=error))
@@ -55,7 +57,7 @@ def translated(path: Path) -> Iterator[None]:
     """Let what SQLite refuses leave as the error that a person should see."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise translate(error, path) from error
     except StopIteration:  # a future cannot carry it: its caller would wait for ever
         raise RuntimeError("a transaction's function raised StopIteration") from None

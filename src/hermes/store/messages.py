@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
+from hermes.store.copies import REMARK, Copies
 from hermes.store.schema import (
     MESSAGE_OPTIONAL,
     MESSAGE_REQUIRED,
@@ -34,6 +35,7 @@ class Messages:
         self._sessions = sessions
         self._live = live_rows(shape)
         self._kept = kept_rows(shape)
+        self._copies = Copies(shape)
 
     def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
         """Store messages at the end of a session, in order. They are committed with the transaction."""
@@ -71,8 +73,9 @@ class Messages:
         return [message_from_row(row) for row in rows]
 
     def history(self, tx: Tx, session_id: str) -> Iterator[Message]:
-        """Everything that was said, oldest first, also what a compression replaced; rewound messages are left out."""
-        after = 0
+        """Everything that was said, once, oldest first, also what a compression replaced; rewound messages are left
+        out, and so are the copies that another version's compression wrote and its remarks about a session."""
+        after, copies = 0, self._copies.of(tx, session_id)
         while True:
             rows = tx.execute(
                 f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._kept} ORDER BY t.id LIMIT ?",
@@ -80,7 +83,8 @@ class Messages:
             ).fetchall()
             if not rows:
                 return
-            yield from map(message_from_row, rows)
+            said = (row for row in rows if row["id"] not in copies and row["role"] != REMARK)
+            yield from map(message_from_row, said)
             after = rows[-1]["id"]
 
     def get(self, tx: Tx, message_id: int) -> Message | None:

@@ -1,9 +1,15 @@
-"""Routes: which session a gateway's session key means. One key has one live session; the binding is a row."""
+"""Routes: which session a gateway's session key means. One key has one live session; the binding is a row.
+
+Another version keeps bindings of its own, in a table or a file. Of two bindings of one key the newer is in force, and
+one that we make is written into the other's table too, where that has the key: so both programs go on in one session.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from hermes.db.engine import Tx
@@ -11,6 +17,14 @@ from hermes.errors import NotFoundError, StoreDamagedError
 from hermes.files import read_file
 from hermes.store.sessions import Sessions
 from hermes.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a key means, and since when."""
+
+    session_id: str
+    updated_at: float
 
 
 class Routes:
@@ -30,11 +44,20 @@ class Routes:
             "DO UPDATE SET session_id = excluded.session_id, updated_at = excluded.updated_at",
             (session_key, session_id, now),
         )
+        if self._has_old_table:
+            tx.execute(
+                "UPDATE gateway_routing SET updated_at = ?3, "
+                "entry_json = json_set(entry_json, '$.session_id', ?2, '$.updated_at', ?4) "
+                "WHERE rowid = (SELECT rowid FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json) "
+                "AND json_type(entry_json) = 'object' ORDER BY updated_at DESC LIMIT 1)",
+                (session_key, session_id, now, datetime.fromtimestamp(now).isoformat()),
+            )
 
     def lookup(self, tx: Tx, session_key: str) -> str | None:
-        """The session that a key is bound to, here or by an older version; None for a new key or a deleted session."""
-        row = tx.execute("SELECT session_id FROM hermes_routes WHERE session_key = ?", (session_key,)).fetchone()
-        bound = self._old_entries(tx).get(session_key) if row is None else str(row["session_id"])
+        """The session that a key is bound to, here or by another version; None for a new key or a deleted session."""
+        row = tx.execute("SELECT * FROM hermes_routes WHERE session_key = ?", (session_key,)).fetchone()
+        ours = None if row is None else Binding(str(row["session_id"]), row["updated_at"])
+        bound = self._in_force(tx, ours, self._old_entries(tx).get(session_key))
         return bound if bound is not None and self._sessions.exists(tx, bound) else None
 
     def keys_of(self, tx: Tx, session_id: str) -> list[str]:
@@ -43,12 +66,31 @@ class Routes:
         return [row["session_key"] for row in rows]
 
     def all(self, tx: Tx) -> dict[str, str]:
-        """Every binding in force, ours over those of older versions."""
-        ours = {row["session_key"]: row["session_id"] for row in tx.execute("SELECT * FROM hermes_routes")}
-        bindings = {**self._old_entries(tx), **ours}
-        return {key: bound for key, bound in bindings.items() if self._sessions.exists(tx, bound)}
+        """Every binding in force."""
+        ours, theirs = self._our_entries(tx), self._old_entries(tx)
+        bindings = {key: self._in_force(tx, ours.get(key), theirs.get(key)) for key in {**theirs, **ours}}
+        there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
+        return {key: bound for key, bound in bindings.items() if bound in there}
 
-    def _old_entries(self, tx: Tx) -> dict[str, str]:
+    def differing(self, tx: Tx) -> dict[str, tuple[str, str]]:
+        """Keys that mean one session here and another one to another version: key, ours, theirs."""
+        ours, theirs = self._our_entries(tx), self._old_entries(tx)
+        pairs = {key: (ours[key].session_id, theirs[key].session_id) for key in ours.keys() & theirs.keys()}
+        there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
+        return {key: pair for key, pair in pairs.items() if pair[0] != pair[1] and there.issuperset(pair)}
+
+    def _in_force(self, tx: Tx, ours: Binding | None, theirs: Binding | None) -> str | None:
+        if ours is None or theirs is None:
+            found = ours or theirs
+            return found.session_id if found else None
+        newer = theirs.updated_at > ours.updated_at and self._sessions.exists(tx, theirs.session_id)
+        return theirs.session_id if newer else ours.session_id
+
+    def _our_entries(self, tx: Tx) -> dict[str, Binding]:
+        rows = tx.execute("SELECT * FROM hermes_routes")
+        return {row["session_key"]: Binding(row["session_id"], row["updated_at"]) for row in rows}
+
+    def _old_entries(self, tx: Tx) -> dict[str, Binding]:
         rows = []
         if self._has_old_table:
             rows = tx.execute("SELECT session_key, entry_json FROM gateway_routing ORDER BY updated_at").fetchall()
@@ -57,7 +99,7 @@ class Routes:
         return {row["session_key"]: bound for row in rows if (bound := _bound_session(_parse(row["entry_json"])))}
 
 
-def old_file_entries(path: Path) -> dict[str, str]:
+def old_file_entries(path: Path) -> dict[str, Binding]:
     """The bindings of `sessions/sessions.json`, which early versions kept; none when there is no such file."""
     try:
         document = _parse(read_file(path).decode())
@@ -78,6 +120,16 @@ def _parse(text: str | bytes | None) -> Json:
         return None
 
 
-def _bound_session(entry: Json) -> str | None:
+def _bound_session(entry: Json) -> Binding | None:
     session_id = entry.get("session_id") if isinstance(entry, Mapping) else None
-    return session_id if isinstance(session_id, str) and session_id else None
+    if not isinstance(entry, Mapping) or not isinstance(session_id, str) or not session_id:
+        return None
+    return Binding(session_id, _local_time(entry.get("updated_at")))
+
+
+def _local_time(text: Json) -> float:
+    """A time as the other version writes it, in what this machine calls local time; 0 for what is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else 0.0
+    except (ValueError, OverflowError, OSError):
+        return 0.0

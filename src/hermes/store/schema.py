@@ -16,7 +16,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import compression_failures, inbox, incognito, mended, moved_chats, reviews
+from hermes.store import compression_failures, inbox, incognito, memory_rows, mended, moved_chats, prompts, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -73,6 +73,8 @@ SESSION_OPTIONAL = (
     "end_reason",
     "message_count",
 )
+OURS = frozenset({"system_prompt"})
+"""What each program keeps for itself though the table has a column: ours is beside the table."""
 MESSAGE_REQUIRED = ("id", "session_id", "role", "content", "timestamp")
 MESSAGE_OPTIONAL = (
     "tool_call_id",
@@ -137,6 +139,7 @@ MIGRATIONS = (
     Migration(3, (mended.SCHEMA,)),
     Migration(4, (moved_chats.SCHEMA,)),
     Migration(5, queue.TRIED_AT),
+    Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
 )
 
 
@@ -288,7 +291,7 @@ def _table_shape(
     tx: Tx, table: str, extra: str, extra_key: str, required: Sequence[str], optional: Sequence[str]
 ) -> TableShape:
     info = tx.execute(f"PRAGMA table_info({table})").fetchall()
-    columns = frozenset(row["name"] for row in info)
+    columns = frozenset(row["name"] for row in info) - OURS
     _check_columns(table, columns, required)
     fillers: dict[str, Json] = {
         row["name"]: 0 if any(word in row["type"].upper() for word in NUMERIC) else ""

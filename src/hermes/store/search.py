@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
+from hermes.store.copies import Copies
 from hermes.store.messages import message_from_row
 from hermes.store.schema import TableShape, as_text, kept_rows
 from hermes.store.words import compile_query, compile_related, segment, snippet
@@ -40,6 +41,7 @@ class Search:
     def __init__(self, message_shape: TableShape, session_shape: TableShape) -> None:
         self._message_shape = message_shape
         self._session_shape = session_shape
+        self._copies = Copies(message_shape)
 
     def behind(self, tx: Tx) -> bool:
         """Whether there are messages that the index has not seen."""
@@ -66,17 +68,31 @@ class Search:
     ) -> list[Hit]:
         """The best matches, best first; none when `text` holds no word."""
         wanted = "(?3 IS NULL OR m.session_id = ?3) AND (?4 IS NULL OR s.source = ?4)"
-        return self._match(tx, compile_query(text), text, wanted, (limit, session_id, source))
+        return self._match(tx, compile_query(text), text, wanted, limit, (session_id, source))
 
     def related(self, tx: Tx, text: str, *, limit: int, roles: Sequence[str]) -> list[Hit]:
         """What shares words with `text`, best first, said by `roles`; what was said incognito is never among it."""
         spoken = ", ".join(f"?{place}" for place in range(3, 3 + len(roles)))
         wanted = f"m.role IN ({spoken}) AND NOT EXISTS ({INCOGNITO_ROWS})"
-        return self._match(tx, compile_related(text), text, wanted, (limit, *roles))
+        return self._match(tx, compile_related(text), text, wanted, limit, tuple(roles))
 
-    def _match(self, tx: Tx, query: str, text: str, wanted: str, parameters: tuple[str | int | None, ...]) -> list[Hit]:
-        if not query:
-            return []
+    def _match(
+        self, tx: Tx, query: str, text: str, wanted: str, limit: int, parameters: tuple[str | None, ...]
+    ) -> list[Hit]:
+        """The best matches. Copies of what was said once do not count, so it may take a longer list to fill a short."""
+        length = limit
+        while query:
+            hits = self._list(tx, query, text, wanted, (length, *parameters))
+            copies = {
+                key for session in {hit.message.session_id for hit in hits} for key in self._copies.of(tx, session)
+            }
+            own = [hit for hit in hits if hit.message.id not in copies]
+            if len(own) >= limit >= 0 or length < 0 or len(hits) < length:
+                return own[:limit] if limit >= 0 else own
+            length *= 2
+        return []
+
+    def _list(self, tx: Tx, query: str, text: str, wanted: str, parameters: tuple[str | int | None, ...]) -> list[Hit]:
         fields = ", ".join(f"m.{name}" for name in (*self._message_shape.required, *self._message_shape.optional))
         rows = tx.execute(
             f"""

@@ -13,6 +13,12 @@ from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
 MAX_ID = 512
+OFFSHOOTS = ("_branched_from", "_delegate_from")
+"""How other versions mark a child that does not continue its parent."""
+SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT —")
+"""How a child of a rotation may begin."""
+EARLY = 60
+"""Seconds that a child which begins with a summary may be older than its parent's end."""
 FIELDS = tuple(field.name for field in fields(Session))
 STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
@@ -174,12 +180,14 @@ class Sessions:
             )
 
     def continuation(self, tx: Tx, session_id: str) -> str | None:
-        """The child that an older version's compression by rotation moved this session to, or None."""
+        """The child that an older version's compression by rotation moved this session to; None where people's words
+        went on here all the same, as with a client that keeps its id."""
         parent = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
         if parent is None or parent["end_reason"] != "compression":
             return None
         row = tx.execute(
-            f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND t.started_at >= ?2 AND {self._adopted()} "
+            f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND {self._continues('?2')} "
+            f"AND {self._newest('t.id')} > coalesce({self._newest_said('?1')}, 0) "
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 1",
             (session_id, parent["ended_at"] or 0),
         ).fetchone()
@@ -187,20 +195,21 @@ class Sessions:
 
     def live_id(self, tx: Tx, session_id: str) -> str:
         """Where a rotated conversation lives now; its own id when it was never rotated."""
-        seen = {session_id}
-        while (following := self.continuation(tx, session_id)) is not None and following not in seen:
-            seen.add(following)
-            session_id = following
-        return session_id
+        return self._forward(tx, session_id)[-1]
+
+    def _forward(self, tx: Tx, session_id: str) -> list[str]:
+        """A session and what continues it, one after another."""
+        chain = [session_id]
+        while (following := self.continuation(tx, chain[-1])) is not None and following not in chain:
+            chain.append(following)
+        return chain
 
     def lineage(self, tx: Tx, session_id: str) -> list[str]:
         """Every session of a rotated conversation, oldest first, this one included."""
         chain = [session_id]
         while (before := self._rotated_from(tx, chain[0])) is not None and before not in chain:
             chain.insert(0, before)
-        while (after := self.continuation(tx, chain[-1])) is not None and after not in chain:
-            chain.append(after)
-        return chain
+        return chain[:-1] + self._forward(tx, session_id)
 
     def _rotated_from(self, tx: Tx, session_id: str) -> str | None:
         """The parent, if this is the child it continues in: one that was left behind has no part in the lineage."""
@@ -213,16 +222,34 @@ class Sessions:
             return beside
         return f"SELECT id FROM sessions WHERE parent_session_id = ?1 UNION {beside}"
 
-    def _adopted(self) -> str:
-        """The condition on a child that no clean-up of an older version marked as left behind."""
-        return f"coalesce({self._shape.field('end_reason')}, '') <> 'orphaned_compression'"
+    def _continues(self, ended_at: str) -> str:
+        """The condition on a child `t` that goes on for its parent: no clean-up put it aside, nobody branched it off,
+        and it began when the parent ended, or a moment before if it begins with a summary."""
+        conditions = [
+            f"coalesce({self._shape.field('end_reason')}, '') <> 'orphaned_compression'",
+            "t.source <> 'tool'",
+        ]
+        if "model_config" in self._shape.columns:
+            conditions += [f"instr(coalesce(t.model_config, ''), '\"{mark}\"') = 0" for mark in OFFSHOOTS]
+        summary = " OR ".join(f"m.content LIKE '{opening}%'" for opening in SUMMARIES)
+        born = f"EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.id AND ({summary}))"
+        conditions.append(f"(t.started_at >= {ended_at} OR (t.started_at >= {ended_at} - {EARLY} AND {born}))")
+        return " AND ".join(conditions)
+
+    def _newest(self, session_id: str) -> str:
+        return f"coalesce((SELECT max(m.id) FROM messages m WHERE m.session_id = {session_id}), 0)"
+
+    def _newest_said(self, session_id: str) -> str:
+        said = f"SELECT m.id FROM messages m WHERE m.session_id = {session_id} AND m.role = 'user'"
+        return f"({said} ORDER BY m.id DESC LIMIT 1)"
 
     def _continued_sql(self) -> str:
-        """The sessions that ended by compression and have a child that began after that."""
+        """The sessions that ended by compression and have a child in which they went on."""
         return f"""
-            SELECT p.id FROM ({self._shape.select} WHERE {self._adopted()}) c
-            JOIN ({self._shape.select}) p ON c.parent_session_id = p.id
-            WHERE p.end_reason = 'compression' AND c.started_at >= coalesce(p.ended_at, 0)
+            SELECT p.id FROM sessions t LEFT JOIN hermes_session_extra x ON x.session_id = t.id
+            JOIN ({self._shape.select}) p ON p.id = {self._shape.field("parent_session_id")}
+            WHERE p.end_reason = 'compression' AND {self._continues("coalesce(p.ended_at, 0)")}
+            AND {self._newest("t.id")} > coalesce({self._newest_said("p.id")}, 0)
         """
 
 

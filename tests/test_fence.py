@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.memory.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
+from hermes.fence import NOTE, TAG, FenceStrainer, fence, strip_fences
 
 OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
-ANY_TAG = re.compile(rf"<\s{{0,8}}/?\s{{0,8}}{TAG}\s{{0,8}}>", re.IGNORECASE)
+ANY_TAG = re.compile(rf"<\s{{0,900}}/?\s{{0,900}}{TAG}(?![\w-])", re.IGNORECASE)
 SHREDS = [
     *(OPEN, CLOSE, f"< {TAG.upper()} >", f"< / {TAG}\n>", NOTE, NOTE[:40], NOTE[40:]),
+    *(f"<{TAG} foo=1>", f"<{TAG}/>", f'</{TAG} a="b/c"', f"<{' ' * 40}{TAG}{' ' * 40}>", f"<{TAG}s>", f"<{TAG}"),
     *("<", "</", ">", "<mem", "ory-context>", f"{TAG}>", "[", "]", "/", " ", "\n", "hello", "ünï", "{}"),
 ]
 texts = st.lists(st.one_of(st.sampled_from(SHREDS), st.text(max_size=5)), max_size=25).map("".join)
@@ -87,9 +88,27 @@ def test_only_a_block_of_ours_swallows_the_rest_of_a_text(text: str, kept: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("<memory-context foo=1>x</memory-context bar='a/b'>y", "y"),
+        (f"<{' ' * 300}memory-context{' ' * 300}>x</ memory-context >y", "y"),
+        ("<memory-context src='a/b'> x", " x"),
+        ("<memory-context/> x", " x"),
+        ("<memory-context a='<'>x", " a='<'>x"),
+        ("an unclosed <memory-context", "an unclosed "),
+        ("<memory-contexts> is another word", "<memory-contexts> is another word"),
+    ],
+)
+def test_a_tag_with_attributes_many_blanks_or_no_end_is_a_tag(text: str, kept: str) -> None:
+    assert strip_fences(text) == kept
+    assert not ANY_TAG.search(fence(text).removeprefix(OPEN).removesuffix(CLOSE))
+
+
+@pytest.mark.parametrize(
     "shred",
     [
         *("<", "< ", "</ ", "<memory-context", "<memory-context>", "</memory-context>", "[", NOTE),
+        *("<memory-context a", "<" + " " * 990 + "/", "<memory-context" + " " * 990),
         *(NOTE[:-1], f"{OPEN}x", f"<mem{OPEN}", f"{OPEN}x{NOTE}", "<" + " " * 7),
     ],
 )

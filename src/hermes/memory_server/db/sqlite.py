@@ -1,33 +1,28 @@
-"""The memory server's file: SQLAlchemy's connection is the transaction."""
+"""A database in one SQLite file: SQLAlchemy's connection is the transaction."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
+from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from hermes.errors import StoreError
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
-
-Tx: TypeAlias = Connection
-"""An open transaction. Functions that take one must have no effect outside it."""
-
-Record: TypeAlias = Any
-"""A row that was read: its columns are attributes."""
 
 READERS = 2
 LOG_BYTES = 4 * 1024 * 1024
 """A burst of writes lets the write-ahead log grow; this much of it is kept."""
 
 
-class Database(SqliteDatabase[Tx]):
+class SqliteFile(SqliteDatabase[Tx]):
     """An open file, shared with other processes."""
 
     def __init__(

@@ -1,0 +1,65 @@
+"""`python -m scripts.stock_homes make FOLDER [NAME …]`, `… list`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from scripts.stock_homes.drive import make_home
+from scripts.stock_homes.install import install
+from scripts.stock_homes.recipes import recipes
+
+KEPT = (
+    "state.db",
+    "state.db-wal",
+    "state.db-shm",
+    "config.yaml",
+    "said.json",
+    "stock.out",
+    "logs",
+    "sessions",
+    "memories",
+)
+"""What an audit reads; the rest of a stock home (skills, caches) is as large as a thousand of these."""
+
+
+def main() -> int:
+    """Make the homes that are not there yet."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.stock_homes", description=__doc__)
+    parser.add_argument("command", choices=("make", "list"))
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    if given.command == "list" or given.folder is None:
+        sys.stdout.write("".join(f"{recipe.name}\n" for recipe in recipes()))
+        return 0
+    python = install(given.folder.resolve() / "environment")
+    for recipe in recipes():
+        home = given.folder.resolve() / "homes" / recipe.name
+        if home.exists() or (given.names and recipe.name not in given.names):
+            continue
+        began = time.monotonic()
+        working = home.with_name(f".{recipe.name}")
+        shutil.rmtree(working, ignore_errors=True)
+        said = asyncio.run(make_home(python, working, recipe))
+        lines = json.dumps([asdict(one) for one in said], indent=1)
+        (working / "said.json").write_text(lines, encoding="utf-8")
+        home.mkdir(parents=True)
+        for name in KEPT:
+            if (working / name).exists():
+                (working / name).replace(home / name)
+        shutil.rmtree(working)
+        answered = sum(one.answered for one in said)
+        sys.stdout.write(f"{recipe.name}: {answered} of {len(said)} answered, {time.monotonic() - began:.0f} s\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What a stock Hermes talks to: a model and an IRC server, both on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+GROW = "grow"
+"""A word after which the model asks for a tool and says that its window is nearly full."""
+FULL, LITTLE = 400_000, 1_000
+WINDOW = 600_000
+
+
+class Model:
+    """An OpenAI-compatible model that answers at once. `requests` keeps what each conversation's request held."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[dict[str, Any]]] = []
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The message and usage for one request."""
+        messages = body.get("messages") or []
+        number = len(self.requests) + 1
+        if not body.get("tools"):
+            return {"message": {"role": "assistant", "content": f"summary {number} of {len(messages)}"}, "used": LITTLE}
+        self.requests.append(messages)
+        last = messages[-1]
+        if last["role"] == "user" and GROW in str(last.get("content")):
+            call = {"id": f"call{number}", "type": "function", "function": {"name": "todo", "arguments": "{}"}}
+            return {"message": {"role": "assistant", "content": "a moment", "tool_calls": [call]}, "used": FULL}
+        return {"message": {"role": "assistant", "content": f"reply {number}"}, "used": LITTLE}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = next((int(v) for k, v in _headers(head) if k == "content-length"), 0)
+                body = json.loads(await reader.readexactly(length) or b"{}")
+                kind, data = self._reply(head.split()[1], body)
+                writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n".encode())
+                writer.write(data)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    def _reply(self, path: str, body: dict[str, Any]) -> tuple[str, bytes]:
+        if not path.endswith("/chat/completions"):
+            data = {"object": "list", "data": [{"id": "loop", "object": "model", "context_length": WINDOW}]}
+            return "application/json", json.dumps(data).encode()
+        made = self.answer(body)
+        usage = {"prompt_tokens": made["used"], "completion_tokens": 5, "total_tokens": made["used"] + 5}
+        message, base = made["message"], {"id": "c", "created": 0, "model": "loop"}
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        if not body.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": finish}
+            whole = {**base, "object": "chat.completion", "choices": [choice], "usage": usage}
+            return "application/json", json.dumps(whole).encode()
+        calls = [{**call, "index": place} for place, call in enumerate(message.get("tool_calls", []))]
+        delta = {**message, **({"tool_calls": calls} if calls else {})}
+        chunks: list[dict[str, Any]] = [
+            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": usage},
+        ]
+        lines = [json.dumps({**base, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
+        return "text/event-stream", "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
+
+
+class Irc:
+    """An IRC server for one bot. What the bot says lands in `heard`, by whom it was said to."""
+
+    def __init__(self) -> None:
+        self.joined = asyncio.Event()
+        self.heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._bot: asyncio.StreamWriter | None = None
+
+    def say(self, nick: str, target: str, text: str) -> None:
+        """What a person says, to the bot or in a room."""
+        assert self._bot is not None, "the bot has joined"
+        self._bot.write(f":{nick}!u@h PRIVMSG {target} :{text}\r\n".encode())
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The bot's connection; a bot that was started again comes on a new one."""
+        self._bot = writer
+        try:
+            while line := (await reader.readline()).decode().strip():
+                command, _, rest = line.partition(" ")
+                if command == "NICK":
+                    writer.write(f":server 001 {rest} :welcome\r\n".encode())
+                elif command == "JOIN":
+                    self.joined.set()
+                elif command == "PRIVMSG":
+                    target, _, text = rest.partition(" :")
+                    self.heard.put_nowait((target, text))
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(part: Model | Irc) -> AsyncIterator[int]:
+    """The part on a port of its own."""
+    server = await asyncio.start_server(part.serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def _headers(head: str) -> list[tuple[str, str]]:
+    lines = (line.partition(":") for line in head.split("\r\n")[1:] if line)
+    return [(name.strip().lower(), value.strip()) for name, _, value in lines]

@@ -1,0 +1,100 @@
+"""The homes: who says what where, how it compresses, and where it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+ROTATION = (
+    "try_acquire_compression_lock:after:1",
+    "append_message:after:3",
+    "end_session:before:1",
+    "end_session:after:1",
+    "create_session:after:1",
+    "update_system_prompt:after:1",
+    "replace_messages:before:1",
+    "replace_messages:after:1",
+    "release_compression_lock:after:1",
+    "replace_gateway_routing_entries:before:1",
+    "replace_gateway_routing_entries:after:1",
+)
+IN_PLACE = ("archive_and_compact:before:1", "archive_and_compact:after:1", "update_system_prompt:after:1")
+BEGIN = ("ann> one", "ann> two", "ann> three", "ann> four", "ann> five")
+GROW = "ann> six grow"
+LATER = ("ann> seven", "ann> eight")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A home. A step is `NICK> text` to the bot, `NICK#> text` in the room, `ID@> text` over the API with a session id
+    that the client keeps, `ID@@> text` with the id that the last answer named, `NICK$> text` from a terminal in that
+    person's session, or `restart`, `stop`. `kill` is armed up to the first end; `delay` kills that long after a step
+    whose text has `grow` was said."""
+
+    name: str
+    steps: tuple[str, ...]
+    in_place: bool = False
+    kill: str | None = None
+    delay: float | None = None
+
+
+def recipes() -> list[Recipe]:
+    """Every home, by name."""
+    made = [*_whole(), *_exact(), *_api(), *_groups(), *_random(), *_two_processes()]
+    assert len({recipe.name for recipe in made}) == len(made)
+    return made
+
+
+def _whole() -> Iterator[Recipe]:
+    yield Recipe("rotated", (*BEGIN, GROW, *LATER))
+    yield Recipe("rotated-twice", (*BEGIN, GROW, *LATER, "ann> nine", "ann> ten grow", "ann> eleven"))
+    yield Recipe("in-place", (*BEGIN, GROW, *LATER), in_place=True)
+    yield Recipe("in-place-thrice", (*BEGIN, GROW, *LATER, "ann> nine grow", "ann> ten", "ann> eleven grow",
+                                     "ann> twelve"), in_place=True)  # fmt: skip
+    yield Recipe("reset-after-rotation", (*BEGIN, GROW, "ann> /new", "ann> seven", "ann> eight"))
+    yield Recipe("branch", (*BEGIN, "ann> /branch other", "ann> six", "ann> seven grow", "ann> eight"))
+
+
+def _exact() -> Iterator[Recipe]:
+    for kill in ROTATION:
+        step, when, _ = kill.split(":")
+        yield Recipe(f"rotation-{when}-{step.replace('_', '-')}", (*BEGIN, GROW), kill=kill)
+    for kill in ("end_session:after:1", "create_session:after:1", "replace_messages:after:1",
+                 "replace_gateway_routing_entries:before:1"):  # fmt: skip
+        step, when, _ = kill.split(":")
+        name = f"rotation-{when}-{step.replace('_', '-')}-and-on"
+        yield Recipe(name, (*BEGIN, GROW, "restart", *LATER), kill=kill)
+    for kill in IN_PLACE:
+        step, when, _ = kill.split(":")
+        yield Recipe(f"in-place-{when}-{step.replace('_', '-')}", (*BEGIN, GROW, "restart", *LATER), True, kill)
+
+
+def _api() -> Iterator[Recipe]:
+    begin = tuple(f"api-chat-1@> {word}" for word in ("one", "two", "three", "four", "five", "six grow"))
+    later = ("api-chat-1@> seven", "api-chat-1@> eight")
+    yield Recipe("api-keeps-its-id", (*begin, *later))
+    yield Recipe("api-keeps-its-id-and-rotates-again", (*begin, *later, "api-chat-1@> nine grow", "api-chat-1@> ten"))
+    yield Recipe("api-follows", (*begin, "api-chat-1@@> seven", "api-chat-1@@> eight"))
+    yield Recipe("api-in-place", (*begin, *later), in_place=True)
+    yield Recipe("api-killed-after-end", (*begin, "restart", *later), kill="end_session:after:1")
+    yield Recipe("api-killed-after-child", (*begin, "restart", *later), kill="replace_messages:after:1")
+
+
+def _groups() -> Iterator[Recipe]:
+    begin = ("ann#> one", "bob#> two", "ann#> three", "bob#> four", "ann#> five", "ann#> six grow")
+    yield Recipe("group-rotated", (*begin, "bob#> seven", "ann#> eight"))
+    yield Recipe("group-killed", (*begin, "restart", "bob#> seven"), kill="end_session:after:1")
+    beside = ("ann> one", "bob> one", "ann> two", "bob> two", "ann> three", "bob> three", "ann> four", "ann> five")
+    yield Recipe("two-people", (*beside, "ann> six grow", "bob> four", "ann> seven"))
+    yield Recipe("two-people-killed", (*beside, "ann> six grow", "restart", "bob> four"), kill="create_session:after:1")
+
+
+def _random() -> Iterator[Recipe]:
+    for number, delay in enumerate((0.2, 0.35, 0.5, 0.7, 0.9, 1.2), start=1):
+        yield Recipe(f"random-{number}", (*BEGIN, GROW, *(() if number % 2 else ("restart", *LATER))), delay=delay)
+
+
+def _two_processes() -> Iterator[Recipe]:
+    yield Recipe("terminal-too", (*BEGIN, "ann$> six from the terminal", "ann> seven"))
+    yield Recipe("terminal-rotates", (*BEGIN, "ann$> six grow", "ann> seven", "ann> eight"))
+    yield Recipe("terminal-in-place", (*BEGIN, "ann$> six grow", "ann> seven"), in_place=True)

@@ -1,0 +1,110 @@
+"""Copies: messages that another version's compression in place wrote once more beside its summary.
+
+Such a compression marks every live row as compacted and writes anew what stays: the first messages, its summary, and
+the last ones. A copy has what its original says and either the original's time or that of the summary, to the fraction
+of a second; nobody says the same again at such a moment, so what only looks alike is no copy.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hermes.db.engine import Tx
+from hermes.store.schema import TableShape, as_text, as_time, kept_rows
+
+SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
+"""How other versions begin a summary that they store as a message, alone or merged into the first that they keep."""
+MERGED = "PRIOR CONTEXT —"
+"""What a summary that was merged has around the message."""
+LONGEST = 500
+"""Rows at most that a compression keeps before its summary, and after it."""
+REMARK = "session_meta"
+"""The role of rows in which other versions keep how a session was set up."""
+MOMENT = 0.05
+"""Seconds in which one compression writes its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    id: int
+    time: float
+    text: str
+    wording: tuple[object, ...]
+    """What makes two rows say the same: a tool's result belongs to its call, however much of it was kept."""
+
+    @classmethod
+    def read(cls, row: sqlite3.Row) -> _Said:
+        text = as_text(row["content"]) or ""
+        answers = row["role"] == "tool" and row["call_id"]
+        wording = ("tool", row["call_id"]) if answers else (row["role"], text, row["calls"])
+        return cls(row["id"], as_time(row["timestamp"]), text, wording)
+
+
+class Copies:
+    """Finds the copies in a session, where a compression in place has been. It runs in the caller's transaction."""
+
+    def __init__(self, messages: TableShape) -> None:
+        self._has_marks = "compacted" in messages.columns
+        calls, call_id = messages.field("tool_calls"), messages.field("tool_call_id")
+        self._select = (
+            f"SELECT t.id, t.role, t.content, t.timestamp, {calls} AS calls, {call_id} AS call_id FROM messages t "
+            "LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            f"WHERE t.session_id = ? AND t.role <> '{REMARK}' AND {kept_rows(messages)} ORDER BY t.id"
+        )
+
+    def of(self, tx: Tx, session_id: str) -> frozenset[int]:
+        """The ids of the copies among what was said in a session."""
+        if not self._has_marks:
+            return frozenset()
+        marked = "SELECT 1 FROM messages WHERE session_id = ? AND compacted = 1 LIMIT 1"
+        if tx.execute(marked, (session_id,)).fetchone() is None:
+            return frozenset()
+        return find_copies(tx.execute(self._select, (session_id,)).fetchall())
+
+
+def find_copies(rows: Sequence[sqlite3.Row]) -> frozenset[int]:
+    """Which of a session's rows, given in order, repeat an earlier one beside a summary."""
+    said = [_Said.read(row) for row in rows]
+    found: set[int] = set()
+    for place, summary in enumerate(said):
+        if SUMMARY.match(summary.text):
+            found |= _beside(said, place)
+    return frozenset(found)
+
+
+def _beside(said: Sequence[_Said], place: int) -> set[int]:
+    """The copies of one compression: the first messages right above its summary, the last ones right below."""
+    for first in range(min(place // 2, LONGEST), -1, -1):
+        head, rest = said[place - first : place], said[: place - first]
+        if [row.wording for row in head] != [row.wording for row in said[:first]]:
+            continue
+        last = _length_below(said, place, rest)
+        pairs = [*zip(said[:first], head, strict=True), *zip(rest[len(rest) - last :], said[place + 1 :], strict=False)]
+        if (first or last) and _written_at_once(said[place], pairs):
+            return {copy.id for _, copy in pairs}
+    return set()
+
+
+def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> int:
+    """How many rows below the summary are the last ones above what the compression wrote."""
+    below = said[place + 1 : place + 1 + LONGEST]
+    merged = MERGED in said[place].text
+    for length in range(min(len(below), len(rest)), 0, -1):
+        if below[length - 1].wording != rest[-1].wording:
+            continue
+        if [row.wording for row in below[:length]] != [row.wording for row in rest[-length:]]:
+            continue
+        if not merged or (length < len(rest) and rest[-length - 1].text in said[place].text):
+            return length
+    return 0
+
+
+def _written_at_once(summary: _Said, pairs: Sequence[tuple[_Said, _Said]]) -> bool:
+    """Whether every copy has the time of its original or that of the compression."""
+    times = [copy.time for original, copy in pairs if copy.time != original.time]
+    if MERGED not in summary.text:  # one that is merged may have the time of what it was merged into
+        times.append(summary.time)
+    return not times or max(times) - min(times) <= MOMENT
