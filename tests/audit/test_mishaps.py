@@ -211,7 +211,8 @@ def test_two_backups_in_one_second_have_names_of_their_own(hermes: Hermes, home:
     file = old.current_file(home)
     child_that_no_key_follows(Hand(file))
     assert hermes("doctor", "--repair", "--yes").code == 0
-    file.run(f"DELETE FROM hermes_routes WHERE session_key = '{KEY}'")
+    for table in ("hermes_routes", "gateway_routing"):
+        file.run(f"DELETE FROM {table} WHERE session_key = '{KEY}'")
     assert hermes("doctor", "--repair", "--yes").code == 0
     first, second = backups(home)
     assert first != second

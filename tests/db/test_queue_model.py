@@ -379,5 +379,5 @@ def test_every_item_has_its_effect_once_and_in_order_whatever_happens() -> None:
     examples = scale(30, 1500)
     run_state_machine_as_test(
         QueueMachine,
-        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True),
+        settings=settings(max_examples=examples, stateful_step_count=40),
     )
