@@ -167,7 +167,7 @@ ACTS = st.one_of(
 
 @pytest.mark.stress
 @pytest.mark.contract("3.12")
-@settings(max_examples=scale(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale(15, 1000), suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTS, max_size=25))
 def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as folder:
