@@ -25,7 +25,8 @@ PAUSE = 1.0
 """Seconds after a reply: it is sent before the turn is over, and what comes meanwhile interrupts it."""
 STEP = re.compile(r"(?P<who>[\w-]+)(?P<how>#|\$|@@|@|)> (?P<text>.+)")
 CONFIG = """\
-model: {{provider: custom, default: loop, base_url: "http://127.0.0.1:{port}/v1", api_key: none, context_length: {window}}}
+model:
+  {{provider: custom, default: loop, base_url: "http://127.0.0.1:{port}/v1", api_key: none, context_length: {window}}}
 compression: {{in_place: {in_place}, threshold: 0.5, protect_first_n: 1, protect_last_n: 4}}
 """
 

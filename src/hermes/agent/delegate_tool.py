@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from hermes.agent.agent import TemporaryAgent
 from hermes.agent.loop import Speaker
@@ -22,7 +22,7 @@ PROMPT = "You are a sub-agent. Do the one task you are given, then answer with t
 
 
 def delegate_tool(
-    model: Model, tools: Sequence[Tool], clock: Clock, max_steps: int, told: Callable[[str, str], None]
+    model: Model, tools: Sequence[Tool], clock: Clock, max_steps: int, told: Callable[[str, str], Awaitable[None]]
 ) -> Tool:
     """The tool; `told` hears of every task that was finished, with its result."""
 
@@ -32,7 +32,7 @@ def delegate_tool(
         outcome = await worker.run(task, now=clock.now())
         if not outcome.ok:
             return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
-        told(task, outcome.text)
+        await told(task, outcome.text)
         return ToolResult(outcome.text)
 
     return Tool(SPEC, run)

@@ -17,7 +17,7 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.prompt import read_soul
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_speaker
+from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_provider, open_speaker
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -27,15 +27,21 @@ from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.errors import UsageError
 from hermes.events import Notice, TurnEvent
+from hermes.llm.model import Model
 from hermes.logs import SESSION
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import FILES
-from hermes.memory.provider import NullProvider
+from hermes.memory.registry import NONE
+from hermes.memory.values import Ending
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Session
 
 LISTED = 10
+LANES_AT_ONCE = 2
+"""Lanes of the memory outbox that a terminal delivers side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Conversation:
         self.app = app
         self.store = store
         self._owner = new_owner()
+        self._provider = open_provider(app, store)
+        self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
         self._agent: Agent | None = None
         self._wanted_title: str | None = None
@@ -85,14 +93,14 @@ class Conversation:
         if self._starts_incognito:
             return "incognito"
         notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
-        if provider == NullProvider.name:
+        if provider == NONE:
             return notes
         failing = agent is not None and agent.memory.state == "failing"
         return f"{notes} + {provider}{' (failing)' if failing else ''}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""
-        await self.leave()
+        await self.leave("switch")
         self._session = session
         self._starts_incognito = await self.store.read(lambda tx: self.store.incognito.is_on(tx, session.id))
         await self.prepare()
@@ -113,14 +121,30 @@ class Conversation:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
             model = open_speaker(self.app, self.store)
-            self._agent = open_agent(self.app, self.store, model, self._session, self._owner)
+            self._open_agent(model, self._session)
 
-    async def leave(self) -> None:
+    def _open_agent(self, model: Model, session: Session) -> None:
+        self._agent = open_agent(self.app, self.store, model, session, self._owner, self._provider)
+        if self._deliveries is not None:
+            self._deliveries.start()
+
+    async def leave(self, why: Ending = "new") -> None:
         """Close the agent; the next message begins a new session."""
         if self._agent is not None:
-            self.untold += await self._agent.close()
+            self.untold += await self._agent.close(why)
             await self._agent.model.close()
         self._agent, self._session, self._starts_incognito = None, None, False
+
+    async def end(self, seconds: float) -> bool:
+        """Leave for good; deliver what memory has not been told, for so long. False when something is left."""
+        memory = self._agent.memory if self._agent is not None else NoMemory()
+        await self.leave("exit")
+        delivered = True
+        if self._deliveries is not None and self._provider is not None:
+            delivered = await self._deliveries.finish(seconds)
+            await self._provider.close()
+        self.untold += map(Notice, memory.take_notices())
+        return delivered
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
@@ -159,7 +183,7 @@ class Conversation:
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
         self._wanted_title, self._session = None, session
-        self._agent = open_agent(self.app, self.store, model, session, self._owner)
+        self._open_agent(model, session)
 
     async def _new(self, _: str) -> Answered:
         await self.leave()
@@ -178,6 +202,8 @@ class Conversation:
             here = self._session.id
             await self.store.write(lambda tx: self.store.sessions.set_title(tx, here, title))
             self._session = replace(self._session, title=title)
+            if self._agent is not None and not self._starts_incognito:
+                await self._agent.memory.retitled(title)
         return Answered(f"Title: {title}")
 
     async def recent(self) -> list[Listed]:
