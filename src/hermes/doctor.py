@@ -21,6 +21,7 @@ from hermes.clock import Clock
 from hermes.config_file import read_entries
 from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
+from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import provider_names
@@ -78,6 +79,11 @@ def _check_home(home: Home) -> Iterator[Finding]:
         return
     if not os.access(home.path, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("home", "fail", f"{home.path} may not be read and written by this user", "Check its owner")
+        return
+    try:
+        check_room(home.path)
+    except OSError as error:
+        yield Finding("home", "fail", f"{home.path}: nothing can be written ({error.strerror})", "Free some space")
         return
     free = shutil.disk_usage(home.path).free
     space = f"{free // (1024 * 1024)} MB free"
