@@ -38,7 +38,13 @@ FIELDS = {
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
-LOCK = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")).with_for_update(key_share=True))
+LOCK = Prepared(
+    select(*COLUMNS)
+    .select_from(workspaces.join(sessions, sessions.c.workspace_id == workspaces.c.id))
+    .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
+    .with_for_update(key_share=True)
+)
+"""Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
 INSERT = Prepared(
     inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
         sessions.c.id

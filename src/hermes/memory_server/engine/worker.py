@@ -157,7 +157,7 @@ class Worker:
             self._preparing.discard(preparing)
             return await self._database.write(lambda tx: self._commit(tx, job, prepared))
         except LeaseLostError:
-            log.warning("memory worker: job %s was taken over", job.id)
+            log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
         except TimeoutError:
