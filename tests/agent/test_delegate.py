@@ -32,17 +32,18 @@ async def test_a_sub_agent_leaves_one_trace_with_the_provider_its_task_and_resul
         assert [message["role"] for message in worker.messages] == ["system", "user"]
         assert worker.messages[1]["content"] == "count the figs"
         assert "how many?" not in str(worker.messages)
-        assert provider.called("on_delegation") == [("count the figs", "seven")]
+        [delegated] = [entry for entry in provider.entries if entry.kind == "delegation"]
+        assert (delegated.data, delegated.text) == ({"task": "count the figs"}, "seven")
         count = await agent.store.read(lambda tx: tx.execute("SELECT count(*) FROM sessions").fetchone()[0])
         assert count == 1
-    counted = {hook: provider.hooks().count(hook) for hook in provider.hooks()}
+    counted = {hook: provider.hooks().count(hook) for hook in provider.hooks() if hook not in ("deliver", "prepare")}
     assert counted == dict.fromkeys(
         [
-            *("is_available", "initialize", "system_prompt_block", "tool_schemas", "on_turn_start", "prefetch"),
-            *("sync_turn", "queue_prefetch", "on_delegation", "on_session_end", "shutdown"),
+            *("is_available", "open", "recall", "close", "shutdown"),
         ],
         1,
     )
+    assert provider.told("said", "reply", "delegation") == ["how many?", "seven", "there are seven"]
 
 
 @pytest.mark.contract("4.6")
@@ -63,7 +64,7 @@ async def test_a_sub_agent_cannot_delegate_note_or_use_the_provider(tmp_path: Pa
         assert [text.split(".")[0] for text in results] == [
             f"There is no tool '{name}'" for name in ("delegate", "memory", "lookup")
         ]
-        assert provider.called("on_delegation") == [("try everything", "gave up")]
+        assert provider.told("delegation") == ["gave up"]
         assert provider.called("handle_tool_call") == []
         assert agent.notes.read("user") == ""
 
@@ -91,7 +92,7 @@ async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
         [finished] = [event for event in await say(agent, "go") if isinstance(event, ToolFinished)]
         assert finished.result.startswith(f"The sub-agent did not finish: {said}")
         assert not finished.ok
-        assert provider.called("on_delegation") == []
+        assert provider.told("delegation") == []
 
 
 def held_types(kind: type) -> set[type]:

@@ -1,4 +1,4 @@
-"""What was said in a session that was left is reviewed too: at `/new`, at its end or after the next start; not twice."""
+"""What was said in a session that was left is reviewed too: at `/new`, at the end or after the next start, once."""
 
 from __future__ import annotations
 

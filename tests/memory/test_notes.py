@@ -326,7 +326,7 @@ def test_notes_that_cannot_be_read_are_said_and_not_overwritten(notes: Notes, tm
 @pytest.mark.processes
 @pytest.mark.stress
 def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path: Path) -> None:
-    each = scale(25, 200)
+    each = scale(10, 200)
     writers = [start("tests.memory.writer", tmp_path, f"w{n}", each, 1_000_000) for n in range(8)]
     for writer in writers:
         finish(writer)
@@ -353,7 +353,7 @@ def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes
 @pytest.mark.processes
 @pytest.mark.stress
 def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were_saved(tmp_path: Path) -> None:
-    for round_ in range(scale(8, 60)):
+    for round_ in range(scale(4, 60)):
         home = tmp_path / str(round_)
         writer = start("tests.memory.writer", home, "w", 100_000, 10_000_000)
         said = [hear(writer) for _ in range(1 + round_ % 7)]

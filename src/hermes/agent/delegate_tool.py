@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.agent.agent import TemporaryAgent
@@ -40,7 +40,11 @@ class DelegateTerms:
 
 
 def delegate_tool(
-    model: Model, tools: Sequence[Tool], clock: Clock, terms: DelegateTerms, told: Callable[[str, str], None]
+    model: Model,
+    tools: Sequence[Tool],
+    clock: Clock,
+    terms: DelegateTerms,
+    told: Callable[[str, str], Awaitable[None]],
 ) -> Tool:
     """The tool; `told` hears of every task that was finished, with its result."""
 
@@ -55,7 +59,7 @@ def delegate_tool(
             return ToolResult(late, ok=False)
         if not outcome.ok:
             return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
-        told(task, outcome.text)
+        await told(task, outcome.text)
         return ToolResult(_brief(outcome.text))
 
     return Tool(SPEC, run)

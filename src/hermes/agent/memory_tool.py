@@ -12,7 +12,7 @@ from hermes.events import MemoryUpdated
 from hermes.memory.notes import FILES, Change, Notes, Target
 from hermes.types import Json, ToolSpec
 
-Mirror = Callable[[str, Literal["add", "replace", "remove"], str], None]
+Mirror = Callable[[Target, Literal["add", "replace", "remove"], str], None]
 
 TARGETS: dict[str, Target] = {target: target for target in FILES}
 

@@ -35,6 +35,7 @@ from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.store_watch import StoreWatch
+from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
 from hermes.types import Session
@@ -65,10 +66,13 @@ class GatewayTerms:
 class Gateway:
     """One per home: a second one is refused. `listen` lets a platform hear the events of a message it handed in."""
 
-    def __init__(self, store: Store, agents: AgentCache, terms: GatewayTerms) -> None:
+    def __init__(
+        self, store: Store, agents: AgentCache, terms: GatewayTerms, deliveries: Deliveries | None = None
+    ) -> None:
         self._store = store
         self._agents = agents
         self._terms = terms
+        self._deliveries = deliveries
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
@@ -174,6 +178,8 @@ class Gateway:
         lease = await self._store.write(self._take_over)
         begun()
         self._platforms.update({platform.name: platform for platform in platforms})
+        if self._deliveries is not None:
+            self._deliveries.start()
         workers = [
             asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
@@ -235,6 +241,9 @@ class Gateway:
             task.cancel()
         await asyncio.wait(set(workers))
         await self._agents.close()
+        if self._deliveries is not None:
+            await self._deliveries.finish(self._terms.drain / 2)
+            await self._deliveries.provider.close()
         try:
             await self._store.write(lambda tx: let_go(tx, lease))
         except StoreError as error:  # whoever comes next finds that we are gone
