@@ -1,10 +1,14 @@
 # Two commands do everything on a fresh machine (Python 3.11+, make): `make run` and `make test`.
 PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Many tests wait for processes: three workers keep two cores busy.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
+PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install test check fmt docs bench stress slow lock clean
+.PHONY: run install test quick matrix suite check fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -20,7 +24,21 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 test: check
-	$(BIN)/python -m pytest
+	$(PARALLEL)
+
+suite: install
+	$(PARALLEL)
+
+# The suite on every Python that is promised, each in a folder of its own.
+matrix:
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
+		echo "== $$python ($$version)" >&2; \
+		$(MAKE) --no-print-directory suite PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
+
+quick: install
+	$(PARALLEL) -m 'not processes and not slow'
 
 check: install
 	$(BIN)/ruff format --check src tests bench scripts
@@ -39,7 +57,7 @@ bench: install
 	$(BIN)/python -m bench
 
 stress: install
-	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress
+	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress --timeout 3600
 
 slow: install
 	$(BIN)/python -m scripts.real_model fetch

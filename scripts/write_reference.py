@@ -12,6 +12,7 @@ import typer.main
 from hermes import errors
 from hermes.cli.main import COMMANDS, build_app
 from hermes.settings import TABLE
+from hermes.settings.kinds import in_words
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -27,9 +28,10 @@ def render() -> str:
         *_commands(typer.main.get_command(build_app(COMMANDS)), "hermes"),
         "## Settings",
         "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting, or part of a key "
-        "(`store.lock_timeout: 5`), but each setting stands there once. A variable that starts with "
-        "`HERMES_` overrides the file; any other variable only fills in what the file leaves open. Variables can also "
-        "stand in `.env` of the home.",
+        "(`store.lock_timeout: 5`), but each setting stands there once. A variable fills in what the "
+        "file leaves open, unless it is said to win. Variables can also stand in `.env` of the home. A list is a "
+        "YAML list or a text with commas. Keys that are not here belong to other programs: they are named at the start "
+        "and kept.",
         "\n".join(_settings()),
         "## Errors",
         "One line on standard error that says what, where and what to do next; nothing is half done.",
@@ -68,9 +70,13 @@ def _settings() -> Iterator[str]:
     yield "| setting | default | takes | variable | what it does |"
     yield "|---|---|---|---|---|"
     for setting in TABLE:
-        default = "" if setting.default == "" else f"`{setting.default}`"
+        default = in_words(setting.shown(setting.default))
+        default = f"`{default}`" if default else ""
         variable = f"`{setting.env}`" if setting.env else ""
-        yield f"| `{setting.name}` | {default} | {setting.allowed} | {variable} | {setting.help} |"
+        if setting.env_wins:
+            variable += " wins"
+        also = "".join(f", also `{key}`" for key in setting.also)
+        yield f"| `{setting.key}`{also} | {default} | {setting.allowed} | {variable} | {setting.help} |"
 
 
 def _errors() -> Iterator[str]:

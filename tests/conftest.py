@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import is_hypothesis_test
 
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
+from tests.process_guard import ProcessGuard
+from tests.scale import load_profile
+
+GUARD = ProcessGuard()
+load_profile()  # before the modules with properties are read
 
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands on a fixture that starts processes, and properties as stress; `-m` chooses after this."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "processes" in item.fixturenames:
+            item.add_marker("processes")
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("stress")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hold every test to its mark."""
+    if item.get_closest_marker("processes"):
+        return (yield)
+    with GUARD.refusing(item.nodeid):
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def processes() -> None:
+    """Asked for by every fixture that starts a process: the tests that use it are then marked `processes`."""
 
 
 @dataclass(frozen=True, slots=True)

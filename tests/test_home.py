@@ -49,6 +49,25 @@ def test_home_of_a_user_who_does_not_exist_is_said() -> None:
         default_home({"HERMES_HOME": "~nobody-by-this-name/x"})
 
 
+@pytest.mark.parametrize(
+    ("named", "asked", "path", "profile", "shared"),
+    [
+        ("x", None, "x", None, "x"),
+        ("x", "work", "x/profiles/work", "work", "x"),
+        ("x/profiles/work", None, "x/profiles/work", "work", "x"),
+        ("x/profiles/work", "other", "x/profiles/other", "other", "x"),
+        ("x/profiles/work", "default", "x", None, "x"),
+        ("x/profiles", None, "x/profiles", None, "x/profiles"),
+    ],
+)
+def test_home_that_is_a_profile_belongs_to_the_home_above_it(
+    tmp_path: Path, named: str, asked: str | None, path: str, profile: str | None, shared: str
+) -> None:
+    home = Home.find({"HERMES_HOME": str(tmp_path / named)}, asked)
+    assert (home.path, home.profile) == (tmp_path / path, profile)
+    assert (home.shared, home.memory) == (tmp_path / shared, tmp_path / shared / "memory")
+
+
 @pytest.mark.parametrize("profile", [None, "default"])
 def test_default_profile_is_the_home_itself(profile: str | None, tmp_path: Path) -> None:
     home = Home.find({"HERMES_HOME": str(tmp_path)}, profile)
@@ -109,6 +128,7 @@ def foreign_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.processes
 @posix
 @pytest.mark.parametrize(
     ("below", "said"), [("", "may not be read and written"), ("new", "cannot make the home folder")]

@@ -21,6 +21,16 @@ def put_value(text: str, names: Sequence[str], value: object) -> str:
     return _put(text, root, names, value, end)
 
 
+def open_block(text: str, name: str, leaf: str) -> str:
+    """`text` with the value of the outermost key `name` moved one level in, under `leaf`; parse what comes back too."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    key, node = next(pair for pair in yaml().compose(text).value if pair[0].value == name)
+    start, stop = node.start_mark.index, node.end_mark.index
+    after_key, line_end = text.find(":", key.end_mark.index) + 1, _end_of_line(text, stop)
+    moved = " " * (key.start_mark.column + STEP) + f"{leaf}: {text[start:stop]}"
+    return f"{text[:after_key]}{text[stop:line_end]}{end}{moved}{text[line_end:]}"
+
+
 def yaml() -> Any:
     """A reader and writer that keeps comments, quotes and long lines."""
     from ruamel.yaml import YAML
@@ -43,11 +53,22 @@ def _put(text: str, block: Any, names: Sequence[str], value: object, end: str) -
     if rest:
         place = _end_of_line(text, key.end_mark.index)
         return _insert(text, place, _block(rest, value, key.start_mark.column + STEP), end)
-    start, stop = node.start_mark.index, node.end_mark.index
+    start, stop = _extent(text, key, node)
+    gap = " " if text[start - 1] == ":" else ""
+    return text[:start] + gap + _inline(value) + text[stop:]
+
+
+def _extent(text: str, key: Any, node: Any) -> tuple[int, int]:
+    """From where to where a value is replaced. One that stands below its key moves up to it."""
+    after_key = text.find(":", key.end_mark.index) + 1
+    start = node.start_mark.index
+    stop = _last_mark(node) if isinstance(node.value, list) and not node.flow_style else node.end_mark.index
+    if start == stop:
+        return after_key, after_key
     while stop > start and text[stop - 1] in "\r\n":
         stop -= 1
-    gap = " " if text[start - 1] == ":" else ""
-    return text[:start] + gap + _scalar(value) + text[stop:]
+    between = text[after_key:start]
+    return (after_key if "\n" in between and not between.strip() else start), stop
 
 
 def _is_block(node: Any) -> bool:
@@ -56,7 +77,7 @@ def _is_block(node: Any) -> bool:
 
 def _last_mark(node: Any) -> int:
     """Where the last thing inside a node ends; the node's own mark may lie after the comments that follow."""
-    while isinstance(node.value, list) and node.value:
+    while isinstance(node.value, list) and node.value and not node.flow_style:
         last = node.value[-1]
         key, node = last if isinstance(last, tuple) else (None, last)
         if key is not None and node.start_mark.index == node.end_mark.index:
@@ -81,10 +102,15 @@ def _block(names: Sequence[str], value: object, column: int) -> list[str]:
     """The lines of a nested setting."""
     *parents, leaf = names
     lines = [" " * (column + depth * STEP) + f"{name}:" for depth, name in enumerate(parents)]
-    return [*lines, " " * (column + len(parents) * STEP) + f"{leaf}: {_scalar(value)}"]
+    return [*lines, " " * (column + len(parents) * STEP) + f"{leaf}: {_inline(value)}"]
 
 
-def _scalar(value: object) -> str:
-    out = StringIO()
-    yaml().dump({"x": value}, out)
+def _inline(value: object) -> str:
+    """A value on one line: a list as `[a, b]`, a map as `{a: b}`."""
+    out, writer = StringIO(), yaml()
+    if isinstance(value, list | dict):
+        writer.default_flow_style = True
+        writer.dump(value, out)
+        return out.getvalue().strip()
+    writer.dump({"x": value}, out)
     return out.getvalue().removeprefix("x:").strip()

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hermes.config_edit import put_value, yaml
+from hermes.config_edit import open_block, put_value, yaml
 from hermes.errors import SettingsError
 from hermes.files import locked, read_file, replace_file
-from hermes.settings import FileEntry, Setting
+from hermes.settings import TABLE, Setting
+from hermes.settings.kinds import plain
+from hermes.settings.layers import Given
+from hermes.settings.setting import Table
 
 
-def read_entries(path: Path) -> list[FileEntry]:
+def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
     """The leaves of the file as dotted names; a file that is not there has none.
 
     `store: {lock_timeout: 5}` and `store.lock_timeout: 5` mean the same; a name that stands there twice is two leaves.
+    What stands under a setting's own key is that setting's value, a map too.
     """
     text = _read(path)
     document = None if text is None else _parse(path, text)
-    return [] if document is None else list(_leaves(document, "", path, (id(document),)))
+    if document is None:
+        return []
+    settings = {setting.key for setting in table}
+    return list(_leaves(document, "", path, settings, (id(document),)))
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
@@ -31,17 +38,17 @@ def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
 
 def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     read_entries(path)
-    text = _read(path) or ""
+    text = _without_short_form(path, _read(path) or "", setting)
     document = _parse(path, text)
-    ways = list(_ways(document or {}, setting.name))
+    ways = list(_ways(document or {}, setting.key))
     if len(ways) > 1:
         raise SettingsError(
-            f"{path}: {setting.name} stands there {len(ways)} times",
+            f"{path}: {setting.key} stands there {len(ways)} times",
             hint="Take all but one of them out of the file first",
         )
-    names = ways[0] if ways else setting.name.split(".")
-    wanted = _with_value(path, document, names, value)
-    edited = put_value(text, names, value)
+    names = ways[0] if ways else setting.key.split(".")
+    wanted = _with_value(path, document, names, plain(value))
+    edited = put_value(text, names, plain(value))
     if not _means(path, edited, wanted):  # a shape that only a full rewrite gets right, such as {flow: style}
         out = StringIO()
         yaml().dump(wanted, out)
@@ -73,6 +80,18 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
         block = block[parent]
     block[leaf] = value
     return root
+
+
+def _without_short_form(path: Path, text: str, setting: Setting[Any]) -> str:
+    """`model: NAME` as `model: {default: NAME}`, which means the same, before more of that block is written."""
+    block = setting.key.partition(".")[0]
+    meant = next((one for one in TABLE if block in one.also and one.key.startswith(f"{block}.")), None)
+    value = (_parse(path, text) or {}).get(block)
+    if meant is None or value is None or isinstance(value, Mapping):
+        return text
+    leaf = meant.key.removeprefix(f"{block}.")
+    opened = open_block(text, block, leaf)
+    return opened if _means(path, opened, {**(_parse(path, text) or {}), block: {leaf: value}}) else text
 
 
 def _means(path: Path, text: str, wanted: Any) -> bool:
@@ -129,16 +148,30 @@ def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
     return document
 
 
-def _leaves(block: Any, prefix: str, path: Path, above: tuple[int, ...] = ()) -> Iterator[FileEntry]:
+def _leaves(
+    block: Any, prefix: str, path: Path, settings: Collection[str], above: tuple[int, ...] = ()
+) -> Iterator[Given]:
     for key, value in block.items():
         name = f"{prefix}{key}"
         where = f"{path}, line {line}" if (line := _line(block, key)) else str(path)
-        if not isinstance(value, MutableMapping):
-            yield FileEntry(name, value, where)
-        elif id(value) in above:
+        is_leaf = name in settings or not isinstance(value, MutableMapping)
+        if id(value) in above or (is_leaf and _contains_itself(value, above, set())):
             raise SettingsError(f"{where}: '{name}' contains itself")
+        if is_leaf:
+            yield Given(name, value, where)
         else:
-            yield from _leaves(value, f"{name}.", path, (*above, id(value)))
+            yield from _leaves(value, f"{name}.", path, settings, (*above, id(value)))
+
+
+def _contains_itself(value: object, above: tuple[int, ...], checked: set[int]) -> bool:
+    """YAML lets a list or a map stand inside itself; nobody could read it to its end."""
+    if not isinstance(value, MutableMapping | list) or id(value) in checked:
+        return False
+    inner = value.values() if isinstance(value, MutableMapping) else value
+    if id(value) in above or any(_contains_itself(one, (*above, id(value)), checked) for one in inner):
+        return True
+    checked.add(id(value))
+    return False
 
 
 def _line(block: Any, key: object) -> int | None:

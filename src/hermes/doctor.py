@@ -7,7 +7,7 @@ import platform
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,15 +19,19 @@ from hermes.audit.audit import Places, StoreAudit, audit_store, read_log
 from hermes.audit.log import LogAudit
 from hermes.clock import Clock
 from hermes.config_file import read_entries
+from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
+from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import provider_names
-from hermes.settings import MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings, problems, resolve_what_is_right
-from hermes.store.health import StoreHealth, inspect
+from hermes.settings import MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
+from hermes.store.health import StoreHealth, Undecodable, inspect
 
 Level = Literal["ok", "warn", "fail"]
 LOW_SPACE = 200 * 1024 * 1024
+NAMED = 10
+"""Rows that are named one by one."""
 LOCK_TIMEOUT = 5.0
 """The doctor must answer when the settings are broken too, so it does not ask them."""
 
@@ -76,6 +80,11 @@ def _check_home(home: Home) -> Iterator[Finding]:
     if not os.access(home.path, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("home", "fail", f"{home.path} may not be read and written by this user", "Check its owner")
         return
+    try:
+        check_room(home.path)
+    except OSError as error:
+        yield Finding("home", "fail", f"{home.path}: nothing can be written ({error.strerror})", "Free some space")
+        return
     free = shutil.disk_usage(home.path).free
     space = f"{free // (1024 * 1024)} MB free"
     if free < LOW_SPACE:
@@ -113,19 +122,30 @@ def _notes(home: Home) -> Notes:
 
 
 def _check_settings(home: Home) -> Iterator[Finding]:
-    entries, env = read_entries(home.config_file), load_env(home)
-    found = problems(entries, env)
-    for problem in found:
+    entries = read_entries(home.config_file)
+    configuration = configure(entries, load_env(home))
+    for problem in configuration.problems:
         yield Finding("settings", "fail", problem.message, problem.hint)
-    if not found:
+    if not configuration.problems:
         there = "" if home.config_file.exists() else " (not there; defaults are in force)"
         yield Finding("settings", "ok", f"{home.config_file}{there}")
-    secrets = {setting.name for setting in TABLE if setting.secret}
-    holds_secrets = any(entry.name in secrets for entry in entries)
+    yield from _check_foreign(home, configuration.foreign)
+    secrets = {key for setting in TABLE if setting.secret for key in setting.keys}
+    holds_secrets = any(entry.key in secrets for entry in entries)
     for path in (home.env_file, home.state_file, *([home.config_file] if holds_secrets else [])):
         if _others_can_read(path):
             yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
-    yield from _check_provider(home, resolve_what_is_right(entries, env))
+    yield from _check_provider(home, configuration.settings)
+
+
+def _check_foreign(home: Home, foreign: Sequence[Foreign]) -> Iterator[Finding]:
+    """Keys of other programs are fine; one that is nearly ours is probably a slip."""
+    for slip in (one for one in foreign if one.meant):
+        yield Finding(
+            "settings", "warn", f"{slip.where}: {slip}", "It is not read; mend its name if it is meant for us"
+        )
+    if rest := [one for one in foreign if not one.meant]:
+        yield Finding("settings", "ok", f"{home.config_file}: {name_foreign(rest, MOST_NAMED)}")
 
 
 def _check_log(log: LogAudit) -> Iterator[Finding]:
@@ -196,6 +216,8 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
         yield Finding("store", "warn", f"{health.orphans} messages belong to no session", "They are kept but not shown")
     if health.dangling_routes:
         yield Finding("store", "warn", f"{health.dangling_routes} session keys are bound to deleted sessions")
+    if health.undecodable:
+        yield _name_undecodable(health.undecodable)
     if health.unindexed:
         yield Finding("search", "ok", f"{health.unindexed} messages will be indexed by the next search")
     for name, stats in health.queues.items():
@@ -204,6 +226,14 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
             yield Finding("queue", "warn", f"{detail}; last reason: {stats.last_reason}")
         else:
             yield Finding("queue", "ok", detail)
+
+
+def _name_undecodable(rows: Sequence[Undecodable]) -> Finding:
+    named = [f"{row.table} {row.key}" for row in rows[:NAMED]]
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    sessions = tuple(dict.fromkeys(row.session_id for row in rows))
+    detail = f"text that is no UTF-8, which another program wrote: {', '.join(named)}{more}"
+    return Finding("store", "warn", detail, "It is shown with \ufffd where it cannot be read", "not-utf8", sessions)
 
 
 def _sqlite_version() -> str:

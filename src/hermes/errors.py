@@ -16,7 +16,9 @@
         ├── StoreFullError      no room on the disk; nothing of the write was kept
         ├── StoreReadOnlyError  the file or its folder may not be written
         ├── StoreDamagedError   not a database, or one whose pages do not fit together
-        └── StoreNewerError     written by a newer version than this one
+        ├── StoreNewerError     written by a newer version than this one
+        ├── StoreGoneError      deleted, moved or replaced while it was in use
+        └── StoreEmbedderError  its vectors were made by another embedder than the one in use
 
 An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person.
 """
@@ -127,7 +129,19 @@ class StoreDamagedError(StoreError):
     default_hint = "Nothing was changed. Move the file away or restore a backup of it"
 
 
+class StoreGoneError(StoreError):
+    """Deleted, moved or replaced while it was in use: what was written since is nowhere."""
+
+    default_hint = "Bring it back or leave it so, then start again; what was said since is not kept"
+
+
 class StoreNewerError(StoreError):
     """Written by a newer version than this one."""
 
     default_hint = "Upgrade hermes; nothing was changed"
+
+
+class StoreEmbedderError(StoreError):
+    """Its vectors were made by another embedder than the one in use."""
+
+    default_hint = "Use the embedder that it was written with, or another folder; nothing was changed"

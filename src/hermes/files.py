@@ -20,6 +20,8 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+ROOM = 256 * 1024
+"""Bytes that must fit for a folder to have room."""
 NO_FILE = "it is {}, not a file"
 
 
@@ -52,7 +54,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
     A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
     """
     try:
-        target = path.resolve() if path.is_symlink() else path
+        target = _follow(path)
         if target.exists() and not target.is_file():
             with target.open("w", encoding="utf-8", newline="") as file:
                 yield file
@@ -72,6 +74,23 @@ def replacing(path: Path) -> Iterator[TextIO]:
         raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
+def check_room(folder: Path) -> None:
+    """Raise OSError unless something can be written in `folder`. Nothing is left there."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _follow(path: Path) -> Path:
+    """What a link leads to, which need not be there yet. Links that point at each other lead nowhere: Python 3.13 gives
+    one of them back, older ones raise RuntimeError."""
+    target = path.resolve() if path.is_symlink() else path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return target
+
+
 def _sync_folder(folder: Path) -> None:
     """Bring the new name to the disk, where the system lets one open a folder."""
     if hasattr(os, "O_DIRECTORY"):
@@ -84,12 +103,16 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
-    """Read and replace a file without another process of ours doing the same: a lock on `<path>.lock`."""
+    """Read and replace a file while no other process does: `flock` on `<path>.lock`, which a stock Hermes takes too.
+
+    The lock file stays. Windows locks it in its own way; where a disk has no locks a marker file takes their place, and
+    Python warns of it.
+    """
     from filelock import FileLock, Timeout
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
+        lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=timeout)
         with lock:
             yield
     except Timeout as error:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from hermes.errors import HomeError, UsageError
 
+PROFILES = "profiles"
+MEMORY = "memory"
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -44,16 +46,37 @@ class Home:
 
     @classmethod
     def find(cls, env: Mapping[str, str], profile: str | None = None) -> Home:
-        """The home of `profile`, or the default one."""
-        base = default_home(env)
-        if profile is None or profile == "default":
-            return cls(base)
+        """The home of `profile`, or the one that HERMES_HOME names, which may be a profile's too."""
+        named = cls._at(default_home(env))
+        if profile is None:
+            return named
+        if profile == "default":
+            return cls(named.shared)
         if not PROFILE_NAME.fullmatch(profile):
             raise UsageError(
                 f"'{profile}' cannot be a profile's name",
                 hint="Use letters, digits, '-' and '_', at most 64, and start with a letter or digit",
             )
-        return cls(base / "profiles" / profile, profile)
+        return cls(named.shared / PROFILES / profile, profile)
+
+    @classmethod
+    def _at(cls, path: Path) -> Home:
+        is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
+        return cls(path, path.name if is_profile else None)
+
+    @property
+    def shared(self) -> Path:
+        """The default home, which holds what all profiles share: `X` for `X/profiles/NAME`."""
+        return self.path if self.profile is None else self.path.parents[1]
+
+    @property
+    def memory(self) -> Path:
+        """The memory server's folder, unless another is asked for. All profiles share it."""
+        return self.shared / MEMORY
+
+    def old_memories(self, file: str) -> list[Path]:
+        """Memory folders of single profiles, as early versions made them, that hold `file`."""
+        return sorted(path.parent for path in self.shared.glob(f"{PROFILES}/*/{MEMORY}/{file}"))
 
     @property
     def config_file(self) -> Path:

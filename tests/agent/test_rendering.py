@@ -33,7 +33,7 @@ from hermes.store.rewrites import Stamp
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, Line, LiveView, Message, ToolCall
 from tests.agent.agents import make_agent, take_turn
-from tests.agent.test_context import messages, view
+from tests.agent.histories import messages, view
 from tests.scale import scale
 from tests.store.old_files import MESSAGE_6, SESSION_6
 from tests.store.still_clock import StillClock
@@ -257,7 +257,7 @@ def make_early(path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.contract("1.4", "1.5", "3.5")
 @pytest.mark.parametrize("early", [False, True])
-@settings(deadline=None, max_examples=scale(50, 1000))
+@settings(max_examples=scale(20, 1_000))
 @given(STEPS)
 def test_what_is_kept_equals_what_the_store_holds_after_anything_that_anyone_did(
     early: bool, steps: list[Step]
@@ -368,6 +368,7 @@ with sqlite3.connect(sys.argv[1], timeout=10) as db:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.contract("1.6")
 async def test_what_another_process_took_back_between_two_turns_is_not_said_to_the_model_again(store: Store) -> None:
     await store.create_session("cli", session_id="s")

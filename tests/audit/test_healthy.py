@@ -19,9 +19,9 @@ from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
 from tests.audit.lookalikes import LOOKALIKES
-from tests.audit.test_repair import bytes_of, findings
+from tests.audit.looking import bytes_of, findings
 from tests.audit.wounds import KEY, SUMMARY, Hand
-from tests.cli.test_sessions import compress, fill
+from tests.cli.filling import compress, fill
 from tests.conftest import Ran
 from tests.scale import scale
 from tests.store import old_files as old
@@ -111,7 +111,7 @@ ACTS = st.one_of(
 
 @pytest.mark.stress
 @pytest.mark.contract("3.12")
-@settings(max_examples=scale(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale(15, 1000), suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTS, max_size=25))
 def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as folder:

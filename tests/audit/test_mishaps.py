@@ -21,7 +21,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft
-from tests.audit.test_repair import backups, bytes_of, findings
+from tests.audit.looking import backups, bytes_of, findings
 from tests.audit.wounds import CHILD, KEY, PARENT, ROTATED_AT, SUMMARY, Hand, child_that_no_key_follows
 from tests.conftest import Ran
 from tests.db.processes import await_end, finish, hear, say, start
@@ -54,6 +54,7 @@ def check_sound(path: Path) -> None:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.contract("3.12")
@@ -62,7 +63,7 @@ def test_a_repair_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(t
     badly_wounded(tmp_path / "template")
     messages = old.dump(tmp_path / "template" / "state.db", ["messages"])
     interrupted = 0
-    for number in range(scale(8, 200)):
+    for number in range(scale(4, 200)):
         home = shutil.copytree(tmp_path / "template", tmp_path / str(number))
         process = start("tests.audit.mender", home)
         hear(process)
@@ -103,6 +104,7 @@ def test_many_damages_are_mended_in_one_run(hermes: Hermes, home: Path) -> None:
     assert len(backups(home)) == 1
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12", "10.6")
 def test_without_room_for_the_backup_nothing_is_changed(home: Path) -> None:
     file = old.current_file(home)
@@ -164,6 +166,7 @@ def test_a_file_with_damaged_pages_is_not_mended(hermes: Hermes, home: Path) -> 
     assert bytes_of(home) == before
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12", "1.6")
 async def test_messages_that_arrive_during_a_repair_are_kept(home: Path) -> None:
     file = badly_wounded(home)
@@ -184,6 +187,7 @@ async def test_messages_that_arrive_during_a_repair_are_kept(home: Path) -> None
         assert count > 0
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12")
 def test_a_running_process_is_warned_about(hermes: Hermes, home: Path) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))

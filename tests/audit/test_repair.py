@@ -12,7 +12,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.store.store import Store
-from hermes.types import Json
+from tests.audit.looking import backups, bytes_of, findings
 from tests.audit.stock_wounds import CASES
 from tests.audit.wounds import Wound, wounded
 from tests.conftest import Ran
@@ -20,19 +20,6 @@ from tests.store import old_files as old
 
 Hermes = Callable[..., Ran]
 every_wound = pytest.mark.parametrize(("wound", "layout"), CASES, ids=[f"{wound}-{layout}" for wound, layout in CASES])
-
-
-def findings(ran: Ran) -> list[Json]:
-    """What a doctor has to say against conversations."""
-    return [finding for finding in json.loads(ran.out)["findings"] if finding["level"] == "fail"]
-
-
-def bytes_of(home: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in home.glob("state.db*")}
-
-
-def backups(home: Path) -> list[Path]:
-    return sorted(home.glob("state.db.backup-*"))
 
 
 @every_wound
@@ -105,10 +92,11 @@ def test_everything_but_second_copies_and_strangers_words_can_still_be_read(
 ) -> None:
     file = wounded(home, wound, layout)
     sessions = [str(row[0]) for row in file.rows("SELECT id FROM sessions ORDER BY id")]
-    before = {session: exported(hermes, session) for session in sessions}
+    before = exported(hermes, sessions)
     assert hermes("doctor", "--repair", "--yes").code == 0
+    after = exported(hermes, sessions)
     for session in sessions:
-        assert sorted([*exported(hermes, session), *wound.hidden.get(session, [])]) == sorted(before[session])
+        assert sorted([*after[session], *wound.hidden.get(session, [])]) == sorted(before[session])
 
 
 @every_wound
@@ -120,6 +108,13 @@ def test_deleting_a_mended_session_takes_its_marks_along(hermes: Hermes, home: P
         assert file.rows("SELECT count(*) FROM hermes_mended") == [(0,)]
 
 
-def exported(hermes: Hermes, session: str) -> list[str]:
-    lines = [json.loads(line) for line in hermes("sessions", "export", session).out.splitlines()]
-    return [line["content"] for line in lines if line["type"] == "message" and "content" in line]
+def exported(hermes: Hermes, sessions: list[str]) -> dict[str, list[str]]:
+    """What was said in each session, in one export."""
+    said: dict[str, list[str]] = {session: [] for session in sessions}
+    name = ""
+    for line in map(json.loads, hermes("sessions", "export", *sessions).out.splitlines()):
+        if line["type"] == "session":
+            name = line["id"]
+        elif line["type"] == "message" and "content" in line:
+            said[name].append(line["content"])
+    return said

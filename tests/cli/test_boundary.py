@@ -15,7 +15,7 @@ import pytest
 
 from hermes import __version__
 from hermes.cli.main import run
-from tests.cli.test_sessions import fill
+from tests.cli.filling import fill
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
@@ -30,6 +30,7 @@ def one_line(ran: Ran) -> str:
     return ran.err
 
 
+@pytest.mark.processes
 def test_version_is_printed_by_the_real_command() -> None:
     done = subprocess.run([sys.executable, "-m", "hermes", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"hermes {__version__}\n"
@@ -50,6 +51,7 @@ def test_model_says_which_kinds_it_can_use(hermes: Hermes) -> None:
     assert "--use" in one_line(hermes("model", "--name", "qwen"))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -64,6 +66,7 @@ def test_a_mistyped_command_says_what_may_be_meant(home: Path, typed: str, said:
     assert said in done.stderr
 
 
+@pytest.mark.processes
 def test_asking_a_model_loads_nothing_to_draw_with(home: Path) -> None:
     script = "import sys, hermes.llm.connection, httpx; sys.exit('rich' in sys.modules or 'click' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -87,7 +90,6 @@ def test_profiles_have_homes_of_their_own(hermes: Hermes, home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("store:\n  lock_timout: 3\n", ["config.yaml, line 2", "store.lock_timout", "did you mean store.lock_timeout"]),
         ("store:\n  lock_timeout: soon\n", ["config.yaml, line 2", "'soon'", "number from 0.1 to 600"]),
         ("store: [1, 2\n", ["config.yaml, line"]),
         ("just words\n", ["must hold settings"]),
@@ -144,6 +146,7 @@ def test_a_home_that_cannot_be_made_is_one_line_that_names_it(
     assert str(tmp_path / "file" / "home") in one_line(hermes("sessions", "list"))
 
 
+@pytest.mark.processes
 @pytest.mark.contract("10.6")
 def test_a_home_that_may_not_be_read_is_one_line_that_names_it() -> None:
     """The child gives up root's rights first, since no permission stops root."""
@@ -175,6 +178,7 @@ def test_a_defect_is_one_line_and_the_place_only_on_request(
     assert "this is a defect: RuntimeError: boom" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_output_into_a_closed_pipe_ends_quietly(home: Path) -> None:
     fill(home, *[f"message {n} " + "x" * 2000 for n in range(200)])
     env = {**os.environ, "HERMES_HOME": str(home)}

@@ -15,6 +15,8 @@ from tests.agent.agents import check_conversation
 from tests.cli.chatting import chat, configure, environment, events, serving, start_chat, turns
 from tests.db.processes import ROOT, await_end, hear
 
+pytestmark = pytest.mark.processes
+
 REPLIES = {"then": {"echo": True}}
 
 

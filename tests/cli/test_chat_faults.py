@@ -14,6 +14,8 @@ from hermes.types import Json, Message
 from tests.agent.agents import check_conversation, stored
 from tests.cli.chatting import KEY, chat, configure, environment, serving, turns
 
+pytestmark = pytest.mark.processes
+
 SLOW_DOWN = {"fails": {"status": 429, "message": "slow down", "headers": {"Retry-After": "0.1"}}}
 BROKEN = {"fails": {"status": 500, "message": "oops"}}
 HALF = "Once upon a time"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_sessions import fill
+from tests.cli.filling import fill
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chatting import environment, serving
-from tests.cli.test_sessions import fill
+from tests.cli.filling import fill
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
@@ -27,6 +27,7 @@ def hermes_process(home: Path, *arguments: str, **variables: str) -> subprocess.
     )
 
 
+@pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_settings_that_are_set_at_the_same_moment_are_all_kept(home: Path, hermes: Hermes) -> None:
     wanted = {"agent.name": "a", "agent.tools_off": "b", "gateway.allow": "c", "model.default": "d"}
@@ -88,6 +89,7 @@ def test_one_odd_time_does_not_hide_the_other_sessions(hermes: Hermes, home: Pat
     assert "stamps" in hermes("sessions", "list").out
 
 
+@pytest.mark.processes
 def test_output_that_cannot_be_written_is_one_line(home: Path) -> None:
     fill(home, "x")
     with Path("/dev/full").open("w") as full:
@@ -104,6 +106,7 @@ def test_output_that_cannot_be_written_is_one_line(home: Path) -> None:
     assert "defect" not in done.stderr
 
 
+@pytest.mark.processes
 def test_a_terminal_that_only_knows_ascii_gets_marks(home: Path) -> None:
     fill(home, "café 世界")
     done = hermes_process(home, "sessions", "list", PYTHONIOENCODING="ascii")
@@ -111,6 +114,7 @@ def test_a_terminal_that_only_knows_ascii_gets_marks(home: Path) -> None:
     assert "caf?" in done.stdout
 
 
+@pytest.mark.processes
 def test_the_store_is_made_for_its_owner_alone_in_any_home(home: Path) -> None:
     home.mkdir(mode=0o755)
     assert hermes_process(home, "sessions", "list").returncode == 0
@@ -128,6 +132,7 @@ def test_a_title_that_a_file_wants_unique_is_refused_clearly(hermes: Hermes, hom
     assert "another session is called 'Trip'" in ran.err
 
 
+@pytest.mark.processes
 def test_a_message_that_begins_with_a_space_and_a_slash_is_said_from_a_pipe(home: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hermes", "chat"],
@@ -140,6 +145,7 @@ def test_a_message_that_begins_with_a_space_and_a_slash_is_said_from_a_pipe(home
     assert (done.returncode, done.stdout) == (0, "Saved: /slash hello\n")
 
 
+@pytest.mark.processes
 @pytest.mark.contract("10.1")
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_what_was_said_before_the_process_is_asked_to_end_is_kept(

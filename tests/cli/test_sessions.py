@@ -10,40 +10,12 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
-from hermes.types import Compression, Draft, ToolCall
+from hermes.types import Draft, ToolCall
+from tests.cli.filling import compress, fill
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
-
-
-def fill(home: Path, *texts: str, title: str | None = None, session_id: str | None = None) -> str:
-    """A stored session with `texts` said in turn by user and assistant; returns its id."""
-
-    async def work() -> str:
-        home.mkdir(parents=True, exist_ok=True)
-        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            session = await store.create_session("cli", title=title, session_id=session_id)
-            for place, text in enumerate(texts):
-                await store.append(session.id, Draft("assistant" if place % 2 else "user", text))
-            return session.id
-
-    return asyncio.run(work())
-
-
-def compress(home: Path, session_id: str) -> str:
-    """Summarise all but the last message; returns the snapshot's id."""
-
-    async def work() -> str:
-        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            messages = (await store.view(session_id)).tail
-            name = snapshot_id(session_id, store.clock.now())
-            row = Compression(session_id, 1, messages[-2].id, messages[-1].id, (), "they spoke of stamps", name, 1.0)
-            await store.write(lambda tx: store.compressions.commit(tx, row))
-            return name
-
-    return asyncio.run(work())
 
 
 @pytest.mark.contract("1.7")
@@ -164,10 +136,11 @@ def test_delete_says_what_goes_asks_and_leaves_nothing(hermes: Hermes, home: Pat
 
 
 def test_control_characters_in_messages_cannot_steer_the_terminal(hermes: Hermes, home: Path) -> None:
-    session = fill(home, "evil \x1b[2J\x9b31m text", title="t\x1b]0;x\x07")
-    for ran in (hermes("sessions", "show", session), hermes("sessions", "list")):
-        assert "\x1b" not in ran.out
-        assert "\x9b" not in ran.out
+    session = fill(home, "evil \x1b[2J\x9b31m text \u202e\u2066", title="t\x1b]0;x\x07\u202d")
+    shown = [hermes("sessions", "show", session), hermes("sessions", "list"), hermes("sessions", "search", "evil")]
+    for ran in shown:
+        assert ran.out
+        assert not {"\x1b", "\x9b", "\u202d", "\u202e", "\u2066"} & set(ran.out)
 
 
 def test_tool_calls_are_shown_and_exported(hermes: Hermes, home: Path) -> None:

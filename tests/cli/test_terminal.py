@@ -20,6 +20,8 @@ from hermes.settings import TABLE
 from hermes.types import Json
 from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent.parent
 Chat = Callable[..., Screen]
 ECHO = {"echo": True}
@@ -268,6 +270,13 @@ def test_a_terminal_that_cannot_redraw_gets_plain_rows(chat: Chat) -> None:
     assert b"\x1b" not in screen.raw
 
 
+def test_reply_that_turns_the_direction_of_writing_is_shown_without_that(chat: Chat) -> None:
+    with chat({"says": {"text": "pay \u202e0001 to\u2067 him"}}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("pay 0001 to him")
+    assert "\u202e".encode() not in screen.raw
+
+
 PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
 """Any code that makes text other than plain."""
 
@@ -304,7 +313,7 @@ def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> 
         screen.wait_for("what it does")
         assert screen.ended() == 0
         first = {row.split()[0] for row in screen.rows if "." in row}
-    assert {setting.name for setting in TABLE} <= first
+    assert {setting.key for setting in TABLE} <= first
 
 
 def test_two_sessions_at_once_are_refused(home: Path) -> None:

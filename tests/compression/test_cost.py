@@ -1,8 +1,6 @@
-"""What a compression costs: one row, and little time beside the model's. `python -m bench compression` measures."""
+"""What a compression costs: one row. `python -m bench compression` measures the time beside the model's."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
@@ -25,16 +23,13 @@ async def test_compression_writes_one_row_and_its_lease_and_no_copy_of_messages(
     session_id = await talked(store, LONG, filler="word " * 160)
     before = await store.read(count_rows)
     pages = await store.read(lambda tx: tx.execute("PRAGMA page_count").fetchone()[0])
-    began = time.perf_counter()
     result = await make_compressor(store, summariser(), window=WINDOW).compress(session_id)
-    taken = time.perf_counter() - began
     assert result.outcome == "done"
     assert result.before > 130_000
     after = await store.read(count_rows)
     changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
     assert changed == {"hermes_compressions": 1, "hermes_leases": 1}
     assert await store.read(lambda tx: tx.execute("PRAGMA page_count").fetchone()[0]) - pages <= 3
-    assert taken < 1.0, "far more than the bench finds: something grows with the conversation that must not"
 
 
 @pytest.mark.contract("3.11")

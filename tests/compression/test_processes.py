@@ -22,6 +22,8 @@ from tests.compression.conversations import make_compressor, said, summariser, t
 from tests.db.processes import finish, hear, say, start
 from tests.llm.loopback import LoopbackServer, says
 
+pytestmark = pytest.mark.processes
+
 Worker = subprocess.Popen[str]
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.compress import compressor_of
 from hermes.agent.tools import Tool, ToolResult
+from hermes.compression.compressor import Request
 from hermes.events import Failed, Notice, Replied
 from hermes.llm.events import Reply
-from hermes.llm.tokens import estimate_request
+from hermes.llm.tokens import estimate_request, estimate_tokens
 from hermes.store.store import Store
 from hermes.types import Json, ToolCall, ToolSpec
 from tests.compression.agents import make_agent, take_turn
@@ -171,3 +173,40 @@ async def test_prompt_larger_than_the_window_fails_clearly_and_without_a_flood(
     await agent.close()
     assert len(read_log()) <= 4 * 8
     assert check_lines(read_log()) == []
+
+
+@pytest.mark.contract("3.8")
+@pytest.mark.parametrize("filler", [LATIN, CJK], ids=["latin", "cjk"])
+async def test_message_too_large_for_the_window_is_said(store: Store, filler: str) -> None:
+    session_id = (await store.create_session("test")).id
+    agent = make_agent(store, session_id, strict_model(8_000))
+    for text in ("hello", text_of(4_000, LATIN)):
+        events = await take_turn(agent, text)
+        assert not [event for event in events if isinstance(event, Notice) and "too long" in event.text]
+    events = await take_turn(agent, text_of(16_000, filler))
+    await agent.close()
+    assert isinstance(events[-1], Replied)
+    [told] = [event.text for event in events if isinstance(event, Notice)]
+    assert "what you said last" in told
+    assert "too long for the model, which sees a summary" in told
+
+
+@pytest.mark.contract("3.6")
+async def test_summary_in_pieces_never_asks_for_more_than_the_window(store: Store) -> None:
+    """The summary so far is as long as a careless model makes it, and the last one came from a larger model."""
+    window, session_id = 8_000, (await store.create_session("test")).id
+    roomy = make_agent(store, session_id, strict_model(64_000, summary=lambda: Reply(text_of(3_500, LATIN))))
+    for number in range(4):
+        await take_turn(roomy, f"{number}: {text_of(6_000, LATIN)}")
+    before = await compressor_of(roomy).compress(session_id)
+    assert before.outcome == "done"
+    assert estimate_tokens((await store.view(session_id)).summary or "") > 3_000
+    for length in (1_500, 3_500, 25_000):
+        model = strict_model(window, summary=lambda length=length: Reply(text_of(length, LATIN)))  # type: ignore[misc]
+        agent = make_agent(store, session_id, model)
+        await take_turn(agent, text_of(9_000, LATIN))
+        await compressor_of(agent).compress(session_id, Request(focus="x" * 100_000))
+        await agent.close()
+        asked = [estimate_request(request.messages) + (request.max_tokens or 0) for request in summaries(model)]
+        assert asked
+        assert max(asked) <= window

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.engine import Database
 from hermes.db.owners import new_owner
 
 
-async def hold(path: Path) -> None:
-    """Holds lane `a` of `work` for an hour."""
+async def hold(path: Path, queue: str, lane: str) -> None:
+    """Holds a lane for an hour."""
     db, owner = Database(path, lock_timeout=5.0), new_owner()
-    lease = await db.write(lambda tx: queue.hold_lane(tx, "work", "a", owner, ttl=3600.0, now=time.time()))
+    lease = await db.write(lambda tx: lanes.hold_lane(tx, queue, lane, owner, ttl=3600.0, now=time.time()))
     assert lease is not None
     print(owner, flush=True)  # noqa: T201 - what the parent waits for
     await asyncio.to_thread(sys.stdin.read)
@@ -23,4 +23,4 @@ async def hold(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(hold(Path(sys.argv[1])))
+    asyncio.run(hold(Path(sys.argv[1]), *sys.argv[2:]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.owners import is_gone, new_owner
 from tests.db.files import make_file, transaction
 from tests.db.processes import await_end, hear, start
@@ -19,29 +19,31 @@ def test_names_of_one_process_differ() -> None:
     assert len({new_owner() for _ in range(50)}) == 50
 
 
+@pytest.mark.processes
 @pytest.mark.contract("2.3", "3.3")
 def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp_path: Path) -> None:
     db = make_file(tmp_path / "o.db")
-    process = start("tests.db.claimant", tmp_path / "o.db")
+    process = start("tests.db.claimant", tmp_path / "o.db", "work", "a")
     owner = hear(process)
     with transaction(db) as tx:
-        assert queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time()) is None
+        assert lanes.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time()) is None
     assert not is_gone(owner)
     process.kill()
     await_end(process)
     assert is_gone(owner)
     with transaction(db) as tx:
-        lease = queue.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time())
+        lease = lanes.hold_lane(tx, "work", "a", new_owner(), ttl=5.0, now=time.time())
     assert lease is not None
     assert lease.epoch == 2
     db.close()
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
 @pytest.mark.contract("2.3", "3.3")
 def test_process_that_ended_and_was_not_waited_for_is_gone(tmp_path: Path) -> None:
     make_file(tmp_path / "o.db").close()
-    process = start("tests.db.claimant", tmp_path / "o.db")
+    process = start("tests.db.claimant", tmp_path / "o.db", "work", "a")
     owner = hear(process)
     assert not is_gone(owner)
     process.kill()
@@ -52,8 +54,9 @@ def test_process_that_ended_and_was_not_waited_for_is_gone(tmp_path: Path) -> No
     assert is_gone(owner)
 
 
+@pytest.mark.processes
 def test_owner_we_cannot_be_sure_of_is_not_gone(tmp_path: Path) -> None:
-    process = start("tests.db.claimant", tmp_path / "none" / "o.db")
+    process = start("tests.db.claimant", tmp_path / "none" / "o.db", "work", "a")
     await_end(process)
     place = new_owner().partition(":")[0]
     assert is_gone(f"{place}:{process.pid}:00000000")

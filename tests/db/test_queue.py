@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.db import queue
-from hermes.db.queue import Claim, Dead, Done, Retry
+from hermes.db import queue, queue_items
+from hermes.db.outcomes import MAX_CRASHES, Dead, Done, Retry
+from hermes.db.queue import Claim
 from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
 
@@ -41,12 +42,12 @@ def taken_keys(db: sqlite3.Connection, *, now: float, limit: int = 1) -> list[st
 def test_item_whose_handler_is_lost_too_often_is_put_aside_with_a_reason(db: sqlite3.Connection) -> None:
     add(db, "a", "poison", "good")
     now = 0.0
-    for _ in range(queue.MAX_CRASHES):
+    for _ in range(MAX_CRASHES):
         assert taken_keys(db, now=now) == ["poison"]
         now += 11.0
     assert taken_keys(db, now=now) == ["good"]
-    (dead,) = queue.items(db, "work", "dead")
-    assert (dead.key, dead.reason) == ("poison", f"its handler was lost {queue.MAX_CRASHES} times")
+    (dead,) = queue_items.items(db, "work", "dead")
+    assert (dead.key, dead.reason) == ("poison", f"its handler was lost {MAX_CRASHES} times")
 
 
 @pytest.mark.contract("2.3", "P1")
@@ -60,7 +61,7 @@ def test_items_claimed_together_with_a_poison_item_are_handled(db: sqlite3.Conne
                 queue.settle(tx, claim, [Done()] * len(claim.items), now=now)
         now += 11.0
     assert done == ["one", "three"]
-    assert [item.key for item in queue.items(db, "work", "dead")] == ["poison"]
+    assert [item.key for item in queue_items.items(db, "work", "dead")] == ["poison"]
 
 
 @pytest.mark.contract("2.3")
@@ -85,7 +86,7 @@ def test_item_behind_a_deleted_one_does_not_wait_for_its_time(db: sqlite3.Connec
     assert claim is not None
     with transaction(db) as tx:
         queue.settle(tx, claim, [Retry(1000.0, "later")], now=0.0)
-        assert queue.drop_session(tx, "s1") == 1
+        assert queue_items.drop_session(tx, "s1") == 1
     assert taken_keys(db, now=1.0) == ["stays"]
 
 
@@ -123,15 +124,15 @@ def test_what_follows_a_retry_waits_and_has_lost_no_attempt(db: sqlite3.Connecti
 
 
 def test_status_counts_what_waits_what_is_dead_and_since_when(db: sqlite3.Connection) -> None:
-    assert queue.stats(db, "work", now=9.0) == queue.QueueStats(0, 0, 0, 0.0, None)
+    assert queue_items.stats(db, "work", now=9.0) == queue_items.QueueStats(0, 0, 0, 0.0, None)
     add(db, "a", "one", "two", now=1.0)
     add(db, "b", "three", now=2.0)
     claim = take(db, now=3.0)
     assert claim is not None
     with transaction(db) as tx:
         queue.settle(tx, claim, [Dead("bad address")], now=3.0)
-    assert queue.stats(db, "work", now=9.0) == queue.QueueStats(2, 1, 2, 8.0, "bad address")
-    assert queue.queues(db) == ["work"]
+    assert queue_items.stats(db, "work", now=9.0) == queue_items.QueueStats(2, 1, 2, 8.0, "bad address")
+    assert queue_items.queues(db) == ["work"]
 
 
 def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> None:
@@ -140,10 +141,10 @@ def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> 
     assert claim is not None
     with transaction(db) as tx:
         queue.settle(tx, claim, [Dead("no")], now=0.0)
-        queue.revive(tx, claim.items[0].id, now=50.0)
+        queue_items.revive(tx, claim.items[0].id, now=50.0)
     assert taken_keys(db, now=50.0) == ["one"]
     with pytest.raises(NotFoundError):
-        queue.revive(db, claim.items[0].id, now=51.0)
+        queue_items.revive(db, claim.items[0].id, now=51.0)
 
 
 def test_item_that_waits_for_its_time_is_not_taken_along_with_a_revived_one(db: sqlite3.Connection) -> None:
@@ -152,7 +153,7 @@ def test_item_that_waits_for_its_time_is_not_taken_along_with_a_revived_one(db: 
     assert claim is not None
     with transaction(db) as tx:
         queue.settle(tx, claim, [Dead("no"), Retry(100.0, "later")], now=0.0)
-        queue.revive(tx, claim.items[0].id, now=1.0)
+        queue_items.revive(tx, claim.items[0].id, now=1.0)
     assert taken_keys(db, now=1.0, limit=2) == ["one"]
 
 
@@ -164,8 +165,8 @@ def test_key_is_remembered_until_it_is_pruned(db: sqlite3.Connection) -> None:
     with transaction(db) as tx:
         queue.settle(tx, claim, [Done()], now=10.0)
         assert not queue.enqueue(tx, "work", "a", "one", {}, now=11.0)
-        assert queue.prune(tx, "work", before=10.0) == 0
-        assert queue.prune(tx, "work", before=10.5) == 1
+        assert queue_items.prune(tx, "work", before=10.0) == 0
+        assert queue_items.prune(tx, "work", before=10.5) == 1
         assert queue.enqueue(tx, "work", "a", "one", {}, now=12.0)
 
 

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.db import queue
+from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Dead, Done, Outcome, Retry
+from hermes.db.outcomes import MAX_CRASHES, Dead, Done, Outcome, Retry
+from hermes.db.queue import Claim
 from tests.db.files import make_file, transaction
 
 T = TypeVar("T")
@@ -83,8 +84,11 @@ def test_work_beside_and_in_a_lane_with_a_long_backlog_costs_no_scan(db: sqlite3
                 claim = meter.run("heartbeat", partial(queue.heartbeat, claimed=claim, ttl=9.0, now=now))
                 meter.run("settle", partial(queue.settle, claimed=claim, outcomes=[outcome], now=now))
     meter.run("enqueue", lambda tx: queue.enqueue(tx, "work", "long", "new", {}, now=50.0))
-    meter.run("drop", lambda tx: queue.drop_session(tx, "long-5000"))
-    assert meter.run("list", lambda tx: queue.items(tx, "work", "dead", limit=5))
+    meter.run("hold", lambda tx: queue.enqueue(tx, "work", "long", "held", {}, now=50.0, not_before=99.0))
+    assert meter.run("release", lambda tx: queue.release(tx, "work", "long", now=50.0)) == 1
+    assert meter.run("named", lambda tx: queue.claim(tx, "work", "me", ttl=9.0, now=60.0, limit=3, lane="long"))
+    meter.run("drop", lambda tx: queue_items.drop_session(tx, "long-5000"))
+    assert meter.run("list", lambda tx: queue_items.items(tx, "work", "dead", limit=5))
     assert meter.dear == {}
 
 
@@ -92,7 +96,7 @@ def test_work_beside_and_in_a_lane_with_a_long_backlog_costs_no_scan(db: sqlite3
 def test_taking_over_a_long_lane_whose_owner_vanished_costs_no_scan(db: sqlite3.Connection) -> None:
     fill(db, "long")
     meter = Meter(db)
-    for number in range(queue.MAX_CRASHES + 1):
+    for number in range(MAX_CRASHES + 1):
         assert meter.run("claim", claim_at(10.0 * number)) is not None
     assert meter.dear == {}
 
@@ -107,9 +111,12 @@ def test_no_statement_of_the_queue_scans_the_queue(db: sqlite3.Connection) -> No
             claim = queue.claim(tx, "work", "me", ttl=5.0, now=now, limit=2)
             assert claim is not None
             queue.settle(tx, queue.heartbeat(tx, claim, ttl=5.0, now=now), [outcome], now=now)
-        queue.revive(tx, queue.items(tx, "work", "dead")[0].id, now=2.0)
-        queue.prune(tx, "work", before=9.0)
-        queue.drop_session(tx, "s")
+        queue_items.revive(tx, queue_items.items(tx, "work", "dead")[0].id, now=2.0)
+        queue_items.prune(tx, "work", before=9.0)
+        queue_items.items(tx, "work", "waiting", lane="a", session_id="s", after_id=1)
+        queue.release(tx, "work", "a", now=2.0)
+        lanes.join_lanes(tx, "work", "a", "b", patch={"n": 1})
+        queue_items.drop_session(tx, "s")
     db.set_trace_callback(None)
     explained = [text for text in statements if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE)", text)]
     assert len(explained) >= 12

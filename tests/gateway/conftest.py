@@ -11,7 +11,7 @@ from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, 
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[ModelProcess]:
+def model(processes: None) -> Iterator[ModelProcess]:
     """An echo model."""
     with echo_model() as running:
         yield running

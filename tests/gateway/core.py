@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes.app import App
 from hermes.clock import Clock, SystemClock
+from hermes.configuration import configure
+from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
+from hermes.gateway.platforms.api_follow import follow
 from hermes.home import Home
 from hermes.hosting import open_gateway
-from hermes.llm.events import Reply
+from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from hermes.settings import FileEntry, resolve
+from hermes.settings.layers import Given
 from hermes.store.store import Store
 
 PATIENCE = 30.0
@@ -147,9 +150,9 @@ class Core:
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
     """The app of a home with these settings (`__` for a dot)."""
-    entries = [FileEntry(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    entries = [Given(name.replace("__", "."), value, "test") for name, value in settings.items()]
     path = Home(home)
-    return App(path, {}, resolve(entries, {}), clock)
+    return App(path, {}, configure(entries, {}).checked(), clock)
 
 
 @asynccontextmanager
@@ -173,3 +176,35 @@ async def running_core(
             yield core
         finally:
             await core.end()
+
+
+class Gate:
+    """A script that echoes, but holds back the reply to anything that says `wait` until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    def __call__(self, request: ModelRequest) -> Answer:
+        reply = echo(request)
+        assert isinstance(reply, Reply)
+        if "wait" not in reply.text:
+            return reply
+        self.asked.set()
+        return [TextDelta("echo: "), self.opened, TextDelta(reply.text[6:]), Completed(reply)]
+
+
+def request(text: str, message_id: str, *, session: str | None = None, key: str | None = None) -> Inbound:
+    """What the API makes of a request."""
+    chat = Chat("api", "api", session or key or "")
+    return Inbound(chat, message_id, text, session_key=key, session_id=session)
+
+
+async def talk(core: Core, message: Inbound) -> str:
+    """Hand a message in as the API does; the text of its end."""
+    async with asyncio.timeout(PATIENCE), aclosing(follow(core.gateway, message)) as events:
+        async for event in events:
+            if isinstance(event, Replied | Stopped):
+                return event.text
+            assert not isinstance(event, Failed), event
+    raise AssertionError("a turn has an end")

@@ -97,7 +97,12 @@ class GatewayProcess:
         self._arguments = ["-p", profile] if profile else []
         self._env = clean_env(**{**(env or {}), "HERMES_HOME": str(self._root)})
         self._process: subprocess.Popen[bytes] | None = None
+        self._command = ["-m", "hermes", *self._arguments, "gateway", "run"]
         self.url = ""
+
+    def wrap(self, program: str) -> None:
+        """Run this program, which runs the gateway, in its place."""
+        self._command = ["-c", program]
 
     @property
     def pid(self) -> int:
@@ -114,7 +119,7 @@ class GatewayProcess:
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "hermes", *self._arguments, "gateway", "run"],
+                [sys.executable, "-W", "error", *self._command],
                 cwd=ROOT,
                 env=self._env,
                 stdout=output,
@@ -256,3 +261,8 @@ def said(home: Path, session_id: str, role: str = "user") -> list[object]:
     """What was said in a session by one side, in order."""
     query = "SELECT content FROM messages WHERE session_id = ? AND role = ? ORDER BY id"
     return [row[0] for row in rows(home, query, session_id, role)]
+
+
+def sessions(home: Path) -> list[str]:
+    """The ids of the home's sessions, oldest first."""
+    return [str(row[0]) for row in rows(home, "SELECT id FROM sessions ORDER BY rowid")]

@@ -21,6 +21,8 @@ from tests.gateway.processes import (
     write_config,
 )
 
+pytestmark = pytest.mark.processes
+
 LATE = 40
 SUMMARY = 3.0
 PADDING = "stamps from Malta " * 150

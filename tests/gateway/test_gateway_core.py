@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.engine import Tx
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
@@ -17,28 +17,8 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from tests.gateway.core import FakePlatform, QuickClock, echo, load_app, message, running_core
-from tests.gateway.processes import appears, rows, said
-
-
-class Gate:
-    """A script that echoes, but holds back the reply to anything that says `wait` until it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-        self.asked = asyncio.Event()
-
-    def __call__(self, request: ModelRequest) -> Answer:
-        reply = echo(request)
-        assert isinstance(reply, Reply)
-        if "wait" not in reply.text:
-            return reply
-        self.asked.set()
-        return [TextDelta("echo: "), self.opened, TextDelta(reply.text[6:]), Completed(reply)]
-
-
-def sessions(home: Path) -> list[str]:
-    return [str(row[0]) for row in rows(home, "SELECT id FROM sessions ORDER BY rowid")]
+from tests.gateway.core import FakePlatform, Gate, QuickClock, echo, load_app, message, running_core
+from tests.gateway.processes import appears, rows, said, sessions
 
 
 @pytest.mark.contract("2.4", "P1")
@@ -231,7 +211,7 @@ async def test_a_turn_that_is_given_up_when_its_lane_is_lost_is_no_defect(
         await core.platform.deliver(message("wait"))
         await gate.asked.wait()
         [(lane,)] = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE queue = 'inbox'")
-        await core.store.write(lambda tx: queue.revoke_lane(tx, "inbox", str(lane)))
+        await core.store.write(lambda tx: lanes.revoke_lane(tx, "inbox", str(lane)))
         await core.end()
     gc.collect()
     assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []

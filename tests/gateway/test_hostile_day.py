@@ -23,7 +23,9 @@ from tests.gateway.bot_api import BotApi, Place
 from tests.gateway.processes import BotGateway, clean_env, scripted_model, wait_until
 from tests.scale import scale
 
-SECONDS = scale(8, 300)
+pytestmark = pytest.mark.processes
+
+SECONDS = scale(4, 300)
 PADDING = "stamps from Malta and from Gozo " * 15
 COMMANDS = ("/stop", "/stop", "/new", "/compress stamps", "/memory off", "/memory on", "/status", "/title x")
 SETTINGS = {

@@ -21,10 +21,11 @@ from tests.gateway.processes import (
     echo_model,
     rows,
     said,
+    scripted_model,
     write_config,
 )
 
-pytestmark = pytest.mark.contract("10.2")
+pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 
 
 def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> None:
@@ -368,3 +369,29 @@ def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
     assert isinstance(kept, str)
     assert kept.startswith("echo: a")
     assert not kept.endswith("its end")
+
+
+def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    with scripted_model(tmp_path, then={"says": {"text": "one, two,", "finish_reason": "length"}}) as model:
+        write_config(tmp_path / "home", api_settings(model))
+        with GatewayProcess(tmp_path / "home") as gateway:
+            for _ in range(2):
+                answer = ask(gateway.url, "count", headers=in_session("cut", "once"))
+                assert reply(answer) == "one, two,"
+                assert answer.json()["choices"][0]["finish_reason"] == "length"
+            streamed = chunks(ask(gateway.url, "count", stream=True, headers=in_session("cut", "twice")).text)
+    assert streamed[-2]["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_message_too_large_for_the_window_is_said_beside_the_answer(tmp_path: Path, stream: bool) -> None:
+    with scripted_model(tmp_path, then={"says": {"text": "a summary, or a reply"}}) as model:
+        write_config(tmp_path / "home", api_settings(model, model__context_length=8000))
+        with GatewayProcess(tmp_path / "home") as gateway:
+            short = ask(gateway.url, "hello", stream=stream, headers=in_session("large"))
+            large = ask(gateway.url, "word " * 20_000, stream=stream, headers=in_session("large"))
+    assert short.status_code == large.status_code == 200
+    assert "notices" not in short.text
+    answer = chunks(large.text)[-2] if stream else large.json()
+    [told] = answer["hermes"]["notices"]
+    assert "too long for the model, which sees a summary" in told

@@ -9,27 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes.events import Failed, Replied, Stopped
-from hermes.gateway.platform import Chat, Inbound
 from hermes.gateway.platforms.api_follow import follow
-from tests.gateway.core import PATIENCE, Core, running_core
+from tests.gateway.core import PATIENCE, Gate, request, running_core, talk
 from tests.gateway.processes import appears, rows, said
-from tests.gateway.test_gateway_core import Gate
-
-
-def request(text: str, message_id: str, *, session: str | None = None, key: str | None = None) -> Inbound:
-    """What the API makes of a request."""
-    chat = Chat("api", "api", session or key or "")
-    return Inbound(chat, message_id, text, session_key=key, session_id=session)
-
-
-async def talk(core: Core, message: Inbound) -> str:
-    """Hand a message in as the API does; the text of its end."""
-    async with asyncio.timeout(PATIENCE), aclosing(follow(core.gateway, message)) as events:
-        async for event in events:
-            if isinstance(event, Replied | Stopped):
-                return event.text
-            assert not isinstance(event, Failed), event
-    raise AssertionError("a turn has an end")
 
 
 @pytest.mark.contract("2.3")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from hermes.gateway.platform import Chat, SendLater, SendNever
+from hermes.gateway.platform import Chat, Intake, SendLater, SendNever
 from tests.gateway.core import FakePlatform, QuickClock, message, running_core
 from tests.gateway.processes import appears, rows
 
@@ -87,3 +88,27 @@ async def test_a_long_reply_goes_in_pieces_in_order(tmp_path: Path) -> None:
         pieces = core.platform.texts("7")
     assert all(len(piece) <= 4000 for piece in pieces)
     assert " ".join(" ".join(pieces).split()) == " ".join(f"echo: {text}".split())
+
+
+@pytest.mark.contract("2.5")
+async def test_a_gateway_that_ends_sends_every_piece_of_a_reply_that_is_under_way(tmp_path: Path) -> None:
+    class Gated(FakePlatform):
+        begun, opened = asyncio.Event(), asyncio.Event()
+
+        async def run(self, intake: Intake) -> None:
+            try:
+                await super().run(intake)
+            finally:
+                self.opened.set()
+
+        async def send(self, chat: Chat, text: str) -> str:
+            self.begun.set()
+            await self.opened.wait()
+            return await super().send(chat, text)
+
+    platform = Gated()
+    async with running_core(tmp_path, platform=platform) as core:
+        await platform.deliver(message("word " * 2000))
+        await platform.begun.wait()
+        core.stopping.set()
+    assert len(platform.sent) == 3

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.gateway.access import Access
+from hermes.gateway.inbox import Inbox
 from hermes.gateway.inbox_record import remind
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
+from tests.db.processes import await_end, hear, start
 from tests.gateway.bot_api import BotApi
-from tests.gateway.core import message, running_core
-from tests.gateway.processes import BotGateway, rows, said, scripted_model, wait_until
-from tests.gateway.test_gateway_core import Gate, sessions
+from tests.gateway.core import Gate, message, running_core
+from tests.gateway.processes import BotGateway, rows, said, scripted_model, sessions, wait_until
 
 pytestmark = pytest.mark.contract("P1", "P2", "2.5")
 
@@ -49,6 +52,35 @@ async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_seco
         assert core.platform.texts("7") == ["from elsewhere", "echo: afterwards"]
         assert len(core.model.requests) == 1
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_answered_once(tmp_path: Path) -> None:
+    def die(_session_id: str) -> bool:
+        raise SystemError("the process ends here")
+
+    await _cut_off(tmp_path, "afterwards")
+    async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
+        inbox = Inbox(store, "main", Access(frozenset({"*"}), min), stop=die, wake=asyncio.Event())
+        with pytest.raises(SystemError):
+            await inbox.receive(message("/stop"))
+        await inbox.receive(message("the last"))
+    async with running_core(tmp_path) as core:
+        await core.platform.until(lambda: "echo: the last" in core.platform.texts("7"))
+        answers = [text for text in core.platform.texts("7") if "echo" in text]
+        assert answers == ["echo: wait + afterwards", "echo: the last"], "it has its place between them"
+    assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
+
+
+@pytest.mark.processes
+async def test_a_message_whose_lane_a_killed_process_held_does_not_wait_for_its_lease(tmp_path: Path) -> None:
+    await _cut_off(tmp_path)
+    ((lane,),) = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE state = 'waiting'")
+    process = start("tests.db.claimant", tmp_path / "state.db", "inbox", lane)
+    hear(process)
+    process.kill()
+    await_end(process)
+    async with running_core(tmp_path) as core:
+        await core.platform.until(lambda: core.platform.texts("7") == ["echo: wait"])
 
 
 @pytest.mark.parametrize("finish_reason", ["stop", "stopped"])
@@ -87,6 +119,7 @@ async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answer
         assert "“wait”" in core.asked()[-1]
 
 
+@pytest.mark.processes
 def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_place(tmp_path: Path) -> None:
     answers = [{"says": {"text": "x", "delay": 60.0}}, {"says": {"text": "4"}}, {"says": {"text": "At nine."}}]
     with BotApi() as api, scripted_model(tmp_path, answers) as model:

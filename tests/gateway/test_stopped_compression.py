@@ -31,6 +31,7 @@ def _summaries(model: ModelProcess) -> int:
     return sum(is_summary(asked[0]["content"]) for asked in model.requests())
 
 
+@pytest.mark.processes
 async def test_stopped_compression_over_http_removes_nothing_and_says_so(empty_home: Path) -> None:
     with echo_model(summary=60.0) as model:
         write_config(empty_home, api_settings(model))

@@ -11,6 +11,8 @@ import pytest
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
 from tests.gateway.processes import BotGateway, ModelProcess, scripted_model, wait_until
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def api() -> Iterator[BotApi]:

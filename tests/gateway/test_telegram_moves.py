@@ -9,9 +9,8 @@ import pytest
 
 from hermes.gateway.platform import Chat, Moved
 from tests.gateway.bot_api import USERNAME, BotApi
-from tests.gateway.core import message, running_core
-from tests.gateway.processes import BotGateway, ModelProcess, rows, said, scripted_model
-from tests.gateway.test_gateway_core import Gate, sessions
+from tests.gateway.core import Gate, message, running_core
+from tests.gateway.processes import BotGateway, ModelProcess, rows, said, scripted_model, sessions
 
 pytestmark = pytest.mark.contract("1.2", "P2", "P3")
 
@@ -28,6 +27,7 @@ def model(tmp_path: Path) -> Iterator[ModelProcess]:
         yield running
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("told", [(0,), (1,), (0, 1), (1, 0), (0, 0, 1, 1, 0)])
 def test_conversation_of_a_group_goes_on_in_the_supergroup(
     api: BotApi, model: ModelProcess, tmp_path: Path, told: tuple[int, ...]
@@ -47,6 +47,7 @@ def test_conversation_of_a_group_goes_on_in_the_supergroup(
         assert gateway.rows("SELECT session_key FROM sessions") == [(f"agent:main:telegram:group:{group.id}",)]
 
 
+@pytest.mark.processes
 def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
     api: BotApi, model: ModelProcess, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
     assert said(gateway.home, new) == ["tulips"]
 
 
+@pytest.mark.processes
 def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_are_new(
     api: BotApi, model: ModelProcess, tmp_path: Path
 ) -> None:
@@ -98,6 +100,7 @@ def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_ar
     assert keys == {f"agent:main:telegram:group:{group.id}", f"agent:main:telegram:group:{wide.id}:7"}
 
 
+@pytest.mark.processes
 def test_move_that_only_an_unsent_reply_tells_of_is_known_from_then_on(
     api: BotApi, model: ModelProcess, tmp_path: Path
 ) -> None:

@@ -16,6 +16,8 @@ from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
 from tests.gateway.processes import BotGateway, clean_env, scripted_model, wait_until
 
+pytestmark = pytest.mark.processes
+
 SECRET = "a-long-enough-secret"
 
 
@@ -28,7 +30,7 @@ def api() -> Iterator[BotApi]:
 @pytest.fixture
 def gateway(tmp_path: Path, api: BotApi) -> Iterator[BotGateway]:
     settings = {
-        "telegram.webhook_url": "http://127.0.0.1:0/hook",
+        "telegram.webhook_url": "http://127.0.0.1:9/hook",
         "telegram.webhook_secret": SECRET,
         "telegram.webhook_port": 0,
         "store.lock_timeout": 0.5,

@@ -21,7 +21,9 @@ from tests.gateway.asking import ask_async, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, echo_model, rows, write_config
 from tests.scale import scale
 
-SECONDS = scale(6, 60)
+pytestmark = pytest.mark.processes
+
+SECONDS = scale(3, 60)
 LEAST = 10
 """Turns that each agent takes at least: enough for two compressions."""
 PROFILES = tuple(f"agent{number}" for number in range(6))

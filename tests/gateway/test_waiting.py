@@ -22,7 +22,7 @@ from hermes.store.store import Store
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.bot_api import BotApi
-from tests.gateway.core import PATIENCE, Core, QuickClock, message, running_core
+from tests.gateway.core import PATIENCE, Core, QuickClock, message, request, running_core, talk
 from tests.gateway.processes import (
     BotGateway,
     GatewayProcess,
@@ -33,11 +33,10 @@ from tests.gateway.processes import (
     rows,
     said,
     scripted_model,
+    sessions,
     wait_until,
     write_config,
 )
-from tests.gateway.test_gateway_core import sessions
-from tests.gateway.test_one_session import request, talk
 
 pytestmark = pytest.mark.contract("2.3", "2.6")
 TOLD = f"{WAITING} /stop ends the wait."
@@ -60,6 +59,7 @@ def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[s
             process.kill()
 
 
+@pytest.mark.processes
 def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
     answers = [{"says": {"text": "hello"}}, {"says": {"text": "at last", "delay": 60.0}}]
     with BotApi() as api, scripted_model(tmp_path, answers) as model:
@@ -83,6 +83,7 @@ def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
         assert gateway.rows("SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
+@pytest.mark.processes
 def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: Path) -> None:
     with echo_model(delay=2.0) as model:
         write_config(empty_home, api_settings(model))

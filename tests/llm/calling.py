@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import aclosing
 
 from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, Retrying, TextDelta
@@ -24,6 +25,7 @@ def model_at(
     timeouts: Timeouts | None = None,
     retries: Retries | None = None,
     api_key: str | None = KEY,
+    longest_reply: int = 200_000,
 ) -> OpenAICompatible:
     """A model that waits by a clock that nobody waits for, with no chance in it."""
     return OpenAICompatible(
@@ -34,6 +36,7 @@ def model_at(
         clock=clock or SteadyClock(),
         timeouts=timeouts,
         retries=retries,
+        longest_reply=longest_reply,
         chance=lambda: 0.0,
     )
 
@@ -76,3 +79,10 @@ async def fail(model: Model, request: ModelRequest = REQUEST) -> Failed:
     events = await collect(model, request)
     assert isinstance(events[-1], Failed), events[-1]
     return events[-1]
+
+
+def closed_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

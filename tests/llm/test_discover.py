@@ -10,9 +10,8 @@ import pytest
 from hermes.errors import ModelError
 from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, find_local, list_models
 from hermes.types import Json
-from tests.llm.calling import KEY
+from tests.llm.calling import KEY, closed_port
 from tests.llm.loopback import Answer, LoopbackServer, fails
-from tests.llm.test_faults import closed_port
 
 OLLAMA, LM_STUDIO, LLAMA_CPP = PROBES
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from email.utils import formatdate
 
 import pytest
@@ -16,7 +15,7 @@ from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.llm.retry import Retries
 from hermes.types import Json, ToolCall
-from tests.llm.calling import IMPATIENT, KEY, collect, complete, fail, model_at
+from tests.llm.calling import IMPATIENT, KEY, closed_port, collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, fails, says
 from tests.llm.steady_clock import SteadyClock
 
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.contract("10.6")
 
 HTML = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 ONCE = Retries(most=0)
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -214,7 +207,7 @@ async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() ->
     async with LoopbackServer([drip]) as server:
         failed = await fail(model_at(server, timeouts=timeouts))
     assert failed.kind == "timeout"
-    assert failed.message.endswith("0.3 s")
+    assert "0.3 s" in failed.message
 
 
 def test_a_time_out_of_nothing_is_refused() -> None:

@@ -9,9 +9,13 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import pytest
+
 from hermes.llm.patience import Timeouts
 from hermes.types import Json
 from tests.llm.calling import REQUEST, complete, fail, model_at
+
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 

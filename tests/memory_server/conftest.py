@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,7 @@ import pytest_asyncio
 from honcho import Honcho
 from sqlalchemy import create_engine, event
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database
 from tests.memory_server.sdk import Caller, connected
@@ -21,21 +22,21 @@ from tests.memory_server.serving import SECRET, Served, inside, running
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server without keys."""
     with running(tmp_path_factory.mktemp("memory")) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def guarded(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that asks for keys."""
     with running(tmp_path_factory.mktemp("guarded"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def resting(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that does no background work: what waits for it stays as it is."""
     with running(tmp_path_factory.mktemp("resting"), "--no-worker") as served:
         yield served
@@ -74,13 +75,28 @@ def call(request: pytest.FixtureRequest) -> Caller:
     return Caller(in_async=request.param == "async")
 
 
-@pytest_asyncio.fixture
-async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a new file."""
-    await open_database(tmp_path).close()
-    engine = create_engine(f"sqlite:///{tmp_path / FILE}", isolation_level="AUTOCOMMIT")
+@contextmanager
+def transaction(folder: Path) -> Iterator[Tx]:
+    """A transaction in the folder's file; nothing of it is kept."""
+    engine = create_engine(f"sqlite:///{folder / FILE}", isolation_level="AUTOCOMMIT")
     event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
     with engine.connect() as connection:
         connection.exec_driver_sql("BEGIN")
         yield connection
     engine.dispose()
+
+
+@pytest_asyncio.fixture
+async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
+    """A transaction in a new file."""
+    await open_database(tmp_path).close()
+    with transaction(tmp_path) as connection:
+        yield connection
+
+
+@pytest_asyncio.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    """The open database of a new folder."""
+    opened = open_database(tmp_path)
+    yield opened
+    await opened.close()

@@ -15,6 +15,7 @@ from hermes.clock import SystemClock
 from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.engine.word_vectors import WordVectors
 from tests.memory_server.serving import SECRET, Served
 
 KEYS: dict[str, dict[str, object] | None] = {
@@ -125,7 +126,11 @@ def prepared(guarded: Served) -> Iterator[Served]:
 
 def test_table_names_every_route() -> None:
     app = create_app(
-        lambda: open_database(Path("never-opened")), clock=SystemClock(), options=Options(), with_worker=False
+        lambda: open_database(Path("never-opened")),
+        clock=SystemClock(),
+        options=Options(),
+        embedder=WordVectors(),
+        open_for_work=None,
     )
     shown = {
         (method.upper(), path.format(**PLACES))
@@ -212,6 +217,7 @@ def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, h
             assert client.post("/v3/workspaces/list", json={}, headers=headers).status_code == 200
 
 
+@pytest.mark.processes
 def test_server_that_others_can_reach_does_not_start_without_keys(tmp_path: Path) -> None:
     everywhere = ["--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it must not
     ended = subprocess.run(

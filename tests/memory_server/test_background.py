@@ -1,9 +1,8 @@
-"""Background work: webhooks, a worker of its own, leases."""
+"""Background work as people meet it: webhooks, and a worker in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import hmac
 import json
@@ -17,19 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.errors import StoreError
-from hermes.memory_server import times
-from hermes.memory_server.db.engine import Database
-from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.engine import jobs
-from hermes.memory_server.engine.messages import append_messages, prepare_draft
-from hermes.memory_server.engine.queue_status import Counts, read_status
-from hermes.memory_server.engine.worker import LeaseLostError, Worker
 from tests.memory_server.sdk import connected, eventually
 from tests.memory_server.serving import ROOT, running
 
-NOW = 1_700_000_000_000_000
+pytestmark = pytest.mark.processes
 
 
 @contextmanager
@@ -111,149 +101,3 @@ async def test_worker_in_a_process_of_its_own_does_what_a_server_leaves(tmp_path
             assert "I like tea." in text
             assert worker.returncode == 0
             assert said.count("\n") == 1
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> object:
-    opened = open_database(tmp_path)
-    yield opened
-    await opened.close()
-
-
-async def add(database: Database, kind: str = "summary", unit: str = "u") -> None:
-    await database.write(lambda tx: jobs.add_job(tx, kind, unit, NOW, workspace_id=1, payload={}))
-
-
-async def claim(database: Database, at: int) -> jobs.Job | None:
-    return await database.write(lambda tx: jobs.claim_job(tx, "me", at))
-
-
-async def give_up(database: Database, job: jobs.Job, at: int) -> None:
-    await database.write(lambda tx: jobs.fail_job(tx, job, "no", at))
-
-
-async def test_jobs_of_one_unit_run_one_after_another_and_other_units_meanwhile(database: Database) -> None:
-    await add(database, unit="a")
-    await add(database, unit="a")
-    await add(database, unit="b")
-    claims = [await claim(database, NOW) for _ in range(3)]
-    assert [claim.unit if claim else None for claim in claims] == ["a", "b", None]
-    first = claims[0]
-    assert first is not None
-    assert await database.write(lambda tx: jobs.finish_job(tx, first, NOW))
-    following = await claim(database, NOW)
-    assert following is not None
-    assert following.unit == "a"
-
-
-async def test_lease_that_ran_out_is_taken_over_and_its_old_owner_cannot_finish(database: Database) -> None:
-    await add(database)
-    old = await database.write(lambda tx: jobs.claim_job(tx, "old", NOW))
-    assert old is not None
-    assert await database.write(lambda tx: jobs.claim_job(tx, "new", NOW + jobs.LEASE)) is None
-    await database.write(lambda tx: jobs.renew_job(tx, old, NOW + jobs.LEASE))
-    assert await database.write(lambda tx: jobs.claim_job(tx, "new", NOW + jobs.LEASE + 1)) is None
-    new = await database.write(lambda tx: jobs.claim_job(tx, "new", NOW + 2 * jobs.LEASE + 1))
-    assert new is not None
-    assert not await database.write(lambda tx: jobs.finish_job(tx, old, NOW))
-    assert await database.write(lambda tx: jobs.finish_job(tx, new, NOW))
-
-
-async def test_effect_of_a_worker_that_lost_its_lease_is_rolled_back(database: Database) -> None:
-    await add(database)
-    clock = SystemClock()
-    worker = Worker(database, clock)
-    lost = await database.write(lambda tx: jobs.claim_job(tx, worker.owner, NOW))
-    assert lost is not None
-    await database.write(lambda tx: jobs.claim_job(tx, "another", times.now(clock)))
-    with pytest.raises(LeaseLostError):
-        await database.write(worker._doing(lost))
-
-
-async def test_job_that_fails_is_tried_again_and_then_kept_with_its_reason(database: Database) -> None:
-    await add(database, kind="unheard-of")
-    at = NOW
-    for _ in range(jobs.ATTEMPTS):
-        claimed = await claim(database, at)
-        assert claimed is not None
-        await give_up(database, claimed, at)
-        assert await claim(database, at) is None
-        at += jobs.BACK_OFF * 2**claimed.attempts
-    kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT state, attempts, error FROM jobs").all())
-    assert [tuple(row) for row in kept] == [("failed", jobs.ATTEMPTS, "no")]
-
-
-async def test_done_work_is_forgotten_after_a_day_and_failed_work_after_a_month(database: Database) -> None:
-    day = 24 * 3600 * 1_000_000
-    for unit in ("done", "failed", "open"):
-        await add(database, unit=unit)
-    done, failed, _ = [await claim(database, NOW) for _ in range(3)]
-    assert done is not None
-    assert failed is not None
-    await database.write(lambda tx: jobs.finish_job(tx, done, NOW))
-    await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 5 WHERE unit = 'failed'"))
-    await give_up(database, dataclasses.replace(failed, attempts=5), NOW)
-
-    async def kept(at: int) -> list[str]:
-        await database.write(lambda tx: jobs.forget_finished(tx, at))
-        return [row[0] for row in await database.read(lambda tx: tx.exec_driver_sql("SELECT unit FROM jobs").all())]
-
-    assert await kept(NOW + day) == ["done", "failed", "open"]
-    assert await kept(NOW + day + 1) == ["failed", "open"]
-    assert await kept(NOW + 30 * day) == ["failed", "open"]
-    assert await kept(NOW + 30 * day + 1) == ["open"]
-
-
-async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason(database: Database) -> None:
-    drafts = [prepare_draft("I like tea.", "ann")]
-    await database.write(lambda tx: append_messages(tx, "w", "s", drafts, NOW))
-    broken = """UPDATE jobs SET payload = '{"messages": [1], "observers": [1, null]}'"""
-    await database.write(lambda tx: tx.exec_driver_sql(broken))
-    worker = Worker(database, SystemClock())
-    assert await worker.work_once()
-    assert not await worker.work_once(), "it is tried again later, not at once"
-    query = "SELECT state, attempts, error IS NOT NULL, (SELECT count(*) FROM conclusions) FROM jobs"
-    assert [tuple(row) for row in await database.read(lambda tx: tx.exec_driver_sql(query).all())] == [
-        ("pending", 1, 1, 0)
-    ]
-    assert (await status(database)).pending == 1
-    await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 4, not_before = 0"))
-    assert await worker.work_once()
-    assert await status(database) == Counts(completed=1), "nobody waits for what has failed for good"
-
-
-async def status(database: Database) -> Counts:
-    return (await database.read(lambda tx: read_status(tx, "w", None, None, None))).all
-
-
-async def test_reader_cannot_write(database: Database) -> None:
-    with pytest.raises(StoreError):
-        await database.read(lambda tx: tx.exec_driver_sql("DELETE FROM jobs"))
-
-
-async def test_write_that_nobody_waits_for_any_more_is_not_done(database: Database) -> None:
-    holding, free = threading.Event(), threading.Event()
-
-    def hold(_tx: object) -> None:
-        holding.set()
-        free.wait()
-
-    first = asyncio.create_task(database.write(hold))
-    await asyncio.to_thread(holding.wait)
-    second = asyncio.create_task(add(database))
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    free.set()
-    await first
-    await add(database)
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 1
-
-
-async def test_write_that_is_refused_takes_no_other_with_it(database: Database) -> None:
-    def refuse(tx: object) -> None:
-        raise LeaseLostError
-
-    results = await asyncio.gather(add(database), database.write(refuse), add(database), return_exceptions=True)
-    assert [type(result) for result in results] == [type(None), LeaseLostError, type(None)]
-    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 2

@@ -11,6 +11,8 @@ from honcho import Honcho
 from tests.memory_server.sdk import connected, eventually
 from tests.memory_server.serving import kill, running, start
 
+pytestmark = pytest.mark.processes
+
 
 async def test_search_from_a_peers_perspective_keeps_what_was_said_before_its_newest_message(honcho: Honcho) -> None:
     session, alice = honcho.session("talk"), honcho.peer("alice")

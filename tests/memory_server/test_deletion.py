@@ -12,8 +12,9 @@ import pytest
 
 from hermes.memory_server.db.schema import FILE
 from tests.memory_server.serving import Served, inside, running
-from tests.memory_server.test_recall import settle
-from tests.memory_server.test_routes import conclude, ids, itself, say
+from tests.memory_server.talking import conclude, ids, itself, say, settle
+
+pytestmark = pytest.mark.processes
 
 WORD = "abracadabra"
 

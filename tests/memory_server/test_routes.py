@@ -10,36 +10,10 @@ import httpx
 import pytest
 
 from tests.memory_server.serving import Served, inside
+from tests.memory_server.talking import conclude, ids, itself, say
 
 NANOID = re.compile(r"[A-Za-z0-9_-]{21}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-
-
-def say(http: httpx.Client, session: str, *texts: str, peer: str = "ann") -> list[dict[str, Any]]:
-    body = {"messages": [{"content": text, "peer_id": peer} for text in texts]}
-    answer = http.post(f"/sessions/{session}/messages", json=body)
-    assert answer.status_code == 201, answer.text
-    made: list[dict[str, Any]] = answer.json()
-    return made
-
-
-def conclude(http: httpx.Client, *contents: str, session: str | None = None) -> list[dict[str, Any]]:
-    """Conclusions of ann about herself."""
-    http.post("/peers", json={"id": "ann"})
-    new = [{"content": text, "observer_id": "ann", "observed_id": "ann", "session_id": session} for text in contents]
-    answer = http.post("/conclusions", json={"conclusions": new})
-    assert answer.status_code == 201, answer.text
-    made: list[dict[str, Any]] = answer.json()
-    return made
-
-
-def ids(answer: httpx.Response) -> list[str]:
-    assert answer.status_code == 200, answer.text
-    return [item["id"] for item in answer.json()["items"]]
-
-
-def itself(http: httpx.Client) -> str:
-    return str(http.base_url).rstrip("/")
 
 
 @pytest.mark.parametrize("path", ["/peers", "/sessions", "/scopes"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -16,35 +19,41 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
+from hermes.clock import SystemClock
 from hermes.errors import StoreNewerError
-from hermes.memory_server.db.engine import Tx, driver
-from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database, open_for_work
+from hermes.memory_server.db.sqlite import SqliteFile, driver
 from hermes.memory_server.db.tables import metadata
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.jobs import claim_job, has_work
-from hermes.memory_server.engine.messages import append_messages, list_messages, prepare_draft
+from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.recall import Choice, View, choose
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
-from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place
-from hermes.memory_server.engine.worker import perform
+from hermes.memory_server.engine.worker import Worker
+from tests.memory_server.conftest import transaction
+from tests.memory_server.floor import EMBEDDER, draft, new_index, question
 
 NOW = 1_700_000_000_000_000
 
 
-@pytest.fixture
-def filled(tx: Tx) -> Tx:
+@pytest_asyncio.fixture
+async def filled(tmp_path: Path) -> AsyncIterator[Tx]:
     """A transaction in a file that holds a little of everything."""
+    database = open_database(tmp_path)
     for session in range(3):
-        drafts = [prepare_draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
-        append_messages(tx, "w", f"s{session}", drafts, NOW)
-    while (job := claim_job(tx, "me", NOW)) is not None:
-        perform(tx, job, NOW)
-        tx.exec_driver_sql("UPDATE jobs SET state = 'done' WHERE id = ?", (job.id,))
-    return tx
+        drafts = [draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
+        await database.write(partial(append_messages, workspace="w", session=f"s{session}", drafts=drafts, at=NOW))
+    worker = Worker(database, SystemClock(), EMBEDDER)
+    while await worker.work_once():
+        pass
+    await database.close()
+    with transaction(tmp_path) as tx:
+        yield tx
 
 
 def test_newest_migration_is_the_one_that_the_code_expects() -> None:
@@ -89,6 +98,23 @@ async def test_all_migrations_together_make_exactly_the_tables_of_the_code(tmp_p
     engine.dispose()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows no such name")
+async def test_folder_may_have_a_name_that_means_something_in_a_url(tmp_path: Path) -> None:
+    folder = tmp_path / "why? 100% #1"
+    await open_database(folder).close()
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.db")] == [folder.relative_to(tmp_path) / FILE]
+
+
+@pytest.mark.contract("P1")
+@pytest.mark.parametrize(("opened", "synchronous"), [(open_database, 2), (open_for_work, 1)])
+async def test_requests_wait_for_the_disk_and_background_work_does_not(
+    tmp_path: Path, opened: Callable[[Path], SqliteFile], synchronous: int
+) -> None:
+    database = opened(tmp_path)
+    assert await database.look(lambda tx: tx.exec_driver_sql("PRAGMA synchronous").scalar()) == synchronous
+    await database.close()
+
+
 async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     await open_database(tmp_path).close()
     connection = sqlite3.connect(tmp_path / FILE)
@@ -98,27 +124,32 @@ async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
         open_database(tmp_path)
     assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
     connection.close()
+    assert [path.name for path in tmp_path.iterdir()] == [FILE], "nobody has it open any more"
 
 
 HOT: dict[str, Callable[[Tx], object]] = {
-    "append": lambda tx: append_messages(tx, "w", "s1", [prepare_draft("I am here.", "peer1")], NOW),
+    "append": lambda tx: append_messages(tx, "w", "s1", [draft("I am here.", "peer1")], NOW),
     "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
     "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, Page()),
     "list sessions": lambda tx: list_sessions(tx, "w", None, Page()),
     "list sessions of a member": lambda tx: list_sessions(tx, "w", {"peer_id": "peer1"}, Page()),
     "list sessions without a member": lambda tx: list_sessions(tx, "w", {"peer_id": {"ne": "peer1"}}, Page()),
     "context": lambda tx: fill_window(tx, get_session(tx, "w", "s0"), 1000, with_summary=True),
-    "search": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", None, 10),
-    "search in a session": lambda tx: search_messages(tx, VectorIndex(), Place(1, (2,)), "house", None, 10),
-    "search by an author": lambda tx: search_messages(tx, VectorIndex(), Place(1, peer=2), "house", None, 10),
-    "search with a filter": lambda tx: search_messages(tx, VectorIndex(), Place(1), "house", {"peer_id": "peer1"}, 10),
-    "search as a peer": lambda tx: search_messages(
-        tx, VectorIndex(), Place(1), "house", {"peer_perspective": "peer1"}, 10
+    "search": lambda tx: search_messages(tx, new_index(), Place(1), question("house"), None, 10),
+    "search in a session": lambda tx: search_messages(tx, new_index(), Place(1, (2,)), question("house"), None, 10),
+    "search by an author": lambda tx: search_messages(tx, new_index(), Place(1, peer=2), question("house"), None, 10),
+    "search with a filter": lambda tx: search_messages(
+        tx, new_index(), Place(1), question("house"), {"peer_id": "peer1"}, 10
     ),
-    "representation": lambda tx: choose(tx, VectorIndex(), View((1,), 1), Choice("house", None, None, True, 25)),
+    "search as a peer": lambda tx: search_messages(
+        tx, new_index(), Place(1), question("house"), {"peer_perspective": "peer1"}, 10
+    ),
+    "representation": lambda tx: choose(
+        tx, new_index(), View((1,), 1), Choice(question("house"), None, None, True, 25)
+    ),
     "list conclusions": lambda tx: list_conclusions(tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, Page()),
-    "look for work": lambda tx: has_work(tx, NOW),
-    "claim work": lambda tx: claim_job(tx, "me", NOW),
+    "look for work": lambda tx: has_work(tx, "dream", NOW),
+    "claim work": lambda tx: claim_job(tx, "me", "dream", NOW),
 }
 
 

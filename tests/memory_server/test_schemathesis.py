@@ -12,6 +12,8 @@ import pytest
 from tests.memory_server.serving import ROOT, start, stop
 from tests.scale import scale
 
+pytestmark = pytest.mark.processes
+
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance"
 
 

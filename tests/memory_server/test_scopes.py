@@ -8,10 +8,9 @@ import httpx
 import pytest
 
 from tests.memory_server.serving import inside, running
-from tests.memory_server.test_recall import held, settle
-from tests.memory_server.test_routes import say
+from tests.memory_server.talking import held, say, settle
 
-pytestmark = pytest.mark.contract("9.1")
+pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
 LINE = "ann: I live in Malta."
 
 

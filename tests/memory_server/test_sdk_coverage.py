@@ -15,7 +15,7 @@ from honcho import Honcho, Peer, Session
 from honcho.conclusions import ConclusionsView, WorkspaceConclusions
 from honcho.scope import Scope
 
-from tests.parts import missing
+from tests.parts import fetch_once
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -48,17 +48,10 @@ def test_contract_runs_with_the_newest_version() -> None:
 
 
 @pytest.fixture(scope="session")
-def oldest(request: pytest.FixtureRequest) -> Path:
+def oldest(processes: None, request: pytest.FixtureRequest) -> Path:
     """A folder with the oldest version in it, fetched once."""
-    folder = Path(request.config.cache.mkdir(f"honcho-ai-{OLDEST}"))
-    if not (folder / "honcho").is_dir():
-        wanted = [f"honcho-ai=={OLDEST}", "--no-deps", "--target", str(folder), "--quiet"]
-        fetched = subprocess.run(
-            [sys.executable, "-m", "pip", "install", *wanted], check=False, capture_output=True, text=True
-        )
-        if fetched.returncode:
-            missing(f"honcho-ai {OLDEST} cannot be fetched here: {fetched.stderr.strip()[-200:]}")
-    return folder
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", f"honcho-ai=={OLDEST}"]
+    return fetch_once(request.config.cache, f"honcho-ai-{OLDEST}", install, "--target")
 
 
 @pytest.mark.contract("9.1")

@@ -8,14 +8,14 @@ from typing import Literal, get_args
 
 import pytest
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.clone import clone_session
-from hermes.memory_server.engine.embed import embed
-from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages, prepare_draft
+from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place, find_by_words
+from hermes.memory_server.engine.words import find_by_words
+from tests.memory_server.floor import draft, embed, new_index, question
 
 NOW = 1_700_000_000_000_000
 Form = Literal["NFC", "NFD"]
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.contract("9.1")
 
 
 def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
-    append_messages(tx, "w", session, [prepare_draft(text, "ann") for text in texts], NOW)
+    append_messages(tx, "w", session, [draft(text, "ann") for text in texts], NOW)
 
 
 def search(tx: Tx, query: str, limit: int = 10, **filters: str) -> list[str]:
-    return [row.content for row in search_messages(tx, VectorIndex(), Place(1), query, filters, limit)]
+    return [row.content for row in search_messages(tx, new_index(), Place(1), question(query), filters, limit)]
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -96,7 +96,7 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     place = Place(1, (copy.id,))
     assert [row.content for row in list_messages(tx, "w", copy.name, None, Page()).rows] == ["I keep bees.", long]
     assert find_by_words(tx, place, "zeppelin", None, 5) == [5]
-    hits = VectorIndex().nearest_messages(tx, 1, embed("The zeppelin landed in Malta."), 5, sessions=[copy.id])
+    hits = new_index().nearest_messages(tx, 1, embed("The zeppelin landed in Malta."), 5, sessions=[copy.id])
     assert [message_id for message_id, _ in hits] == [5, 4]
     tx.exec_driver_sql("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
     say(tx, "talk", ["After."])

@@ -10,23 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.memory_server.serving import Served
-from tests.parts import missing, need_commands
+from tests.parts import fetch_once, need_commands
 
 HERE = Path(__file__).parent
 VERSION = "2.5.0"
 
 
 @pytest.fixture(scope="session")
-def package(request: pytest.FixtureRequest) -> Path:
+def package(processes: None, request: pytest.FixtureRequest) -> Path:
     """A folder with the package in it, fetched once."""
     need_commands(("node", "npm"), ("nodejs", "npm"))
-    folder = Path(request.config.cache.mkdir(f"honcho-ts-{VERSION}"))
-    if not (folder / "node_modules" / "@honcho-ai").is_dir():
-        wanted = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
-        fetched = subprocess.run(wanted, check=False, capture_output=True, text=True)
-        if fetched.returncode:
-            missing(f"@honcho-ai/sdk cannot be fetched here: {fetched.stderr.strip()[-200:]}")
-    return folder
+    install = ["npm", "install", "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
+    return fetch_once(request.config.cache, f"honcho-ts-{VERSION}", install, "--prefix")
 
 
 @pytest.mark.contract("9.1")

@@ -7,23 +7,24 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import vectors
 from hermes.memory_server.engine.deletion import purge_session
-from hermes.memory_server.engine.embed import DIMENSIONS, embed
-from hermes.memory_server.engine.messages import append_messages, find_messages, prepare_draft
+from hermes.memory_server.engine.messages import append_messages, find_messages
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.vectors import Matrix, VectorIndex
-from hermes.memory_server.engine.words import Place
+from hermes.memory_server.engine.vectors import Matrix
+from tests.memory_server.floor import draft, embed, new_index, question
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
 
 
 def say(tx: Tx, session: str, peer: str, *texts: str) -> None:
-    append_messages(tx, "w", session, [prepare_draft(text, peer) for text in texts], NOW)
+    append_messages(tx, "w", session, [draft(text, peer) for text in texts], NOW)
 
 
 def texts(tx: Tx, hits: list[vectors.Hit]) -> list[str]:
@@ -35,7 +36,7 @@ def test_closeness_of_narrow_rows_is_that_of_the_wide_ones() -> None:
     wide = chance.normal(size=(3000, 256)).astype(np.float32)
     wide /= np.linalg.norm(wide, axis=1)[:, None]
     wide[17] = 0
-    matrix = Matrix()
+    matrix = Matrix(256)
     matrix.add([(number, 0, row.astype(np.float16).tobytes()) for number, row in enumerate(wide)])
     exact = wide @ wide[5]
     assert np.abs(matrix.rows().multiply(wide[5]) - exact).max() < 0.005
@@ -46,7 +47,7 @@ def test_search_stays_in_its_session_and_with_its_author(tx: Tx) -> None:
     say(tx, "one", "ann", "I keep bees.", "I bake bread.")
     say(tx, "one", "ben", "I keep bees too.")
     say(tx, "two", "ann", "I keep bees in town.")
-    index, bees = VectorIndex(), embed("I keep bees")
+    index, bees = new_index(), embed("I keep bees")
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
 
     assert len(index.nearest_messages(tx, 1, bees, 10)) == 4
@@ -61,7 +62,7 @@ def test_search_stays_in_its_session_and_with_its_author(tx: Tx) -> None:
 @pytest.mark.parametrize("place", ["workspace", "session", "author"])
 def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
     say(tx, "one", "ann", "I keep bees.")
-    index, bees = VectorIndex(), embed("I keep bees")
+    index, bees = new_index(), embed("I keep bees")
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
 
     def found() -> list[str]:
@@ -80,7 +81,7 @@ def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
 def test_long_message_at_the_edge_of_a_batch_comes_whole(tx: Tx) -> None:
     long = "stone " * 300 + "I keep bees in the garden. " * 30
     say(tx, "one", "ann", *["Snow fell."] * (vectors.BATCH - 2), long, "The end.")
-    hits = VectorIndex().nearest_messages(tx, 1, embed("I keep bees in the garden"), 1)
+    hits = new_index().nearest_messages(tx, 1, embed("I keep bees in the garden"), 1)
     assert texts(tx, hits) == [long]
 
 
@@ -90,16 +91,16 @@ def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
         say(tx, "one", "ann", *common[start : start + 500])
     say(tx, "one", "ann", "A zeppelin flew over the garden.")
     say(tx, "one", "ann", *common[:10])
-    found = search_messages(tx, VectorIndex(), Place(1), "zeppelin garden", None, 5)
+    found = search_messages(tx, new_index(), Place(1), question("zeppelin garden"), None, 5)
     assert found[0].content == "A zeppelin flew over the garden."
-    assert len(search_messages(tx, VectorIndex(), Place(1), "garden", None, 5)) == 5
+    assert len(search_messages(tx, new_index(), Place(1), question("garden"), None, 5)) == 5
 
 
 def test_many_small_places_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
     for number in range(400):
         say(tx, f"s{number}", "ann", "I keep bees.")
     ids = [get_session(tx, "w", f"s{number}").id for number in range(400)]
-    index, bees = VectorIndex(rows_kept=1000), embed("I keep bees")
+    index, bees = new_index(rows_kept=1000), embed("I keep bees")
     index.nearest_messages(tx, 1, bees, 1, sessions=ids[:1])
     tracemalloc.start()
     try:
@@ -108,4 +109,4 @@ def test_many_small_places_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 2 * 1000 * DIMENSIONS
+    assert held < 2 * 1000 * SHIPPED.dimension

@@ -14,12 +14,14 @@ from tests.scale import scale
 from tests.store.appender import OWN_SESSIONS, SHARED, session_of
 from tests.store.onlooker import check_order
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.contract("1.6", "P1")
 async def test_many_processes_append_to_one_file_and_nothing_is_lost_or_locked(tmp_path: Path) -> None:
-    path, count = tmp_path / "state.db", scale(60, 500)
+    path, count = tmp_path / "state.db", scale(30, 500)
     writers = [f"w{number}" for number in range(scale(5, 13))]
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         await store.create_session("test", session_id=SHARED)
@@ -30,9 +32,8 @@ async def test_many_processes_append_to_one_file_and_nothing_is_lost_or_locked(t
         assert hear(process) == "ready"
     for process in processes:
         say(process, "go")
-    waits = [float(finish(process)) for process in processes]
+    assert [int(finish(process)) for process in processes] == [count] * len(writers)
     assert all(int(finish(onlooker)) > 0 for onlooker in onlookers)
-    print(f"{len(writers)} processes × {count} appends: longest wait {max(waits) * 1000:.0f} ms")  # noqa: T201
 
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         assert await contents(store, SHARED) == Counter(

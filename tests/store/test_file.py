@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db import queue
 from hermes.db.migrations import Migration, migrate
 from hermes.errors import StoreDamagedError, StoreNewerError, StoreReadOnlyError
 from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS
@@ -73,6 +74,7 @@ async def test_store_of_a_newer_version_is_refused_untouched(tmp_path: Path) -> 
     assert bytes_in(tmp_path) == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("case", ["nothing may be written", "the folder may not be written", "there is no file"])
 def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
     with tempfile.TemporaryDirectory() as name:  # not tmp_path: its parents are closed to other users
@@ -81,6 +83,7 @@ def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
     assert output.splitlines() == [StoreReadOnlyError.__name__, "unchanged"]
 
 
+@pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_full_disk_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
     assert finish(start("tests.store.cramped", tmp_path / "state.db", "limit")).splitlines()[-1] == "ok"
@@ -100,6 +103,7 @@ def small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", path], check=True)
 
 
+@pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
@@ -107,10 +111,11 @@ def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_pa
     assert output.splitlines()[-1] == "ok"
 
 
+@pytest.mark.processes
 @pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_make_the_same_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
-    for number in range(scale(5, 40)):
+    for number in range(scale(3, 40)):
         makers = [start("tests.store.doomed", tmp_path / f"{number}.db", f"s{maker}") for maker in range(3)]
         for maker in makers:
             assert hear(maker) == "ready"
@@ -138,6 +143,22 @@ async def test_schema_of_a_file_from_any_earlier_step_becomes_that_of_a_new_file
             migrate(old, MIGRATIONS[:applied], now=0.0)
     async with await open_store(tmp_path / "old.db") as store:
         assert await store.read(schema_of) == fresh
+
+
+async def test_what_waits_in_a_file_of_an_earlier_step_is_taken_as_never_tried(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db", isolation_level=None)) as old:
+        for statement in (SESSIONS, MESSAGES):
+            old.execute(statement)
+        migrate(old, MIGRATIONS[:4], now=0.0)
+        old.execute("INSERT INTO hermes_lanes VALUES ('work', 'a', 1.0)")
+        old.execute(
+            "INSERT INTO hermes_queue (queue, lane, key, payload, not_before, created_at) "
+            "VALUES ('work', 'a', 'one', '{}', 1.0, 1.0)"
+        )
+    async with await open_store(tmp_path / "old.db") as store:
+        claim = await store.write(lambda tx: queue.claim(tx, "work", "me", ttl=9.0, now=2.0))
+    assert claim is not None
+    assert [(item.key, item.tried_at) for item in claim.items] == [("one", None)]
 
 
 def test_steps_are_numbered_without_a_gap() -> None:

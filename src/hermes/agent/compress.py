@@ -60,6 +60,8 @@ async def compress_to_fit(
         request = Request(automatic=True, must_fit=built.tokens > policy.hard_limit)
         if built.tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
             return Fitted(built.messages)
+        if not (agent.policy.compresses_itself or request.must_fit):
+            return Fitted(built.messages)
         if not await compressor.would_try(agent.session_id, request):
             return Fitted(built.messages)
         result = await compressor.compress(agent.session_id, request)
@@ -95,7 +97,7 @@ async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -
 
 def compress_when_idle(agent: Agent) -> None:
     """Ahead of the next message: when the conversation is long and nobody speaks for a while."""
-    if agent.policy.compress_idle <= 0:
+    if agent.policy.compress_idle <= 0 or not agent.policy.compresses_itself:
         return
 
     async def wait_and_compress() -> None:

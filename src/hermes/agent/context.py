@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.memory.fence import fence
+from hermes.fence import fence
 from hermes.types import Json, Line, LiveView, Message, ToolCall
 
 SPEAKERS = frozenset({"system", "user", "assistant"})

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
-from hermes.db import queue
+from hermes.db import lanes
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import SessionBusyError
@@ -49,7 +49,7 @@ class Lane:
         def write(tx: Tx) -> T:
             self.check(tx)
             written = run(tx)
-            queue.release_lane(tx, SESSIONS, self.session_id, self.tenure.lease)
+            lanes.release_lane(tx, SESSIONS, self.session_id, self.tenure.lease)
             return written
 
         written = await store.write(write)
@@ -123,12 +123,12 @@ def _do_nothing(_: Tx) -> None:
 
 def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], None]) -> Claim:
     def hold(tx: Tx) -> Lease | None:
-        lease = queue.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
+        lease = lanes.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
         if lease is not None:
             begin(tx)
         return lease
 
     def release(tx: Tx, lease: Lease) -> None:
-        queue.release_lane(tx, SESSIONS, session_id, lease)
+        lanes.release_lane(tx, SESSIONS, session_id, lease)
 
     return Claim(f"the lane of session {session_id}", hold, release, terms.ttl)

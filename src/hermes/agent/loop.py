@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hermes.agent.stopping import heeding, unless_stopped
-from hermes.agent.tools import Toolbox, ToolResult
+from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
     Failed,
@@ -19,26 +19,32 @@ from hermes.events import (
     Stopped,
     TextDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
 )
+from hermes.fence import FenceStrainer, strip_fences
 from hermes.llm import events as model_events
+from hermes.llm.assemble import CUT
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.memory.fence import FenceStrainer, strip_fences
 from hermes.types import Draft, ToolCall
 
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
+MOST_PROGRESS = 100
+"""Lines of progress that wait to be seen."""
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds."""
+    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds of `max_calls`
+    calls each."""
 
     model: Model
     toolbox: Toolbox
     max_steps: int
+    max_calls: int = 32
 
 
 @dataclass(slots=True)
@@ -80,10 +86,15 @@ async def converse(
             return
         reply = heard.end.reply
         if not reply.tool_calls:
+            if cut := _cut_of(reply):
+                yield Notice(cut)
             yield await _finish(transcript, session_id, reply)
             return
-        await transcript.add(_draft(reply))
-        async with aclosing(_run_tools(speaker.toolbox, transcript, reply.tool_calls, stop)) as events:
+        calls, remark = _as_many_as_allowed(reply.tool_calls, speaker.max_calls)
+        if remark:
+            yield Notice(remark)
+        await transcript.add(_draft(replace(reply, tool_calls=calls)))
+        async with aclosing(_run_tools(speaker.toolbox, transcript, calls, stop, remark)) as events:
             async for event in events:
                 yield event
         if stop.is_set():
@@ -134,30 +145,79 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
             return None
 
 
+def _as_many_as_allowed(calls: tuple[ToolCall, ...], most: int) -> tuple[tuple[ToolCall, ...], str]:
+    """The calls that are run, and what to say of the others."""
+    if len(calls) <= most:
+        return calls, ""
+    left = f"The model asked for {len(calls):,} tool calls at once; the first {most:,} are run"
+    return calls[:most], f"{left}, the others are not (`agent.max_calls`)."
+
+
 async def _run_tools(
-    toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event
+    toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event, remark: str
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run the calls in order, each result recorded before the next begins."""
+    """Run the calls in order, each result recorded before the next begins; `remark` goes with the last one."""
     for call in calls:
         yield ToolStarted(call.id, call.name, call.arguments)
-        result = await _run_or_stop(toolbox, call, stop)
+        running = _Running(toolbox, call, stop)
+        async with aclosing(running.progress()) as told:
+            async for text in told:
+                yield ToolProgress(call.id, call.name, text)
+        result = running.result
+        if remark and call is calls[-1]:
+            result = replace(result, text=f"{result.text}\n[{remark}]")
         await transcript.add(Draft("tool", result.text, tool_call_id=call.id, tool_name=call.name))
         for event in result.events:
             yield event
         yield ToolFinished(call.id, call.name, result.text, result.ok)
 
 
-async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> ToolResult:
-    if stop.is_set():
-        return ToolResult(STOPPED_TOOL, ok=False)
-    running = asyncio.ensure_future(toolbox.call(call))
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return running.result() if running.done() else ToolResult(STOPPED_TOOL, ok=False)
-    finally:
-        running.cancel()
-        stopped.cancel()
+class _Running:
+    """A tool at work. Go through `progress`, then `result` is there: also when the person stopped it."""
+
+    def __init__(self, toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> None:
+        self._toolbox = toolbox
+        self._call = call
+        self._stop = stop
+        self.result = ToolResult(STOPPED_TOOL, ok=False)
+
+    async def progress(self) -> AsyncGenerator[str, None]:
+        """What it does, as it tells."""
+        if self._stop.is_set():
+            return
+        told: asyncio.Queue[str] = asyncio.Queue(MOST_PROGRESS)
+        running = asyncio.ensure_future(self._call_with(told))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        telling = asyncio.ensure_future(told.get())
+        try:
+            while True:
+                await asyncio.wait({running, stopped, telling}, return_when=asyncio.FIRST_COMPLETED)
+                if telling.done():
+                    yield telling.result()
+                    telling = asyncio.ensure_future(told.get())
+                elif running.done():
+                    self.result = running.result()
+                    return
+                else:
+                    return
+        finally:
+            for task in (running, stopped, telling):
+                task.cancel()
+
+    async def _call_with(self, told: asyncio.Queue[str]) -> ToolResult:
+        def tell(text: str) -> None:
+            if not told.full():  # nobody needs to see every step of something that fast
+                told.put_nowait(text)
+
+        PROGRESS.set(tell)
+        return await self._toolbox.call(self._call)
+
+
+def _cut_of(reply: Reply) -> str:
+    """What a person should know of a reply that is not whole; "" for one that is."""
+    if reply.cut_at is not None:
+        return f"The reply was cut off after {reply.cut_at:,} characters; `model.longest_reply` allows more."
+    return "The reply is not whole: the model came to its own limit." if reply.finish_reason == CUT else ""
 
 
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
@@ -171,6 +231,7 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
         stored.content or "",
         usage.prompt_tokens if usage else None,
         usage.completion_tokens if usage else None,
+        cut=reply.finish_reason == CUT,
     )
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.audit.users import other_users
-from hermes.db.faults import translate
 from hermes.errors import StoreDamagedError, StoreFullError, StoreReadOnlyError
+from hermes.sqlite.faults import translate
 from hermes.store.reading import open_unchanged
 
 UNFINISHED = ".unfinished"

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_env
-from hermes.cli.output import note, print_json, say
+from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import read_entries, write_setting
-from hermes.settings import TABLE, Settings, find_setting, problems, resolve, resolve_what_is_right
+from hermes.configuration import MOST_NAMED, configure, name_foreign
+from hermes.settings import TABLE, find_setting
+from hermes.settings.kinds import in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -22,15 +24,17 @@ Name = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_
 def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     """Every setting, its value, where the value comes from, and what it takes."""
     home = find_home(ctx)
-    entries, env = read_entries(home.config_file), load_env(home)
-    for problem in problems(entries, env):  # said, but no reason not to list: this is where people look for the way out
-        note(f"hermes: {problem.message}")
-    settings = resolve_what_is_right(entries, env)
+    found = configure(read_entries(home.config_file), load_env(home))
+    for problem in found.problems:  # said, but no reason not to list: this is where people look for the way out
+        note(f"hermes: {printable(problem.message)}")
+    if found.foreign:
+        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MOST_NAMED))}")
+    shown = {setting.key: setting.shown(found.settings.get(setting)) for setting in TABLE}
     if json:
-        print_json({setting.name: _shown(settings, setting.name) for setting in TABLE})
+        print_json(shown)
         return
     rows = [
-        (setting.name, _text(_shown(settings, setting.name)), settings.origin(setting), setting.allowed, setting.help)
+        (setting.key, in_words(shown[setting.key]), found.settings.origin(setting), setting.allowed, setting.help)
         for setting in TABLE
     ]
     print_table(("setting", "value", "from", "takes", "what it does"), rows)
@@ -41,35 +45,30 @@ def get_setting(ctx: typer.Context, name: Name, json: AsJson = False) -> None:
     """Print one setting's value in force."""
     setting = find_setting(name)
     home = find_home(ctx)
-    entries = [entry for entry in read_entries(home.config_file) if entry.name == name]
-    shown = _shown(resolve(entries, load_env(home)), setting.name)
+    entries = [entry for entry in read_entries(home.config_file) if entry.key in setting.keys]
+    settings = configure(entries, load_env(home), [setting]).checked()
+    shown = setting.shown(settings.get(setting))
     if json:
         print_json(shown)
     else:
-        say(_text(shown))
+        say(in_words(shown))
 
 
 @app.command("set")
-def set_setting(ctx: typer.Context, name: Name, value: Annotated[str, typer.Argument(help="The new value.")]) -> None:
+def set_setting(
+    ctx: typer.Context,
+    name: Name,
+    value: Annotated[str, typer.Argument(help="The new value; a list as `a, b`, a map as JSON.")],
+) -> None:
     """Change one setting in config.yaml; everything else in the file stays as it is."""
     setting = find_setting(name)
     path = find_home(ctx).config_file
     parsed = setting.parse(value, "the command line")
     write_setting(path, setting, parsed)
-    say(f"{name} = {setting.shown(parsed)}  ({path})")
+    say(f"{setting.key} = {in_words(setting.shown(parsed))}  ({path})")
 
 
 @app.command("path")
 def print_path(ctx: typer.Context) -> None:
     """Print where config.yaml is."""
     say(str(find_home(ctx).config_file))
-
-
-def _text(value: str | int | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _shown(settings: Settings, name: str) -> str | int | float | bool:
-    setting = find_setting(name)
-    shown: str | int | float | bool = setting.shown(settings.get(setting))
-    return shown

@@ -7,12 +7,15 @@ import ctypes
 import os
 import signal
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hermes.app import load_shared_env
+from hermes.cli import memory_status, outbox
 from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
@@ -21,10 +24,16 @@ from hermes.loopback import is_loopback
 
 M_ARENA_MAX = -8
 """The name that glibc's mallopt has for the number of heaps."""
-app = typer.Typer(help="The memory server.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The memory provider, what it has not been told yet, and the memory server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(outbox.app, name="outbox")
+app.command()(memory_status.status)
 Data = Annotated[
     Path | None,
-    typer.Option("--data", help="Folder of the memory (default: memory/ of the home, or HERMES_MEMORY_DATA)."),
+    typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
 ]
 
 
@@ -46,9 +55,11 @@ def serve(
 
     from hermes.memory_server.api.app import create_app
     from hermes.memory_server.api.server import Options
-    from hermes.memory_server.db.schema import open_database
+    from hermes.memory_server.db.schema import open_database, open_for_work
+    from hermes.memory_server.engine.word_vectors import WordVectors
 
-    options = Options.from_env(os.environ)
+    env = load_shared_env(find_home(ctx))
+    options = Options.from_env(env)
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     if not options.use_auth and not is_loopback(host):
@@ -56,11 +67,17 @@ def serve(
             f"{host} can be reached from other machines, and no key is asked for",
             hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
         )
-    folder = _folder(ctx, data)
+    folder = _folder(ctx, data, env)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
     database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
-    built = create_app(lambda: database, clock=SystemClock(), options=options, with_worker=not no_worker)
+    built = create_app(
+        lambda: database,
+        clock=SystemClock(),
+        options=options,
+        embedder=WordVectors(),
+        open_for_work=None if no_worker else lambda: open_for_work(folder),
+    )
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
     config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     uvicorn.Server(config).run(sockets=[listener])
@@ -71,14 +88,16 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_for_work
+    from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import Worker
 
-    folder = _folder(ctx, data)
-    secret = Options.from_env(os.environ).webhook_secret
+    env = load_shared_env(find_home(ctx))
+    folder = _folder(ctx, data, env)
+    secret = Options.from_env(env).webhook_secret
 
     async def run() -> None:
         database = open_for_work(folder)
-        working = Worker(database, SystemClock(), webhook_secret=secret)
+        working = Worker(database, SystemClock(), WordVectors(), webhook_secret=secret)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             try:
@@ -109,9 +128,20 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UsageError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port") from error
 
 
-def _folder(ctx: typer.Context, data: Path | None) -> Path:
+def _folder(ctx: typer.Context, data: Path | None, env: Mapping[str, str]) -> Path:
     if data is not None:
         return data.expanduser().absolute()
-    if given := os.environ.get("HERMES_MEMORY_DATA"):
-        return Path(given).expanduser().absolute()
-    return find_home(ctx).path / "memory"
+    from hermes.memory_server.db.schema import FILE
+
+    home = find_home(ctx)
+    given = env.get("HERMES_MEMORY_DATA")
+    folder = Path(given).expanduser().absolute() if given else home.memory
+    _tell_of_unused([old for old in home.old_memories(FILE) if old != folder])
+    return folder
+
+
+def _tell_of_unused(folders: Sequence[Path]) -> None:
+    """Early versions gave each profile a memory of its own; what is there is not read any more."""
+    if folders:
+        more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        note(f"memory of an earlier version in {folders[0]}{more} is not used here; `--data {folders[0]}` serves it")

@@ -11,15 +11,17 @@ from hermes.errors import HermesError
 from hermes.redaction import hide_passwords
 from hermes.types import Json
 
-CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
-
+TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the direction of what follows: with them a line can look like another one."""
+CONTROL = {code: None for code in (*range(32), *range(127, 160), *TURNING) if code not in (9, 10)}
 
 LATEST = 32503680000.0
 """The year 3000: no calendar here goes much further."""
 
 
 def printable(text: str) -> str:
-    """`text` without control characters, so that what someone once wrote cannot steer this terminal."""
+    """`text` without control characters, also those of direction: what someone once wrote cannot steer this terminal
+    or pass for something else."""
     return text.translate(CONTROL)
 
 

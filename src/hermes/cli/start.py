@@ -11,10 +11,14 @@ from typing import Annotated, TypeVar
 import typer
 
 from hermes.app import App
+from hermes.cli.output import note, printable
+from hermes.configuration import name_foreign
 from hermes.home import Home
 from hermes.store.store import Store
 
 T = TypeVar("T")
+NAMED = 3
+"""How many settings that are not ours a start names."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -26,8 +30,11 @@ class Invocation:
 
 
 def load_app(ctx: typer.Context) -> App:
-    """The profile that was asked for, with its settings."""
-    return App.load(_invocation(ctx).profile)
+    """The profile that was asked for, with its settings. What is not ours in its file is named on standard error."""
+    app = App.load(_invocation(ctx).profile)
+    if app.foreign:
+        note(f"hermes: {app.home.config_file}: {printable(name_foreign(app.foreign, NAMED))}")
+    return app
 
 
 def find_home(ctx: typer.Context) -> Home:

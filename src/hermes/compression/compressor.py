@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from hermes.compression.cut import Cut, choose_cut, view_tokens
+from hermes.compression.cut import Cut, choose_cut, message_tokens, view_tokens
 from hermes.compression.digest import Entry, add_missing, make_digest, read_telling
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, Summary, summarise
@@ -249,8 +249,9 @@ class Compressor:
         clear_failures(tx, row.session_id)
         view = self._store.compressions.view(tx, row.session_id)
         after = view_tokens(view)
+        remarks = [remark for remark in (made.remark, _unread(cut, view)) if remark]
         return CompressionResult(
-            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", made.remark
+            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", "; ".join(remarks)
         )
 
     async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> Summary | NoSummary:
@@ -338,6 +339,15 @@ class Compressor:
             return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
 
         return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
+
+
+def _unread(cut: Cut, after: LiveView) -> str:
+    """What a person should know when even what they said last is too long for the window."""
+    left = [message for message in cut.leaving if message.role == "user"]
+    staying = [message.id for message in after.messages if message.role == "user"]
+    if not left or any(id_ > left[-1].id for id_ in staying):
+        return ""
+    return f"what you said last (~{message_tokens(left[-1]):,} tokens) is too long for the model, which sees a summary"
 
 
 def _complete(made: Summary | NoSummary, telling: Sequence[Entry], cut: Cut, room: int) -> Summary | NoSummary:

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hermes.fence import strip_fences
 from hermes.llm.events import Completed, Failed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.tokens import estimate_tokens, fit_tokens
-from hermes.memory.fence import strip_fences
 from hermes.types import Message
 
 PROMPT = (
@@ -22,6 +22,9 @@ PROMPT = (
     "the summary alone."
 )
 GAP = " […] "
+LONGEST_FOCUS = 200
+PROMPT_TOKENS = 500
+"""Tokens: of what a summary is to pay attention to, and of all that stands around the conversation in a request."""
 TOOL_RESULT = 1500
 """Characters of a tool's result that the summariser gets to see."""
 
@@ -46,15 +49,24 @@ class NoSummary:
 async def summarise(
     model: Model, previous: str | None, leaving: Sequence[Message], *, budget: int, focus: str, deadline: float
 ) -> Summary | NoSummary:
-    """Condense what leaves, starting from the last summary; what the model cannot read at once goes piece by piece."""
-    replaced = estimate_tokens(previous or "") + sum(estimate_tokens(line) for line in _lines(leaving))
+    """Condense what leaves, starting from the last summary; what the model cannot read at once goes piece by piece.
+
+    No request is larger than the model's window: a summary so far that would take too much of it is condensed again.
+    """
+    lines = list(_lines(leaving))
+    replaced = estimate_tokens(previous or "") + sum(map(estimate_tokens, lines))
+    focus = fit_tokens(focus, LONGEST_FOCUS)
     summary = previous
+    if estimate_tokens(previous or "") > 2 * budget:
+        summary, lines = None, [*(previous or "").splitlines(), *lines]
     try:
         async with asyncio.timeout(deadline):
-            for piece in _pieces(leaving, model.context_length):
+            for piece in _pieces(lines, _room(model.context_length, budget)):
                 result = await _ask(model, summary, piece, budget, focus)
                 if isinstance(result, NoSummary):
                     return result
+                if estimate_tokens(result.text) > 2 * budget:
+                    return NoSummary("the summary was far longer than asked for")
                 summary = result.text
     except TimeoutError:
         return NoSummary(f"the model took longer than {deadline:g} s")
@@ -62,22 +74,25 @@ async def summarise(
         return NoSummary("there was nothing to summarise")
     if estimate_tokens(summary) >= replaced:
         return NoSummary("the summary was longer than what it replaces")
-    if estimate_tokens(summary) > 2 * budget:
-        return NoSummary("the summary was far longer than asked for")
     return Summary(summary)
+
+
+def _room(window: int, budget: int) -> int:
+    """Tokens of conversation in one request: what the prompt, the summary so far and the next one leave, where that is
+    a quarter of the window or more."""
+    return max(window // 4, min(window // 2, window - 4 * budget - PROMPT_TOKENS))
 
 
 Piece: TypeAlias = list[str]
 
 
-def _pieces(leaving: Sequence[Message], window: int) -> Iterator[Piece]:
+def _pieces(lines: Sequence[str], room: int) -> Iterator[Piece]:
     """The conversation in pieces that the summariser can read."""
-    room = window // 2
     piece: Piece = []
     used = 0
-    for line in _lines(leaving):
+    for line in lines:
         fitting = _shorten(line, room)
-        cost = estimate_tokens(fitting)
+        cost = estimate_tokens(fitting) + 1
         if piece and used + cost > room:
             yield piece
             piece, used = [], 0

@@ -7,35 +7,41 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from hermes.db import leases, queue
+from hermes.agent.agent import Agent
+from hermes.agent.leftovers import review_leftovers
+from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
+from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
+from hermes.gateway import outbound
 from hermes.gateway.access import Access
-from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.agent_cache import AgentCache, Person
+from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import Lanes
+from hermes.gateway.lanes import JOINED, Lanes
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
+from hermes.gateway.store_watch import StoreWatch
+from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
 from hermes.store.store import Store
+from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
-LEASE = "gateway"
-STOP_PART = "stop"
 TTL = 15.0
 DRAIN = 20.0
 RESTART_AFTER = 5.0
@@ -60,41 +66,53 @@ class GatewayTerms:
 class Gateway:
     """One per home: a second one is refused. `listen` lets a platform hear the events of a message it handed in."""
 
-    def __init__(self, store: Store, agents: AgentCache, terms: GatewayTerms) -> None:
+    def __init__(
+        self, store: Store, agents: AgentCache, terms: GatewayTerms, deliveries: Deliveries | None = None
+    ) -> None:
         self._store = store
         self._agents = agents
         self._terms = terms
+        self._deliveries = deliveries
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
         self._listeners: dict[str, list[Listener]] = {}
         self._ending = False
         self._platforms: dict[str, Platform] = {}
+        self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        self._lanes = Lanes(
-            store=store,
-            inbox=self._inbox,
-            agents=agents,
-            ledger=ledger,
-            turns=InboxTurns(ledger, self._platforms, self._lock_of, self._hear),
-            owner=self._owner,
-            wake=self._wake,
-            at_once=terms.at_once,
-        )
-        self._delivery = Delivery(
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
+        self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
+        sending = Delivery(store.clock, self._platforms, self._lock_of, random.random)
+        self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
+
+    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
+        store, owner = self._store, self._owner
+        return Worker(
             store,
-            self._platforms,
-            self._lock_of,
-            owner=self._owner,
+            store.clock,
+            name,
+            work,
+            owner=owner,
+            terms=terms,
             chance=random.random,
-            wake=self._wake_delivery,
+            wake=wake,
+            on_trouble=self._watch.hear,
         )
 
     async def receive(self, message: Inbound) -> Received:
-        """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
-        received = await self._inbox.receive(message)
+        """Take a message in; see `Inbox.receive`. A refusal is sent at once. Raises StoreError when it cannot be kept,
+        at once while it is known that nothing can be."""
+        self._watch.check()
+        try:
+            received = await self._inbox.receive(message)
+        except StoreError as error:
+            self._watch.hear(error)
+            raise
         if received.verdict.refusal or received.stopped is not None:
             self._wake_delivery.set()
         return received
@@ -102,6 +120,15 @@ class Gateway:
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id; see `Inbox.move`."""
         await self._inbox.move(moved)
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing can be stored, and so nothing is taken in; None while all is well."""
+        return self._watch.trouble
+
+    def _turn_away(self, error: StoreError) -> None:
+        """Nobody waits for an answer that cannot be recorded."""
+        self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
     @property
     def ending(self) -> bool:
@@ -112,7 +139,7 @@ class Gateway:
         """How the turn of an inbox item ended, or None while it has not."""
 
         def look(tx: Tx) -> Ending | None:
-            item = queue.find(tx, INBOX, item_key)
+            item = queue_items.find(tx, INBOX, item_key)
             return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
         return await self._store.read(look)
@@ -137,20 +164,29 @@ class Gateway:
         return self._lanes.stop_turn(session_id)
 
     async def run(
-        self, platforms: Sequence[Platform], stopping: asyncio.Event, complain: Callable[[str], None] = log.warning
+        self,
+        platforms: Sequence[Platform],
+        stopping: asyncio.Event,
+        complain: Callable[[str], None] = log.warning,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
+        `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
         `complain` is told once of each platform that does not start, or falls over for the first time.
         """
         lease = await self._store.write(self._take_over)
+        begun()
         self._platforms.update({platform.name: platform for platform in platforms})
+        if self._deliveries is not None:
+            self._deliveries.start()
         workers = [
-            asyncio.create_task(self._lanes.run(), name="lanes"),
+            asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
         intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
+        intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -160,6 +196,14 @@ class Gateway:
         for worker in workers:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
+
+    async def _look_back(self) -> None:
+        """Read what was said before the last end and no review has read."""
+
+        def use(session: Session) -> AbstractAsyncContextManager[Agent]:
+            return self._agents.use(session, session.session_key or "", Person(session.user_id))
+
+        await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 
     async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
@@ -181,21 +225,29 @@ class Gateway:
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
         self._ending = True
-        for task in (*intakes, workers[0]):
+        answering, delivering, _ = workers
+        for task in (*intakes, answering):
             task.cancel()
-        await asyncio.wait({workers[0]})
-        await self._lanes.drain(self._terms.drain)
+        await asyncio.wait({answering})
+        await self._answering.drain(self._terms.drain)
         self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
-        while await self._delivery.deliver_next():
-            pass
-        await self._delivery.drain(self._terms.drain / 2)
+        delivering.cancel()
+        await asyncio.wait({delivering})
+        await self._delivery.finish(self._terms.drain / 2)
+        await self._delivery.drain(0.0)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
         await self._agents.close()
-        await self._store.write(lambda tx: _let_go(tx, lease))
+        if self._deliveries is not None:
+            await self._deliveries.finish(self._terms.drain / 2)
+            await self._deliveries.provider.close()
+        try:
+            await self._store.write(lambda tx: let_go(tx, lease))
+        except StoreError as error:  # whoever comes next finds that we are gone
+            log.warning("the gateway's lease could not be let go: %s", error.line())
 
     def _take_over(self, tx: Tx) -> Lease:
         now = self._store.clock.now()
@@ -206,7 +258,6 @@ class Gateway:
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
-        queue.free_lanes(tx, OUTBOUND, now=now)
         return lease
 
     async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
@@ -216,21 +267,22 @@ class Gateway:
             try:
                 if second % RENEW_EVERY == 0:
                     await self._store.write(lambda tx: self._renew(tx, lease))
-                if await self._store.read(_stop_requested):
+                if await self._store.read(stop_requested):
                     stopping.set()
             except StaleError:
                 log.error("another gateway has taken over this home; this one ends")
                 stopping.set()
                 return
             except StoreError as error:  # the next beat may succeed
-                log.error("the gateway's lease could not be kept: %s", error.line())
+                self._watch.hear(error)
+            await self._watch.look()
             self._agents.evict()
 
     def _renew(self, tx: Tx, lease: Lease) -> None:
         now = self._store.clock.now()
         leases.renew(tx, lease, ttl=TTL, now=now)
         for name in (INBOX, OUTBOUND):
-            queue.prune(tx, name, before=now - REMEMBER)
+            queue_items.prune(tx, name, before=now - REMEMBER)
 
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
@@ -239,10 +291,6 @@ class Gateway:
 
     def _lock_of(self, chat: Chat) -> asyncio.Lock:
         return self._locks.setdefault(chat, asyncio.Lock())
-
-
-def _stop_requested(tx: Tx) -> bool:
-    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,28 +305,3 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
-
-
-def _let_go(tx: Tx, lease: Lease) -> None:
-    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
-    try:
-        leases.release(tx, lease)
-    except StaleError:
-        log.warning("the gateway's lease was lost before the end")
-        return
-    inbox_rows.clear_status(tx)
-
-
-def request_stop(tx: Tx, *, now: float) -> bool:
-    """Ask the running gateway to end; False when none runs."""
-    held = leases.holder(tx, LEASE, now=now)
-    if held is None or is_gone(held.owner):
-        return False
-    inbox_rows.set_status(tx, STOP_PART, "requested", "", now=now)
-    return True
-
-
-def running_gateway(tx: Tx, *, now: float) -> str | None:
-    """Who runs the gateway of this home, or None."""
-    held = leases.holder(tx, LEASE, now=now)
-    return None if held is None or is_gone(held.owner) else held.owner

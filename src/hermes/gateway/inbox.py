@@ -8,8 +8,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hermes.db import queue
+from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
+from hermes.db.lanes import join_lanes
 from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
 from hermes.gateway.agent_cache import DIRECT
@@ -98,7 +99,6 @@ class Inbox:
             return Received(key, known.key, known.session_id, False, verdict, other=other)
         session = self.open_session(tx, key, message)
         lane = self._lane_of(session)
-        lane = f"{lane}#stop" if is_stop(message.text) else lane
         queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
         return Received(key, item_key, session.id, True, verdict)
 
@@ -106,7 +106,7 @@ class Inbox:
         """Whoever asks again is told the same; a chat is sent it, a request hears of it by itself."""
         now, text = self._store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
         note = done_with(Replied(received.session_id or "", 0, text)).note
-        queue.conclude(tx, INBOX, received.item_key, note or "", now=now)
+        queue_items.conclude(tx, INBOX, received.item_key, note or "", now=now)
         if message.chat.chat_type != API:
             enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
 
@@ -138,7 +138,7 @@ class Inbox:
             self._store.sessions.end(tx, early, "chat_moved", now=now)
             routes.bind(tx, after, kept, now=now)
             lanes = [self._lane_of(self._store.sessions.get(tx, one)) for one in (early, kept)]
-            queue.join_lanes(tx, INBOX, *lanes)
+            join_lanes(tx, INBOX, *lanes)
         return True
 
     def _lane_of(self, session: Session) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hermes.db import queue
+from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Item
 from hermes.events import Replied
@@ -53,7 +53,7 @@ class InboxRecord:
     reminder: str = ""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
-        if not queue.all_waiting(tx, self.part.items):
+        if not queue_items.all_waiting(tx, self.part.items):
             raise DroppedError
         others = self._said_by_others(tx, messages)
         self._look_for_reply(tx, others)

@@ -14,7 +14,8 @@ from hermes.agent.lane import UNSAID, WAITING
 from hermes.agent.turn import answer
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Retry, backoff
+from hermes.db.outcomes import Retry
+from hermes.db.queue import Claim, backoff
 from hermes.events import GONE, Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
 from hermes.gateway.inbox_record import AnsweredError, DroppedError, InboxRecord
 from hermes.gateway.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.db.queue import Item
 from hermes.gateway.platform import Inbound
@@ -27,7 +27,7 @@ def item_key_of(message: Inbound) -> str:
 
 def find_item(tx: Tx, store: Store, message: Inbound) -> Item | None:
     """The inbox item that a message is already, also when it named the same session in another way then."""
-    found = queue.find(tx, INBOX, item_key_of(message))
+    found = queue_items.find(tx, INBOX, item_key_of(message))
     if found is not None or (message.session_id is None and message.session_key is None):
         return found
     return next(_renamed(tx, store, message), None)
@@ -40,11 +40,11 @@ def _renamed(tx: Tx, store: Store, message: Inbound) -> Iterator[Item]:
         return
     lineage = store.sessions.lineage(tx, named)
     for session_id in lineage:
-        if (item := queue.find(tx, INBOX, _in_session(message, session_id))) is not None:
+        if (item := queue_items.find(tx, INBOX, _in_session(message, session_id))) is not None:
             yield item
     keys = {key for one in lineage for key in store.routes.keys_of(tx, one)}
     for key in {*keys, message.session_key, store.sessions.get(tx, named).session_key} - {None}:
-        item = queue.find(tx, INBOX, _under_key(message, key or ""))
+        item = queue_items.find(tx, INBOX, _under_key(message, key or ""))
         if item is not None and item.session_id in lineage:  # a key may have meant another session then
             yield item
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.queue import Claim, Outcome
+from hermes.db.outcomes import Outcome
+from hermes.db.queue import Claim
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Chat, Platform
 from hermes.store.store import Store

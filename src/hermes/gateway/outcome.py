@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from hermes.db.engine import Tx
-from hermes.db.queue import Done, Item
+from hermes.db.outcomes import Done
+from hermes.db.queue import Item
 from hermes.events import GONE, Failed, Replied, Stopped
+from hermes.llm.assemble import CUT
 from hermes.store.store import Store
 
 Ending = Replied | Stopped | Failed
@@ -39,7 +41,8 @@ def recall_ending(tx: Tx, store: Store, item: Item) -> Ending | None:
     if "reply" in note:
         message = store.messages.get(tx, note["reply"])
         if message is not None:
-            return Replied(message.session_id, message.id, message.content or "", None, message.token_count)
+            cut = message.finish_reason == CUT
+            return Replied(message.session_id, message.id, message.content or "", None, message.token_count, cut)
     if "said" in note:
         return Replied(session_id, 0, note["said"])
     if "stopped" in note:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from hermes.llm.events import Delta, ReasoningDelta, Reply, TextDelta, Usage
-from hermes.llm.pieces import CallPieces, TextPieces, mapping, mappings, string
+from hermes.llm.pieces import CallPieces, TextPieces, call_texts, mapping, mappings, string
 from hermes.types import Json
 
 DONE = "[DONE]"
+CUT = "length"
+"""The reason of an end that is no end, in the endpoints' own words."""
+LONGEST = 200_000
 
 
 class MalformedChunk(Exception):
@@ -24,13 +27,21 @@ class EndpointError(Exception):
 
 
 class Assembler:
-    """Takes the chunks of one reply in order. `salt` makes ids for tool calls that came without one."""
+    """Takes the chunks of one reply in order, up to `longest` characters of text, thoughts and calls together.
 
-    def __init__(self, salt: str = "") -> None:
+    `salt` makes ids for tool calls that came without one.
+    """
+
+    def __init__(self, salt: str = "", longest: int = LONGEST) -> None:
         self.done = False
+        self.is_over = False
+        """It has more than `longest` characters: what is too much was left out."""
+        self.size = 0
+        """Characters so far: it grows with every word of the reply."""
         self.has_choice = False
         self.finish_reason: str | None = None
         self._salt = salt
+        self._longest = longest
         self._text = TextPieces()
         self._reasoning = TextPieces()
         self._calls = CallPieces()
@@ -67,7 +78,14 @@ class Assembler:
             finish_reason=self.finish_reason,
             usage=self._usage,
             model=self._model,
+            cut_at=self._longest if self.is_over else None,
         )
+
+    def end_at_limit(self) -> bool:
+        """Take what came as the reply, as if the endpoint had ended it there. False when that would be half a call, or
+        nothing at all."""
+        self.finish_reason = CUT
+        return bool(self._text.joined()) and not self._calls
 
     def _take(self, choice: dict[str, Json]) -> list[Delta]:
         if choice.get("index", 0) != 0:
@@ -77,11 +95,20 @@ class Assembler:
         # An endpoint that does not stream sends one `message` in place of the deltas.
         piece = mapping(choice.get("delta")) or mapping(choice.get("message"))
         for call in mappings(piece.get("tool_calls")):
+            self._admit("".join(call_texts(call)) + " ")  # a call without a word is not without end either
             self._calls.add(call)
         thought, said = _read_content(piece.get("content"))
         # Endpoints in transition send both names with the same text.
         thought = string(piece.get("reasoning_content")) or string(piece.get("reasoning")) or thought
-        return _deltas(self._reasoning.add(thought), self._text.add(said or string(piece.get("refusal"))))
+        thought, said = self._admit(thought), self._admit(said or string(piece.get("refusal")))
+        return _deltas(self._reasoning.add(thought), self._text.add(said))
+
+    def _admit(self, piece: str) -> str:
+        """What of a piece there is room for."""
+        room = self._longest - self.size
+        self.is_over = self.is_over or len(piece) > room
+        self.size = min(self._longest, self.size + len(piece))
+        return piece[:room]
 
 
 def _deltas(thought: str, said: str) -> list[Delta]:

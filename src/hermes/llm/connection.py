@@ -34,23 +34,41 @@ class Answer:
         self._endpoint = endpoint
         self._patience = patience
         self._timeouts = timeouts
+        self._heard_at = patience.spent
+
+    def hear_words(self) -> None:
+        """What came was a part of the reply, so it is not silent: other signs of life do not count."""
+        self._heard_at = self._patience.spent
 
     async def next_chunk(self, limit: float | None = None) -> bytes | None:
-        """The next bytes, None at the end. Raises Fault after a gap of more than `limit` seconds, or of `idle`."""
+        """The next bytes, None at the end. Raises Fault after a gap of more than `limit` seconds, or of `idle`, after a
+        silence, and when all of it takes too long."""
         import httpx
 
+        gap = limit or self._timeouts.idle
+        quiet = self._timeouts.silence - (self._patience.spent - self._heard_at)
         try:
-            return await self._patience.wait(anext(self._chunks, None), limit or self._timeouts.idle)
+            return await self._patience.wait(anext(self._chunks, None), min(gap, quiet))
         except OutOfPatience as error:
-            raise Fault("timeout", f"{self._endpoint.netloc} sent nothing more for {error.seconds:g} s") from error
+            raise Fault("timeout", f"{self._endpoint.netloc} {self._lateness(error, gap <= quiet)}") from error
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             raise from_transport(self._endpoint, error) from error
+
+    def _lateness(self, error: OutOfPatience, is_gap: bool) -> str:
+        if error.together:
+            return f"took longer than {error.seconds:g} s for a reply (`model.total_timeout`)"
+        if is_gap:
+            return f"sent nothing more for {error.seconds:g} s"
+        return f"sent no word of a reply for {self._timeouts.silence:g} s (`model.silence`)"
 
     async def text(self, largest: int) -> str:
         """The rest of the body, or about `largest` bytes of it."""
         pieces: list[bytes] = []
-        while sum(map(len, pieces)) < largest and (chunk := await self.next_chunk()) is not None:
+        size = 0
+        while size < largest and (chunk := await self.next_chunk()) is not None:
             pieces.append(chunk)
+            size += len(chunk)
+            self.hear_words()
         return b"".join(pieces).decode(errors="replace")
 
 

@@ -41,6 +41,8 @@ class Reply:
     finish_reason: str | None = None
     usage: Usage | None = None
     model: str | None = None
+    cut_at: int | None = None
+    """Characters after which we ended it ourselves, since it had more than a reply may have; None when we did not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import ErrorBody
 from hermes.llm.events import Failed, FailureKind, Reply
+from hermes.redaction import hide_tokens
 
 LONGEST_DETAIL = 240
 
@@ -180,7 +181,7 @@ def _judge(status: int, body: ErrorBody) -> tuple[FailureKind, str]:
 
 def _detail(endpoint: Endpoint, text: str) -> str:
     """`text` on one line, without secrets and control characters, cut to length."""
-    hidden = endpoint.hide(text)
+    hidden = hide_tokens(endpoint.hide(text))
     line = " ".join("".join(character if character.isprintable() else " " for character in hidden).split())
     return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"
 

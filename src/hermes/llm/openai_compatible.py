@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from hermes.clock import Clock, SystemClock
-from hermes.llm.assemble import Assembler
+from hermes.llm.assemble import LONGEST, Assembler
 from hermes.llm.connection import Answer, Connection
 from hermes.llm.dialect import REFUSALS, Dialect
 from hermes.llm.endpoint import Endpoint
@@ -35,6 +35,7 @@ class OpenAICompatible:
         api_key: str | None = None,
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
+        longest_reply: int = LONGEST,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -44,6 +45,7 @@ class OpenAICompatible:
         self._context_length = context_length
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
+        self._longest_reply = longest_reply
         self._clock = clock or SystemClock()
         self._chance = chance
         self._dialect = Dialect()
@@ -88,7 +90,7 @@ class OpenAICompatible:
 
     async def _attempt(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[ModelEvent, None]:
         """One reply, or a Failed with what came of it."""
-        assembler = Assembler(salt=f"{int(self._chance() * 16**8):08x}")
+        assembler = Assembler(f"{int(self._chance() * 16**8):08x}", self._longest_reply)
         try:
             async with self._ask(request, patience) as answer:
                 async with aclosing(read_reply(answer, assembler, self._endpoint)) as deltas:

@@ -14,11 +14,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds for: a connection, the first byte of the answer, the gap between two pieces, and all of it."""
+    """Seconds for: a connection, the first byte of the answer, the gap between two pieces, the gap between two words of
+    the reply whatever else comes meanwhile, and all of it."""
 
     connect: float = 10.0
     first_byte: float = 300.0
     idle: float = 120.0
+    silence: float = 300.0
     total: float = 1800.0
 
     def __post_init__(self) -> None:
@@ -28,11 +30,12 @@ class Timeouts:
 
 
 class OutOfPatience(Exception):
-    """The wait was longer than `seconds`."""
+    """The wait was longer than `seconds`: this one alone, or all of them together."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, together: bool) -> None:
         super().__init__(f"waited {seconds:g} s")
         self.seconds = seconds
+        self.together = together
 
 
 class Patience:
@@ -41,6 +44,11 @@ class Patience:
     def __init__(self, total: float) -> None:
         self._total = total
         self._left = total
+
+    @property
+    def spent(self) -> float:
+        """Seconds that were waited so far."""
+        return self._total - self._left
 
     async def wait(self, awaitable: Awaitable[T], limit: float) -> T:
         """What `awaitable` gives, or OutOfPatience after `limit` seconds or when the total is used up."""
@@ -53,6 +61,7 @@ class Patience:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            raise OutOfPatience(limit if limit <= self._left else self._total) from error
+            together = limit > self._left
+            raise OutOfPatience(self._total if together else limit, together=together) from error
         finally:
             self._left -= loop.time() - began

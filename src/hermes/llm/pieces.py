@@ -86,18 +86,27 @@ class _Call:
         self.arguments.append(arguments)
 
 
+def call_texts(piece: dict[str, Json]) -> tuple[str, str, str]:
+    """The id, the name and the arguments in a piece of a call; "" for what it has not."""
+    function = mapping(piece.get("function"))
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+    return string(piece.get("id")), string(function.get("name")), text
+
+
 class CallPieces:
     """Tool calls out of pieces, in the order in which they began."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, piece: dict[str, Json]) -> None:
         """Put a piece where it belongs. Arguments stay the text that the model wrote."""
-        function = mapping(piece.get("function"))
-        id_, name, index = string(piece.get("id")), string(function.get("name")), piece.get("index")
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+        id_, name, text = call_texts(piece)
+        index = piece.get("index")
         self._find(index if isinstance(index, int) else None, id_, name).add(id_, name, text)
 
     def joined(self, salt: str) -> tuple[ToolCall, ...]:

@@ -13,6 +13,9 @@ from hermes.llm.failures import Fault, bad_reply, from_stream
 from hermes.llm.sse import EventDecoder, ServerEvent
 
 LARGEST_BODY = 64 * 1024 * 1024
+LARGEST_EVENT = 16 * 1024 * 1024
+LONGEST_START = 1024
+"""Bytes: of one event of a stream, and of the blanks before the first one that are kept."""
 AFTER_FINISH = 5.0
 """Seconds to wait for the token counts, which come after the model has finished."""
 
@@ -36,14 +39,17 @@ async def read_reply(answer: Answer, assembler: Assembler, endpoint: Endpoint) -
             yield delta
     for delta in assembler.close():
         yield delta
-    _check_whole(assembler, endpoint)
+    if not assembler.is_over:
+        _check_whole(assembler, endpoint)
+    elif not assembler.end_at_limit():
+        raise bad_reply(endpoint, "more than a reply may have", "try again; `model.longest_reply` allows more")
 
 
 async def _read_start(answer: Answer) -> bytes:
     """The body up to the first bytes that tell what it is. Content types are often wrong."""
     start = b""
     while not start.strip() and (chunk := await answer.next_chunk()) is not None:
-        start += chunk
+        start = start[-LONGEST_START:] + chunk
     return start
 
 
@@ -53,9 +59,16 @@ async def _read_events(
     decoder = EventDecoder()
     chunk: bytes | None = start
     while chunk is not None:
+        heard = assembler.size
         for event in decoder.feed(chunk):
             for delta in _feed(assembler, event, endpoint):
                 yield delta
+        if assembler.is_over:
+            return
+        if assembler.size > heard:
+            answer.hear_words()
+        if decoder.waiting > LARGEST_EVENT:
+            raise bad_reply(endpoint, "an event without an end", "try again")
         chunk = await _next_chunk(answer, assembler)
     for event in decoder.close():
         for delta in _feed_last(assembler, event, endpoint):

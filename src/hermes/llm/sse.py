@@ -20,6 +20,8 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
+        self.waiting = 0
+        """Bytes that wait for the end of their event."""
         self._at_start = True
         self._name = ""
         self._data: list[str] = []
@@ -29,11 +31,14 @@ class EventDecoder:
         # A CR that came last may be half of a CRLF: its line is only complete with the next byte.
         waiting = bool(self._pieces) and self._pieces[-1].endswith(b"\r")
         self._pieces.append(chunk)
+        self.waiting += len(chunk)
         if b"\n" not in chunk and b"\r" not in chunk[:-1] and not waiting:
             return []
         lines = b"".join(self._pieces).splitlines(keepends=True)
         self._pieces = [] if lines[-1].endswith(b"\n") else [lines.pop()]
-        return [event for line in lines if (event := self._take(line.rstrip(b"\r\n"))) is not None]
+        events = [event for line in lines if (event := self._take(line.rstrip(b"\r\n"))) is not None]
+        self.waiting = sum(map(len, self._data)) + sum(map(len, self._pieces))
+        return events
 
     def close(self) -> list[ServerEvent]:
         """What is left when the bytes end: servers forget the last empty line."""

@@ -1,4 +1,4 @@
-"""The memory server: the Honcho v3 HTTP API over one folder, with SQLite inside and no other service.
+"""The memory server: the Honcho v3 HTTP API over one folder, with a database inside and no other service.
 
     request ── api (parses, checks who asks) ── engine (knows) ── db (stores) ── api (serialises)
                                                   │ in the same transaction

@@ -23,7 +23,7 @@ SESSIONS_PER_RECALL = 1000
 SCOPES = 100
 FILTER_DEPTH = 5
 FILTER_CONDITIONS = 500
-"""What SQLite can nest is twice that."""
+"""Databases nest conditions about twice as deep."""
 METADATA_KEYS = 100
 METADATA_DEPTH = 5
 INSTRUCTION_TOKENS = 2000

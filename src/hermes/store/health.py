@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.db import queue
+from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.db.migrations import current_version
-from hermes.db.queue import QueueStats
+from hermes.db.queue_items import QueueStats
 from hermes.store.reading import open_unchanged
 from hermes.store.schema import MIGRATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A row of a shared table with text that is no UTF-8. `session_id` as it is shown, with U+FFFD."""
+
+    table: str
+    key: str
+    session_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,7 @@ class StoreHealth:
     dangling_routes: int
     unindexed: int
     queues: dict[str, QueueStats]
+    undecodable: tuple[Undecodable, ...] = ()
 
 
 def inspect(path: Path, *, lock_timeout: float, now: float) -> StoreHealth:
@@ -59,8 +70,28 @@ def _inspect(tx: Tx, now: float) -> StoreHealth:
         unindexed=_number(tx, "SELECT count(*) FROM messages WHERE id > (SELECT indexed_upto FROM hermes_search_state)")
         if ours
         else 0,
-        queues={name: queue.stats(tx, name, now=now) for name in queue.queues(tx)} if ours else {},
+        queues={name: queue_items.stats(tx, name, now=now) for name in queue_items.queues(tx)} if ours else {},
+        undecodable=tuple(_find_undecodable(tx)) if shared and found == ["ok"] else (),
     )
+
+
+def _find_undecodable(tx: Tx) -> Iterator[Undecodable]:
+    tx.create_function("is_utf8", 1, _is_utf8, deterministic=True)
+    for table, session in (("sessions", "id"), ("messages", "session_id")):
+        columns = [row["name"] for row in tx.execute(f"PRAGMA table_info({table})")]
+        if not {"id", session} <= set(columns):
+            continue  # it is not ours; opening it says so
+        whole = " || char(10) || ".join(f"""iif(typeof("{name}") = 'text', "{name}", '')""" for name in columns)
+        rows = tx.execute(f"SELECT id, {session} FROM {table} WHERE NOT is_utf8(cast({whole} AS BLOB))")
+        yield from (Undecodable(table, str(row[0]), str(row[1])) for row in rows)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _number(tx: Tx, sql: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.db import leases, queue
+from hermes.db import lanes, leases
 from hermes.db.engine import Tx
 
 SESSIONS = "session"
@@ -16,5 +16,5 @@ def compression_lease(session_id: str) -> str:
 
 def revoke_holdings(tx: Tx, session_id: str) -> None:
     """Whoever works on a session has lost it: they write nothing more, also not into a new one of the same id."""
-    queue.revoke_lane(tx, SESSIONS, session_id)
+    lanes.revoke_lane(tx, SESSIONS, session_id)
     leases.revoke(tx, compression_lease(session_id))

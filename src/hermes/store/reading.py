@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hermes.db.engine import Tx
-from hermes.db.faults import translate
+from hermes.sqlite.connection import read_text
+from hermes.sqlite.faults import translate
 from hermes.store.schema import MIGRATIONS
 
-OUR_TABLE = re.compile(r"\s*CREATE TABLE (hermes_\w+)")
+OUR_TABLE = re.compile(r"\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
 
 
 @contextmanager
@@ -22,12 +23,13 @@ def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={_mode(path)}", uri=True)) as tx:
             tx.row_factory = sqlite3.Row
+            tx.text_factory = read_text
             tx.isolation_level = None
             tx.execute(f"PRAGMA busy_timeout = {int(lock_timeout * 1000)}")
             tx.execute("PRAGMA temp_store = MEMORY")
             tx.execute("BEGIN")
             yield tx
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise translate(error, path) from error
 
 

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, Waiting
+from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TextDelta, ToolStarted, Waiting
 from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, Usage, event, failure
 
 T = TypeVar("T")
@@ -28,14 +28,19 @@ async def answer_whole(
     request: Request, completion: Completion, events: Events, headers: Mapping[str, str]
 ) -> Response:
     """The reply in one piece. A client that leaves ends the listening, not the turn."""
-    end = await _unless_gone(request.receive, _end_of(events))
+    notices: list[str] = []
+    end = await _unless_gone(request.receive, _end_of(events, notices))
     headers = _told(headers, end)
     if isinstance(end, Failed):
         error = failure(end.kind, end.message)
         error.headers |= headers
         raise error
     usage = Usage(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else Usage(None, None)
-    return JSONResponse(completion.whole(end.text, usage), headers=dict(headers))
+    return JSONResponse(completion.whole(end.text, usage, _reason(end), notices), headers=dict(headers))
+
+
+def _reason(end: Replied | Stopped) -> str:
+    return "length" if isinstance(end, Replied) and end.cut else "stop"
 
 
 def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
@@ -49,9 +54,12 @@ def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
     return headers
 
 
-async def _end_of(events: Events) -> Replied | Stopped | Failed:
+async def _end_of(events: Events, notices: list[str]) -> Replied | Stopped | Failed:
+    """How the turn ended; what is to be said beside it is in `notices` then."""
     async with aclosing(events):
         async for found in events:
+            if isinstance(found, Notice):
+                notices.append(found.text)
             if isinstance(found, Replied | Stopped | Failed):
                 return found
     raise AssertionError("a turn has an end")
@@ -131,8 +139,11 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
     """The events of a turn as chunks: role, text, the reason of the end, usage where it is wanted, and the end."""
     yield completion.chunk({"role": "assistant", "content": ""})
     said = ""
+    notices: list[str] = []
     async for found in events:
         match found:
+            case Notice(text):
+                notices.append(text)
             case TextDelta(text):
                 said += text
                 yield completion.chunk({"content": text})
@@ -145,7 +156,7 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
             case Replied(text=text):
                 if rest := text.removeprefix(said) if text.startswith(said) else "":
                     yield completion.chunk({"content": rest})
-                yield completion.chunk({}, "stop")
+                yield completion.chunk({}, _reason(found), notices)
                 if completion.include_usage:
                     yield completion.usage_chunk(Usage(found.prompt_tokens, found.completion_tokens))
                 yield DONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.events import FailureKind
@@ -12,6 +12,9 @@ from hermes.types import Draft, Json, ToolCall
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 UNSUPPORTED = ("tools", "functions", "tool_choice", "function_call", "audio", "modalities")
 """What would change the meaning of a request if it were passed over."""
+LONGEST_NOTICE, MOST_NOTICES = 1000, 20
+LONGEST_NAME = 512
+"""Characters of a name that a client chooses: a user, a model, a session, a key."""
 
 
 class ApiError(Exception):
@@ -41,7 +44,7 @@ def failure(kind: FailureKind, message: str) -> ApiError:
     """A turn that failed, as an error."""
     if kind == "context_too_long":
         return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
-    if kind in ("ending", "busy"):
+    if kind in ("ending", "busy", "store"):
         return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
     if kind == "gone":
         return ApiError(410, message, code="session_deleted", headers=KEPT)
@@ -88,10 +91,10 @@ def parse_ask(body: bytes) -> Ask:
     options = _typed(value, "stream_options", dict) or {}
     return Ask(
         messages=tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
-        model=_typed(value, "model", str) or "hermes",
+        model=_name(value, "model") or "hermes",
         stream=_typed(value, "stream", bool) or False,
         include_usage=_typed(options, "include_usage", bool) or False,
-        user=_typed(value, "user", str) or None,
+        user=_name(value, "user") or None,
     )
 
 
@@ -100,6 +103,14 @@ def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
     if found is not None and not isinstance(found, kind):
         raise ApiError(400, f"'{name}' is a {type(found).__name__}, but takes a {kind.__name__}", param=name)
     return _clean(found, name) if isinstance(found, str) else found
+
+
+def _name(value: Mapping[str, Json], name: str) -> str:
+    """A name that a client chose: it is stored or sent back, so it is short and on one line."""
+    found: str = _typed(value, name, str) or ""
+    if len(found) > LONGEST_NAME or not found.isprintable():
+        raise ApiError(400, f"'{name}' takes at most {LONGEST_NAME} printable characters", param=name)
+    return found
 
 
 def _message(value: Json, where: str) -> Draft:
@@ -163,17 +174,17 @@ class Completion:
     created: int
     include_usage: bool = False
 
-    def whole(self, text: str, usage: Usage) -> Json:
-        """The answer in one piece."""
+    def whole(self, text: str, usage: Usage, finish_reason: str, notices: Sequence[str]) -> Json:
+        """The answer in one piece, and what is to be said beside it."""
         message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire()}
+        choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire(), **_beside(notices)}
 
-    def chunk(self, delta: Json, finish_reason: str | None = None) -> bytes:
+    def chunk(self, delta: Json, finish_reason: str | None = None, notices: Sequence[str] = ()) -> bytes:
         """One event of a stream."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         usage = {"usage": None} if self.include_usage else {}
-        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage})
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The last event before the end, for clients that asked for it."""
@@ -181,6 +192,11 @@ class Completion:
 
     def _head(self, kind: str) -> dict[str, Json]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def _beside(notices: Sequence[str]) -> dict[str, Json]:
+    """A field of ours: clients that do not know it pass it over."""
+    return {"hermes": {"notices": [text[:LONGEST_NOTICE] for text in notices[-MOST_NOTICES:]]}} if notices else {}
 
 
 DONE = b"data: [DONE]\n\n"

@@ -8,7 +8,6 @@ GET  /v1/models, /health
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import secrets
 from collections.abc import AsyncGenerator
@@ -24,17 +23,18 @@ from starlette.routing import Route
 from hermes.agent.loop import converse
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
-from hermes.errors import HermesError, SettingsError, UsageError
+from hermes.errors import HermesError, SettingsError, StoreError, UsageError
 from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.inbox import Received
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
+from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
-from hermes.gateway.platforms.api_wire import ApiError, Ask, Completion, parse_ask
+from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Ask, Completion, parse_ask
 from hermes.loopback import is_loopback, names_loopback
 from hermes.store.sessions import check_foreign_id
 
@@ -62,12 +62,13 @@ class HttpApi:
         self._gateway = gateway
         self._clock = clock
         self._terms = terms
+        self._door = Door(terms.key, clock)
 
     async def run(self, intake: Intake) -> None:
         """Serve until cancelled; then take nothing more and let requests under way come to their end."""
         listening = bind(self._terms.host, self._terms.port)
         config = uvicorn.Config(
-            self.app(),
+            refuse_two_lengths(self.app()),
             http=patient_protocol(self._terms.patience, self._terms.connections),
             ws="none",
             lifespan="off",
@@ -120,15 +121,18 @@ class HttpApi:
         )
 
     async def _health(self, _: Request) -> Response:
-        status = "ending" if self._gateway.ending else "ok"
-        return JSONResponse({"status": status}, status_code=503 if self._gateway.ending else 200)
+        if self._gateway.ending:
+            return JSONResponse({"status": "ending"}, status_code=503)
+        if self._gateway.trouble is not None:
+            return JSONResponse({"status": "failing", "reason": self._gateway.trouble.message}, status_code=503)
+        return JSONResponse({"status": "ok"})
 
     async def _models(self, request: Request) -> Response:
-        self._check(request)
+        await self._check(request)
         return JSONResponse({"object": "list", "data": [self._describe()]})
 
     async def _model(self, request: Request) -> Response:
-        self._check(request)
+        await self._check(request)
         if request.path_params["name"] != self._terms.model_name:
             raise ApiError(404, f"there is no model '{request.path_params['name']}'", code="model_not_found")
         return JSONResponse(self._describe())
@@ -137,7 +141,7 @@ class HttpApi:
         return {"id": self._terms.model_name, "object": "model", "created": 0, "owned_by": "hermes"}
 
     async def _complete(self, request: Request) -> Response:
-        self._check(request)
+        await self._check(request)
         ask = parse_ask(await read_body(request, self._terms.patience))
         session_id, session_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         if session_id is None and session_key is None:
@@ -179,19 +183,12 @@ class HttpApi:
             async for event in events:
                 yield event
 
-    def _check(self, request: Request) -> None:
+    async def _check(self, request: Request) -> None:
         """Who may ask: whoever has the key. Without one, this machine, and no web page that is open on it."""
         if self._gateway.ending:
             raise ApiError(503, "the gateway is ending", kind="server_error", headers={"Retry-After": "5"})
         if self._terms.key:
-            _, _, given = request.headers.get("authorization", "").partition(" ")
-            if not hmac.compare_digest(given.strip().encode(), self._terms.key.encode()):
-                raise ApiError(
-                    401,
-                    "the key is missing or wrong; send it as `Authorization: Bearer …`",
-                    code="invalid_api_key",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
+            await self._door.check(request.headers.get("authorization"))
             return
         if "origin" in request.headers:
             raise ApiError(403, "without a key, web pages are not answered; set `api.key`")
@@ -227,8 +224,8 @@ def _named(request: Request, header: str) -> str | None:
     value = request.headers.get(header)
     if value is None:
         return None
-    if not 0 < len(value) <= 512 or not value.isprintable():
-        raise ApiError(400, f"{header} takes 1 to 512 printable characters", param=header)
+    if not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
+        raise ApiError(400, f"{header} takes 1 to {LONGEST_NAME} printable characters", param=header)
     return value
 
 
@@ -256,7 +253,8 @@ async def _show_hermes_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HermesError)
     if isinstance(error, UsageError):
         return _as_response(ApiError(400, error.line()))
-    log.error("a request failed: %s", error.line())
+    if not isinstance(error, StoreError):  # the gateway has said it, once
+        log.error("a request failed: %s", error.line())
     return _as_response(ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"}))
 
 

@@ -27,39 +27,43 @@ from hermes.memory_server.api.body_limit import BodyLimit
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.wire import Json
-from hermes.memory_server.db.engine import Database
-from hermes.memory_server.db.schema import open_for_work
-from hermes.memory_server.engine.embed import embed
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.db.database import Database
+from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.worker import working
+from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
+Opener = Callable[[], Database]
 
-def _warm_up() -> None:
+
+async def _warm_up(embedder: Embedder) -> None:
     """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile."""
-    count_tokens("ready")
-    embed("ready")
+    await compute(count_tokens, "ready")
+    await embedder.embed(["ready"])
 
 
-def create_app(open_: Callable[[], Database], *, clock: Clock, options: Options, with_worker: bool) -> FastAPI:
-    """An application that takes its database when it starts, and closes it when it ends."""
+def create_app(
+    open_: Opener, *, clock: Clock, options: Options, embedder: Embedder, open_for_work: Opener | None
+) -> FastAPI:
+    """An application that takes its database when it starts, and closes it when it ends.
+
+    Background work has a database of its own; with none it is left to others.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
-        server = Server(database, clock, options)
+        server = Server(database, clock, options, embedder, VectorIndex(embedder.space.dimension))
         app.state.server = server
-        warming = asyncio.create_task(asyncio.to_thread(_warm_up))
-        background = open_for_work(database.path.parent) if with_worker else None
-        worker = Worker(background, clock, webhook_secret=options.webhook_secret) if background else None
-        server.worker = worker
-        working = asyncio.create_task(worker.run()) if worker else None
+        warming = asyncio.create_task(_warm_up(embedder))
         try:
-            yield
+            if open_for_work is None:
+                yield
+            else:
+                async with working(open_for_work(), clock, embedder, options.webhook_secret) as server.worker:
+                    yield
         finally:
-            if worker is not None and working is not None and background is not None:
-                worker.stop()
-                await working
-                await background.close()
             await warming
             await database.close()
 

@@ -14,13 +14,13 @@ from hermes.memory_server.api.auth import OwnPeer, Workspace
 from hermes.memory_server.api.recall import allowed_sessions, perspective, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import View, every_view
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("chat")
@@ -39,6 +39,8 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         mine = caller.peer
         auth.require(await here.read(lambda tx: all(is_member(tx, workspace_id, name, mine) for name in asked)))
 
+    question = await here.ask(body.query)
+
     def prepare(tx: Tx) -> None:
         ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
 
@@ -51,7 +53,7 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         # What the observed peer said where the observer heard it; what others said is in the conclusions.
         said = Place(place.workspace_id, place.sessions, observed.id)
         heard = None if observed is observer or body.scope is not None else {"peer_perspective": observer.name}
-        return answer(tx, here.vectors, [view], said, body.query, body.reasoning_level, heard)
+        return answer(tx, here.vectors, [view], said, question, body.reasoning_level, heard)
 
     await here.write(prepare)
     return _reply(await here.read(run), body)
@@ -61,13 +63,14 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
 async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here: Here, _: Workspace) -> Response:
     """Ask what a whole workspace knows."""
     names = _check(body)
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> Answer:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
         rows = session_rows(tx, place.workspace_id, names)
         return answer(
-            tx, here.vectors, every_view(tx, place.workspace_id, scopes, rows), place, body.query, body.reasoning_level
+            tx, here.vectors, every_view(tx, place.workspace_id, scopes, rows), place, question, body.reasoning_level
         )
 
     return _reply(await here.read(run), body)

@@ -12,8 +12,9 @@ from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions
+from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
@@ -34,7 +35,7 @@ async def create_conclusions(workspace_id: str, body: ConclusionBatchCreate, her
     given = [NewConclusion(new.content, new.observer_id, new.observed_id, new.session_id) for new in body.conclusions]
     for new in given:
         engine.check_size(new.content)
-    vectors = engine.embed_all(new.content for new in given)
+    vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
     rows = await here.write(lambda tx: engine.create_conclusions(tx, workspace_id, given, vectors, here.now()))
     return wire.Json([wire.conclusion(row) for row in rows], 201)
 
@@ -56,6 +57,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
     rest = dict(body.filters or {})
     observer = _pop_name(rest, "observer")
     observed = _pop_name(rest, "observed")
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = get_workspace(tx, workspace_id)
@@ -66,7 +68,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
         view = View((pair[0].id,), pair[1].id)
         wanted = body.top_k if not rest else FIRST_LOOK
         while True:
-            rows = query_conclusions(tx, here.vectors, view, body.query, wanted, body.distance)
+            rows = query_conclusions(tx, here.vectors, view, question.vector, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
             if len(fitting) >= body.top_k or len(rows) < wanted:
                 return [wire.conclusion(row) for row in fitting[: body.top_k]]

@@ -12,9 +12,9 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Member
 from hermes.memory_server.api.clean import Text
-from hermes.memory_server.api.recall import make_choice, perspective, session_rows
+from hermes.memory_server.api.recall import perspective, session_rows
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import fill_window, measure
 from hermes.memory_server.engine.filters import checked_names
@@ -80,7 +80,8 @@ async def get_context(
     limited = [session_id] if limit_to_session and peer_target else sessions
     asked = Asked(session_id, peer_target, peer_perspective, scope, limited)
     asked.check()
-    choice = make_choice(search_query, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+    question = await here.ask(search_query) if search_query else None
+    choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
     return wire.Json(
         await here.read(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import File, Form, Response, UploadFile
@@ -17,16 +15,15 @@ from hermes.memory_server.api.auth import Member, OwnSession
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
 from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.engine import messages as engine
+from hermes.memory_server.engine.drafts import Draft, prepare_drafts
 from hermes.memory_server.engine.files import read_file
-from hermes.memory_server.engine.messages import Draft, prepare_draft
 from hermes.memory_server.faults import Invalid, TooLarge
+from hermes.memory_server.threads import compute
 
 router = new_router("messages")
 ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
 # It complains to the log about broken forms; whoever sent one reads it in the answer.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
-LONG = 20_000
-"""From so many characters on, preparing is done in a thread."""
 
 
 @router.post(ROOT, status_code=201, response_model=list[replies.Message])
@@ -35,9 +32,7 @@ async def create_messages(
     workspace_id: str, session_id: str, body: MessageBatchCreate, here: Here, _: OwnSession
 ) -> Response:
     """Append messages in order; session, peers and membership are made where they are missing."""
-    size = sum(len(message.content) for message in body.messages)
-    drafts = await _prepare(lambda: [_draft(message) for message in body.messages], size)
-    return await _append(here, workspace_id, session_id, drafts)
+    return await _append(here, workspace_id, session_id, [_draft(message) for message in body.messages])
 
 
 @router.post(
@@ -64,12 +59,12 @@ async def upload_messages(
     common = _form_fields(peer_id, metadata, configuration, created_at)
     facts = {"filename": file.filename, "content_type": file.content_type, "size": len(content)}
 
-    def prepare() -> list[Draft]:
+    def read() -> list[Draft]:
         texts = read_file(content, file.content_type or "")
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    drafts = await asyncio.to_thread(prepare)
+    drafts = await compute(read)
     if not drafts:
         raise Invalid("The file holds no text")
     return await _append(here, workspace_id, session_id, drafts)
@@ -104,21 +99,18 @@ async def update_message(
     return wire.Json(wire.message(row))
 
 
-async def _append(here: Server, workspace: str, session: str, drafts: list[Draft]) -> Response:
+async def _append(here: Server, workspace: str, session: str, given: list[Draft]) -> Response:
+    drafts = await prepare_drafts(here.embedder, given)
     made = await here.write(lambda tx: engine.append_messages(tx, workspace, session, drafts, here.now()))
     return wire.Json([wire.appended(workspace, session, message) for message in made], 201)
 
 
-async def _prepare(make: Callable[[], list[Draft]], size: int) -> list[Draft]:
-    return make() if size < LONG else await asyncio.to_thread(make)
-
-
 def _draft(message: MessageCreate, file: str | None = None) -> Draft:
-    return prepare_draft(
+    return Draft(
         message.content,
         message.peer_id,
-        metadata=message.metadata,
-        configuration=message.configuration.model_dump(exclude_none=True) if message.configuration else None,
+        metadata=json.dumps(message.metadata or {}),
+        configuration=message.configuration.model_dump(exclude_none=True) if message.configuration else {},
         created_at=times.to_micros(message.created_at) if message.created_at else None,
         file=file,
     )

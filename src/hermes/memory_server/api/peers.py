@@ -11,7 +11,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, Workspace
 from hermes.memory_server.api.clean import Text
-from hermes.memory_server.api.recall import make_choice, named_sessions, perspective, session_rows
+from hermes.memory_server.api.recall import named_sessions, perspective, session_rows
 from hermes.memory_server.api.schemas import (
     Filter,
     MessageSearch,
@@ -22,7 +22,8 @@ from hermes.memory_server.api.schemas import (
     RepresentationGet,
 )
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.peers import find_peer, get_peer
@@ -30,7 +31,6 @@ from hermes.memory_server.engine.recall import Choice, View, choose, write_repre
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
 
 router = new_router("peers")
@@ -89,12 +89,13 @@ async def list_peer_sessions(
 @router.post(f"{PEER}/search", response_model=list[replies.Message])
 async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: Here, _: OwnPeer) -> Response:
     """Search what the peer said."""
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = get_workspace(tx, workspace_id)
         author = find_peer(tx, place.id, peer_id)
         where = Place(place.id, peer=author.id if author is not None else 0)
-        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
 
@@ -107,7 +108,7 @@ async def get_representation(
     auth.require(body.scope is None or caller.holds(workspace_id))
     names = named_sessions(body.filters, body.session_id)
     choice = Choice(
-        body.search_query,
+        await here.ask(body.search_query) if body.search_query else None,
         body.search_top_k,
         body.search_max_distance,
         bool(body.include_most_frequent),
@@ -175,7 +176,8 @@ async def get_peer_context(
     max_conclusions: Limit = None,
 ) -> Response:
     """Representation and card together."""
-    choice = make_choice(search_query, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+    question = await here.ask(search_query) if search_query else None
+    choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
 
     def run(tx: Tx) -> wire.Wire:
         observer = get_peer(tx, workspace_id, peer_id)

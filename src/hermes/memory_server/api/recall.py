@@ -7,11 +7,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.filters import checked_names, session_allowlist
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.recall import Choice
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
@@ -45,10 +44,3 @@ def perspective(tx: Tx, workspace: str, peer: str, scope: str | Sequence[str] | 
         return get_scopes(tx, workspace, scope)
     found = find_peer(tx, get_workspace(tx, workspace).id, peer)
     return () if found is None else (int(found.id),)
-
-
-def make_choice(
-    query: str | None, top_k: int | None, max_distance: float | None, most_frequent: bool, maximum: int | None
-) -> Choice:
-    """Which conclusions to choose."""
-    return Choice(query, top_k, max_distance, most_frequent, maximum)

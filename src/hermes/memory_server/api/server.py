@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -11,7 +11,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from hermes.clock import Clock
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.embedder import Embedder, Question, make_question
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
@@ -47,12 +48,17 @@ class Server:
     database: Database
     clock: Clock
     options: Options
+    embedder: Embedder
+    vectors: VectorIndex
     worker: Worker | None = None
-    vectors: VectorIndex = field(default_factory=VectorIndex)
 
     def now(self) -> int:
         """Microseconds since 1970."""
         return times.now(self.clock)
+
+    async def ask(self, text: str) -> Question:
+        """The question that a text asks."""
+        return await make_question(self.embedder, text)
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run on one consistent snapshot."""

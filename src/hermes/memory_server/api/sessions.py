@@ -12,7 +12,8 @@ from hermes.memory_server.api.auth import AnyKey, Member, OwnSession, Workspace
 from hermes.memory_server.api.clean import Name, Text
 from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.clone import clone_session
@@ -23,7 +24,6 @@ from hermes.memory_server.engine.peers import list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("sessions")
@@ -120,7 +120,7 @@ async def set_peers(
     """Say exactly who is in a session."""
 
     def run(tx: Tx) -> wire.Wire:
-        row = engine.get_session(tx, workspace_id, session_id)
+        row = engine.lock_session(tx, workspace_id, session_id)
         members.set_members(tx, row, _observations(body), here.now())
         return wire.session(row)
 
@@ -134,7 +134,7 @@ async def remove_peers(
     """Let peers out of a session."""
 
     def run(tx: Tx) -> wire.Wire:
-        row = engine.get_session(tx, workspace_id, session_id)
+        row = engine.lock_session(tx, workspace_id, session_id)
         members.remove_members(tx, row, body)
         return wire.session(row)
 
@@ -174,7 +174,7 @@ async def set_peer_config(
     """Change what is set for a member."""
     given = Observation(body.observe_me, body.observe_others)
     await here.write(
-        lambda tx: members.set_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id, given)
+        lambda tx: members.set_observation(tx, engine.lock_session(tx, workspace_id, session_id), peer_id, given)
     )
     return Response(status_code=204)
 
@@ -194,11 +194,12 @@ async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Membe
 @router.post(f"{SESSION}/search", response_model=list[replies.Message])
 async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
     """Search the messages of a session."""
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = get_workspace(tx, workspace_id)
         session = engine.find_live_session(tx, workspace_id, session_id)
         where = Place(place.id, () if session is None else (session.id,))
-        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))

@@ -11,7 +11,7 @@ from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
 from hermes.memory_server.api.schemas import WebhookCreate
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import webhooks as engine
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.workspaces import get_workspace

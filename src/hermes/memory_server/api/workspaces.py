@@ -12,14 +12,14 @@ from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
 from hermes.memory_server.api.clean import Name
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
 from hermes.memory_server.engine.queue_status import read_status
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")
@@ -67,12 +67,13 @@ async def remove_workspace(workspace_id: str, here: Here, _: Workspace) -> Respo
 @router.post(f"{ROOT}/search", response_model=list[replies.Message])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
     """Search the messages of a workspace, or of a scope in it."""
+    question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = engine.get_workspace(tx, workspace_id)
         sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
         where = Place(place.id, sessions)
-        return wire.messages(search_messages(tx, here.vectors, where, body.query, body.filters, body.limit))
+        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
 

@@ -1,7 +1,4 @@
-"""Functions of ours inside SQL: how a JSON value in `metadata` is compared.
-
-A condition is true, false or NULL, as in SQL: a missing key is NULL.
-"""
+"""Functions of ours inside SQLite, for the conditions that `matching` names."""
 
 from __future__ import annotations
 
@@ -22,22 +19,23 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 def register_functions(connection: sqlite3.Connection) -> None:
     """Make them known to this connection."""
-    connection.create_function("json_holds", 2, json_holds, deterministic=True)
-    connection.create_function("json_compare", 4, json_compare, deterministic=True)
-    connection.create_function("text_holds", 2, text_holds, deterministic=True)
+    connection.create_function("holds_text", 2, holds_text, deterministic=True)
+    connection.create_function("holds_json", 2, holds_json, deterministic=True)
+    connection.create_function("compares_json", 4, compares_json, deterministic=True)
+    connection.create_function("holds_any", 2, holds_any, deterministic=True)
 
 
-def text_holds(text: str | None, part: str) -> int | None:
+def holds_text(text: str | None, part: str) -> int | None:
     """Is `part` in `text`, whatever the case?"""
     return None if text is None else int(part.casefold() in text.casefold())
 
 
-def json_holds(document: str | None, pattern: str) -> int | None:
+def holds_json(document: str | None, pattern: str) -> int | None:
     """Does the document contain the pattern: every key of an object, every item of a list, equal scalars?"""
     return None if document is None else int(_holds(json.loads(document), _load(pattern)))
 
 
-def json_compare(document: str | None, key: str, op: str, operand: str) -> int | None:
+def compares_json(document: str | None, key: str, op: str, operand: str) -> int | None:
     """Compare the text of `document[key]` with the operand, as a number when the operand is one."""
     if document is None:
         return None
@@ -54,6 +52,11 @@ def json_compare(document: str | None, key: str, op: str, operand: str) -> int |
     if op in ("contains", "icontains"):
         return int(_as_text(wanted).casefold() in _as_text(value).casefold())
     return _in_order(value, op, wanted)
+
+
+def holds_any(document: str | None, values: str) -> int | None:
+    """Is one of the values in the list?"""
+    return None if document is None else int(not set(_load(values)).isdisjoint(json.loads(document)))
 
 
 def _equal(value: Any, wanted: Any) -> bool:

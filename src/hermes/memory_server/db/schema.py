@@ -7,11 +7,16 @@ from pathlib import Path
 from sqlalchemy import inspect
 
 from hermes.errors import StoreNewerError, StoreReadOnlyError
-from hermes.memory_server.db.engine import Database, Synchronous, Tx
-from hermes.memory_server.db.tables import MESSAGE_INDEX, MESSAGE_TEXTS, metadata
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.meta import check_meta, write_meta
+from hermes.memory_server.db.sqlite import SqliteFile
+from hermes.memory_server.db.tables import metadata
+from hermes.memory_server.embedder import SHIPPED, Space
+from hermes.sqlite.database import Synchronous
 
 FILE = "memory.db"
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a test holds it against the folder."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (
@@ -20,28 +25,26 @@ VERSION_TABLE = (
 )
 
 
-def open_for_work(folder: Path) -> Database:
+def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
     """As `open_database`, for background work: what a power cut undoes waits again, so none needs to reach the disk."""
-    return open_database(folder, synchronous="NORMAL")
+    return open_database(folder, space, synchronous="NORMAL")
 
 
-def open_database(folder: Path, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL") -> Database:
-    """The folder's database, at the newest schema, ready to use."""
+def open_database(
+    folder: Path, space: Space = SHIPPED, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL"
+) -> SqliteFile:
+    """The folder's database, at the newest schema, ready to use. Refused when its vectors are of another space."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
-    database = Database(folder / FILE, lock_timeout=lock_timeout, synchronous=synchronous)
-    if _version_in(database) != HEAD:
-        database.migrate(lambda tx: _upgrade(tx, database.path))
-    database.start()
-    return database
+    path = folder / FILE
 
+    def prepare(tx: Tx) -> None:
+        _upgrade(tx, path, space)
+        check_meta(tx, space, str(path))
 
-def _version_in(database: Database) -> str | None:
-    found: list[str | None] = []
-    database.migrate(lambda tx: found.append(version_of(tx)))
-    return found[0]
+    return SqliteFile(path, lock_timeout=lock_timeout, synchronous=synchronous, prepare=prepare)
 
 
 def version_of(tx: Tx) -> str | None:
@@ -52,21 +55,21 @@ def version_of(tx: Tx) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _create(tx: Tx) -> None:
-    """What all migrations make of an empty file; a test holds the two against each other."""
+def create_tables(tx: Tx, space: Space) -> None:
+    """What all migrations make of an empty database; a test holds the two against each other."""
     metadata.create_all(tx)
-    tx.exec_driver_sql(MESSAGE_TEXTS)
-    tx.exec_driver_sql(MESSAGE_INDEX)
+    text_index(tx).create(tx)
+    write_meta(tx, space)
     tx.exec_driver_sql(VERSION_TABLE)
-    tx.exec_driver_sql("INSERT INTO alembic_version (version_num) VALUES (?)", (HEAD,))
+    tx.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
 
 
-def _upgrade(tx: Tx, path: Path) -> None:
+def _upgrade(tx: Tx, path: Path, space: Space) -> None:
     version = version_of(tx)
     if version == HEAD:
         return
     if version is None and not inspect(tx).get_table_names():
-        _create(tx)
+        create_tables(tx, space)
         return
     # Alembic costs a tenth of a second and some memory: only a file of another version pays.
     from alembic import command

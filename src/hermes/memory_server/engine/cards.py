@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from sqlalchemy import select
-from sqlalchemy.dialects.sqlite import insert
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import cards
 from hermes.memory_server.engine.conclusions import ensure_collection, find_collection
 
@@ -28,8 +28,7 @@ def write_card(
     """Replace the card."""
     collection = ensure_collection(tx, workspace_id, observer_id, observed_id)
     values = {"lines": json.dumps(list(lines)), "written_by": written_by, "updated_at": at}
-    statement = insert(cards).values(collection_id=collection, **values)
-    tx.execute(statement.on_conflict_do_update(index_elements=["collection_id"], set_=values))
+    tx.execute(upserting(cards, ("collection_id",), {"collection_id": collection, **values}))
 
 
 def is_written_by_person(tx: Tx, observer_id: int, observed_id: int) -> bool:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, insert, select, update
+from sqlalchemy import Select, bindparam, delete, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting_new
 from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
-from hermes.memory_server.engine.embed import embed, to_blob
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer
@@ -60,17 +59,16 @@ FIELDS = {
 }
 
 
-PAIR = Prepared(
-    select(collections.c.id).where(
-        collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
-    )
+BETWEEN = select(collections.c.id).where(
+    collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
-INSERT = Prepared(
-    inserting(
-        conclusions,
-        *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
-        *("message_ids", "created_at", "vector"),
-    )
+PAIR = Prepared(BETWEEN)
+LOCK_PAIR = Prepared(BETWEEN.with_for_update(key_share=True))
+INSERT_PAIR = Prepared(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
+INSERT = PreparedInsert(
+    conclusions,
+    *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+    *("message_ids", "created_at", "vector"),
 )
 
 
@@ -131,7 +129,7 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """One more conclusion; the id of its row."""
-    return INSERT.insert(
+    return INSERT.add(
         tx,
         public_id=new_id(),
         workspace_id=workspace_id,
@@ -152,16 +150,22 @@ def digest(content: str) -> str:
 
 
 def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> int:
-    """The id of what one peer holds about another."""
-    found = find_collection(tx, observer_id, observed_id)
+    """The id of what one peer holds about another. Nobody else adds to it before this transaction ends."""
+    found = lock_collection(tx, observer_id, observed_id)
     if found is not None:
         return found
-    values = {"workspace_id": workspace_id, "observer_id": observer_id, "observed_id": observed_id}
-    return int(tx.execute(insert(collections).values(**values)).lastrowid)
+    INSERT_PAIR.run(tx, workspace_id=workspace_id, observer_id=observer_id, observed_id=observed_id)
+    return int(LOCK_PAIR.rows(tx, observer_id=observer_id, observed_id=observed_id)[0].id)
+
+
+def lock_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
+    """As `ensure_collection`, or None when there is nothing yet."""
+    found = LOCK_PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
+    return None if found is None else int(found.id)
 
 
 def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
-    """As `ensure_collection`, or None when there is nothing yet."""
+    """The id of what one peer holds about another, to read it; None when there is nothing yet."""
     found = PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
     return None if found is None else int(found.id)
 
@@ -213,11 +217,6 @@ def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, 
     newest_first = Page(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
-
-
-def embed_all(contents: Iterable[str]) -> list[bytes]:
-    """The vectors to store with conclusions."""
-    return [to_blob(embed(content)) for content in contents]
 
 
 def _peer_id(tx: Tx, workspace_id: int, name: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.messages import read_range

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Row, delete, select, text, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
     cards,
@@ -28,24 +29,17 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.conclusions import trim_card
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.workspaces import DELETED, get_workspace
+from hermes.memory_server.engine.sessions import lock_session
+from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
 TIDY = "tidy"
-PAGES = 16
-"""How much of the full-text index is merged while the write lock is held."""
-MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
-UNINDEX = text(
-    "INSERT INTO message_index (message_index, rowid, scope, content) "
-    "SELECT 'delete', id, scope, content FROM message_texts "
-    "WHERE id IN (SELECT id FROM messages WHERE session_id = :session)"
-)
+BEGIN = {"begin": True}
 
 
 def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     """Hide the session and what came from it at once, and queue its removal."""
-    session = get_session(tx, workspace, name)
+    session = lock_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
     _drop_jobs(tx, session)
     touched = _let_go(tx, session.id)
@@ -59,7 +53,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
 
 def delete_workspace(tx: Tx, name: str, at: int) -> None:
     """Free the name at once and queue the removal; refused while a session is alive."""
-    place = get_workspace(tx, name)
+    place = lock_workspace(tx, name)
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
         raise Conflict(f"Workspace {name} has active sessions; delete them first")
@@ -73,7 +67,10 @@ def purge_session(tx: Tx, session_id: int, at: int) -> None:
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return
-    tx.execute(UNINDEX, {"session": session_id})
+    tx.execute(
+        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
+    )
+    text_index(tx).remove_session(tx, session_id)
     queue_tidying(tx, at)
     tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
     _let_go(tx, session_id)
@@ -82,9 +79,6 @@ def purge_session(tx: Tx, session_id: int, at: int) -> None:
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
-    tx.execute(
-        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
-    )
 
 
 def purge_workspace(tx: Tx, workspace_id: int, at: int) -> None:
@@ -102,21 +96,18 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> None:
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
-    """Let the words of deleted messages be written out of the full-text index, where they stay until it is merged."""
-    begin = {"pages": -PAGES}
+    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied."""
     # One that is under way does not know of the newest deletion.
-    waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(begin))
+    waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
     if tx.execute(waiting.limit(1)).first() is None:
-        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload=begin)
+        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload=BEGIN)
 
 
 def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
-    """Merge a part of the full-text index, and queue the rest. A negative number of pages begins anew."""
-    raw: Any = tx.connection.dbapi_connection
-    before = raw.total_changes
-    tx.execute(MERGE, {"pages": payload["pages"]})
-    if raw.total_changes - before >= 2:  # what SQLite says of a merge that is not at its end
-        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload={"pages": PAGES})
+    """Tidy a part of the text index, and queue the rest."""
+    # Jobs of earlier versions say it in other words; to begin anew is never wrong.
+    if text_index(tx).tidy(tx, begin=payload.get("begin", True)):
+        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload={"begin": False})
 
 
 def _let_go(tx: Tx, session_id: int) -> list[int]:

@@ -3,55 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import conclusions
+from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion
-from hermes.memory_server.engine.embed import embed, to_blob
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentences import is_statement, split_sentences
 
 KNOWN = Prepared(
-    select(conclusions.c.id, conclusions.c.message_ids, conclusions.c.times_derived)
+    select(conclusions.c.id, conclusions.c.message_ids)
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.digest == bindparam("digest"))
     .where(conclusions.c.session_id == bindparam("session_id"), conclusions.c.deleted_at.is_(None))
     .where(conclusions.c.level == "explicit")
 )
 
 
-def derive(tx: Tx, workspace_id: int, payload: Mapping[str, Any]) -> int:
-    """Read conclusions from a job's messages for each of its observers. How many were new."""
-    new = 0
-    for row in find_messages(tx, sorted(payload["messages"])):
-        said = [f"{row.peer}: {sentence}" for sentence in split_sentences(row.content) if is_statement(sentence)]
-        for observer in payload["observers"] if said else ():
-            collection = ensure_collection(tx, workspace_id, observer, row.peer_id)
-            new += sum(_remember(tx, collection, row, content) for content in said)
-    return new
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a message says about its author."""
+
+    content: str
+    message: Record
+    vector: bytes = b""
 
 
-def _remember(tx: Tx, collection_id: int, message: Record, content: str) -> int:
-    """Store a conclusion, or count one that is there already once more."""
-    known = KNOWN.first(tx, collection_id=collection_id, digest=digest(content), session_id=message.session_id)
+def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
+    """The statements of these messages; those that are gone say nothing."""
+    return [
+        Statement(f"{row.peer}: {sentence}", row)
+        for row in find_messages(tx, sorted(message_ids))
+        for sentence in split_sentences(row.content)
+        if is_statement(sentence)
+    ]
+
+
+async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) -> list[Statement]:
+    """The statements with their vectors."""
+    vectors = await embedder.embed([statement.content for statement in statements])
+    return [replace(said, vector=to_blob(vector)) for said, vector in zip(statements, vectors, strict=True)]
+
+
+def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement]) -> None:
+    """Store statements as conclusions of each observer, or count those that are there already once more."""
+    for observer in sorted(observers):
+        for observed in sorted({said.message.peer_id for said in statements}):
+            collection = ensure_collection(tx, workspace_id, observer, observed)
+            for said in statements:
+                if said.message.peer_id == observed:
+                    _remember(tx, collection, said)
+
+
+def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
+    message = said.message
+    known = KNOWN.first(tx, collection_id=collection_id, digest=digest(said.content), session_id=message.session_id)
     if known is None:
         insert_conclusion(
             tx,
             message.workspace_id,
             collection_id,
             message.session_id,
-            content,
+            said.content,
             message.created_at,
-            vector=to_blob(embed(content)),
+            vector=said.vector,
             message_ids=[message.id],
         )
-        return 1
+        return
     sources = json.loads(known.message_ids or "[]")
     if message.id not in sources:
-        changes = {"message_ids": json.dumps([*sources, message.id]), "times_derived": known.times_derived + 1}
-        tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(**changes))
-    return 0
+        changes = {
+            "message_ids": json.dumps([*sources, message.id]),
+            "times_derived": conclusions.c.times_derived + 1,
+        }
+        tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(changes))

@@ -10,11 +10,12 @@ from typing import Any
 from sqlalchemy import Row
 
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import Question
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place
 from hermes.memory_server.faults import Invalid
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
@@ -39,14 +40,14 @@ def answer(
     index: VectorIndex,
     views: Sequence[View],
     place: Place,
-    query: str,
+    question: Question,
     level: str,
     filters: Mapping[str, Any] | None = None,
 ) -> Answer:
     """The most fitting conclusions of these views, and messages of this place that the filters let through."""
     width = WIDTHS[level]
-    chosen = query_views(tx, index, views, query, width, MAX_DISTANCE)
-    said = search_messages(tx, index, place, query, filters, width)
+    chosen = query_views(tx, index, views, question.vector, width, MAX_DISTANCE)
+    said = search_messages(tx, index, place, question, filters, width)
     quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
     return Answer(_write(chosen, quoted), chosen, quoted)
 

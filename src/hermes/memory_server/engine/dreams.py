@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
-from hermes.memory_server.engine.conclusions import find_collection, remove_conclusions
+from hermes.memory_server.engine.conclusions import lock_collection, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
@@ -55,11 +55,11 @@ def schedule_dream(
 def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
     """Do what was scheduled."""
     observer, observed = payload["observer"], payload["observed"]
-    collection = find_collection(tx, observer, observed)
+    collection = lock_collection(tx, observer, observed)
     if collection is None:
         return
     live = (conclusions.c.collection_id == collection, conclusions.c.deleted_at.is_(None))
-    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.id)))
+    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.created_at, conclusions.c.id)))
     if payload["kind"] == "omni":
         rows = _merge_equal(tx, collection, rows, at)
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, True_, and_, exists, false, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, True_, and_, false, func, not_, or_, true
 
 from hermes.memory_server import limits, times
+from hermes.memory_server.db.matching import compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
 
 Kind = Literal["text", "integer", "time", "boolean", "json", "ids"]
@@ -160,13 +161,13 @@ def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
 def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
     if field.kind == "ids":
         wanted = [_text(key, item) for item in (operand if isinstance(operand, list) else [operand])]
-        return true() if "*" in wanted else func.json_holds(field.column, _dump(wanted)) == 1
+        return true() if "*" in wanted else holds_json(field.column, _dump(wanted))
     if field.kind == "json":
         _checked(key, operand, isinstance(operand, (Mapping, list)), "an object")
-        return func.json_holds(field.column, _dump(operand)) == 1
+        return holds_json(field.column, _dump(operand))
     if field.kind != "text" or not isinstance(operand, str):
         raise Invalid(f"'{op}' on '{key}' looks for text in text")
-    return func.text_holds(field.column, operand) == 1
+    return holds_text(field.column, operand)
 
 
 def _one_of(field: Field, key: str, values: Any) -> Condition:
@@ -177,8 +178,7 @@ def _one_of(field: Field, key: str, values: Any) -> Condition:
     if len(values) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"'in' on '{key}' takes at most {limits.SESSIONS_PER_RECALL} values")
     if field.kind == "ids":
-        held = func.json_each(field.column).table_valued("value")
-        return exists(select(1).select_from(held).where(held.c.value.in_([_text(key, value) for value in values])))
+        return holds_any(field.column, [_text(key, value) for value in values])
     return field.column.in_([_operand(field, key, value) for value in values])
 
 
@@ -218,7 +218,7 @@ def _json_object(field: Field, key: str, value: Any) -> Condition:
         elif isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted):
             parts += [_json_operator(field, name, op, operand) for op, operand in wanted.items()]
         elif wanted != "*":
-            parts.append(func.json_holds(field.column, _dump({name: wanted})) == 1)
+            parts.append(holds_json(field.column, _dump({name: wanted})))
     return _all(parts)
 
 
@@ -233,7 +233,7 @@ def _json_operator(field: Field, name: str, op: str, operand: Any) -> Condition:
         raise Invalid(f"'in' on '{name}' takes a list, not {_show(operand)}")
     if op in ORDERED and not isinstance(operand, (str, int, float, bool)):
         raise Invalid(f"'{op}' on '{name}' compares with a scalar, not with {_show(operand)}")
-    return func.json_compare(field.column, name, op, _dump(operand)) == 1
+    return compares_json(field.column, name, op, _dump(operand))
 
 
 def _dump(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import scope_sessions
 from hermes.memory_server.engine.jobs import add_job

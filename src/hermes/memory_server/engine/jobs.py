@@ -3,20 +3,21 @@
     pending ── claim (lease) ── running ── finish ── done
        └──────── retry, later ─────┘  └── too often ── failed
 
-Jobs of one unit run one after another. A lease that ran out can be taken over; its old owner cannot finish any more.
+Jobs of one unit run one after another, those of different units side by side. A lease that ran out can be taken over;
+its old owner cannot finish any more.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, exists, or_, select, text, update
+from sqlalchemy import Select, and_, bindparam, delete, exists, or_, select, text, update
 
-from hermes.memory_server.db.engine import Tx
-from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
@@ -26,18 +27,31 @@ BACK_OFF = 2_000_000
 """Microseconds before the second try; doubled for each further one."""
 KEEP_DONE = 24 * 3600 * 1_000_000
 KEEP_FAILED = 30 * KEEP_DONE
-TRACKED = ("representation", "summary", "dream")
+REASON_CHARS = 500
+LEARNING = "representation"
+AFTER_LEARNING = ("dream", "scope")
+"""The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
+TRACKED = (LEARNING, "summary", "dream")
 """The kinds that queue status speaks of."""
 
 
 def _claimable() -> Select[Any]:
-    other = jobs.alias("other")
-    earlier = exists().where(other.c.unit == jobs.c.unit, other.c.id < jobs.c.id, text(f"other.{OPEN_JOB}"))
-    free = or_(
-        (jobs.c.state == "pending") & (jobs.c.not_before <= bindparam("at")),
-        (jobs.c.state == "running") & (jobs.c.lease_until < bindparam("at")),
+    """The oldest job of a kind whose turn it is."""
+    job, other, lesson = jobs.alias("job"), jobs.alias("other"), jobs.alias("lesson")
+    earlier = exists().where(other.c.unit == job.c.unit, other.c.id < job.c.id, text(f"other.{OPEN_JOB}"))
+    unlearnt = exists().where(
+        lesson.c.workspace_id == job.c.workspace_id,
+        lesson.c.kind == LEARNING,
+        lesson.c.id < job.c.id,
+        text(f"lesson.{OPEN_JOB}"),
     )
-    return select(jobs).where(text(f"jobs.{OPEN_JOB}"), free, ~earlier).order_by(jobs.c.id).limit(1)
+    free = or_(
+        (job.c.state == "pending") & (job.c.not_before <= bindparam("at")),
+        (job.c.state == "running") & (job.c.lease_until < bindparam("at")),
+    )
+    ready = or_(and_(*(job.c.kind != kind for kind in AFTER_LEARNING)), ~unlearnt)
+    chosen = select(job.c.id).where(job.c.kind == bindparam("kind"), text(f"job.{OPEN_JOB}"), free, ~earlier, ready)
+    return chosen.order_by(job.c.id).limit(1)
 
 
 MINE = (
@@ -47,21 +61,23 @@ MINE = (
     jobs.c.state == "running",
 )
 """The job as long as nobody took it over."""
-INSERT = Prepared(inserting(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at"))
+INSERT = PreparedInsert(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at")
 INSERT_OBSERVERS = Prepared(inserting(job_observers))
 CLAIMABLE = Prepared(_claimable())
 CLAIM = Prepared(
     update(jobs)
-    .where(jobs.c.id == bindparam("job_id"))
+    .where(jobs.c.id == _claimable().with_for_update(skip_locked=True).scalar_subquery())
     .values(
         state="running",
-        owner=bindparam("owner"),
-        lease_until=bindparam("lease_until"),
-        attempts=bindparam("attempts"),
+        owner=bindparam("owned_by"),
+        lease_until=bindparam("until"),
+        attempts=jobs.c.attempts + 1,
     )
+    .returning(*jobs.c)
 )
+RENEW = Prepared(update(jobs).where(*MINE).values(lease_until=bindparam("until")))
 FINISH = Prepared(
-    update(jobs).where(*MINE).values(state="done", finished_at=bindparam("finished_at"), error=bindparam("error"))
+    update(jobs).where(*MINE).values(state="done", finished_at=bindparam("at"), error=None).returning(jobs.c.payload)
 )
 
 
@@ -93,7 +109,7 @@ def add_job(
 ) -> None:
     """Queue work; it is done some time after this transaction commits."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
-    job_id = INSERT.insert(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
+    job_id = INSERT.add(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
@@ -101,7 +117,8 @@ def drop_observer(tx: Tx, session_id: int, peer_id: int) -> None:
     """Let what waits in a session change this peer's view no more."""
     waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
     waiting = waiting.where(jobs.c.session_id == session_id, job_observers.c.peer_id == peer_id)
-    for row in tx.execute(waiting.where(jobs.c.kind == "representation", text(f"jobs.{OPEN_JOB}"))).all():
+    waiting = waiting.where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}")).with_for_update(of=jobs)
+    for row in tx.execute(waiting).all():
         payload = json.loads(row.payload)
         left = [observer for observer in payload["observers"] if observer != peer_id]
         changed = json.dumps({**payload, "observers": left})
@@ -110,40 +127,53 @@ def drop_observer(tx: Tx, session_id: int, peer_id: int) -> None:
         tx.execute(delete(job_observers).where(*gone))
 
 
-def has_work(tx: Tx, at: int) -> bool:
-    """Is there a job that could be claimed now? Cheap, and needs no write lock."""
-    return CLAIMABLE.first(tx, at=at) is not None
+def has_work(tx: Tx, kind: str, at: int) -> bool:
+    """Is there a job of this kind that could be claimed now? Cheap, and needs no write lock."""
+    return CLAIMABLE.first(tx, kind=kind, at=at) is not None
 
 
-def claim_job(tx: Tx, owner: str, at: int) -> Job | None:
-    """Take the oldest job whose unit nobody works on."""
-    row = CLAIMABLE.first(tx, at=at)
+def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job]:
+    """Take up to so many jobs of a kind, the oldest first, each of a unit that nobody works on."""
+    claimed: list[Job] = []
+    while len(claimed) < limit and (job := claim_job(tx, owner, kind, at)) is not None:
+        claimed.append(job)
+    return claimed
+
+
+def claim_job(tx: Tx, owner: str, kind: str, at: int) -> Job | None:
+    """Take the oldest job of a kind whose unit nobody works on."""
+    row = CLAIM.first(tx, kind=kind, at=at, owned_by=owner, until=at + LEASE)
     if row is None:
         return None
-    attempts = row.attempts + 1
-    CLAIM.run(tx, job_id=row.id, owner=owner, lease_until=at + LEASE, attempts=attempts)
     payload = json.loads(row.payload)
-    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, attempts, owner)
+    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, row.attempts, owner)
 
 
-def renew_job(tx: Tx, job: Job, at: int) -> None:
-    """Keep a job that takes long."""
-    tx.execute(update(jobs).where(*MINE).values(lease_until=at + LEASE), _identity(job))
+def renew_job(tx: Tx, job: Job, at: int) -> bool:
+    """Keep a job that takes long. False when it was lost."""
+    return RENEW.run(tx, until=at + LEASE, **_identity(job)) == 1
 
 
-def finish_job(tx: Tx, job: Job, at: int) -> bool:
-    """Mark it done. False when the lease was lost: then its effects must not be kept."""
-    return FINISH.run(tx, finished_at=at, error=None, **_identity(job)) == 1
+def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
+    """Mark it done: the job as it is now. None when the lease was lost: then its effects must not be kept."""
+    row = FINISH.first(tx, at=at, **_identity(job))
+    return None if row is None else replace(job, payload=json.loads(row.payload))
 
 
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
     """Try again later, or give up and keep the reason."""
+    changes: dict[str, Any] = {"error": reason[:REASON_CHARS]}
     if job.attempts >= ATTEMPTS:
-        changes = {"state": "failed", "finished_at": at, "error": reason}
+        changes |= {"state": "failed", "finished_at": at}
     else:
-        wait = BACK_OFF * 2 ** (job.attempts - 1)
-        changes = {"state": "pending", "not_before": at + wait, "error": reason}
+        changes |= {"state": "pending", "not_before": at + BACK_OFF * 2 ** (job.attempts - 1)}
     tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job))
+
+
+def release_job(tx: Tx, job: Job) -> None:
+    """Give a job back that was not done: another worker may take it at once."""
+    changes = {"state": "pending", "attempts": jobs.c.attempts - 1}
+    tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
 
 
 def forget_finished(tx: Tx, at: int) -> None:

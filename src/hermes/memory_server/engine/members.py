@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, func, insert, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, peers
 from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select, text, update
+from sqlalchemy import Select, bindparam, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.engine.embed import embed_pieces
+from hermes.memory_server.db.text_index import Entry
+from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
@@ -21,7 +23,6 @@ from hermes.memory_server.engine.peers import ensure_peer_ids
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
-from hermes.memory_server.tokens import count_tokens
 
 COLUMNS = (
     *messages.c,
@@ -43,51 +44,18 @@ FIELDS = {
     "created_at": Field(messages.c.created_at, "time"),
     "metadata": Field(messages.c.metadata, "json"),
 }
-INSERT = Prepared(inserting(messages))
+INSERT = Prepared(inserting(messages, *(column.name for column in messages.c if column.name != "id")))
 INSERT_VECTORS = Prepared(inserting(message_vectors))
 COUNT = Prepared(
-    update(sessions).where(sessions.c.id == bindparam("id_")).values(message_count=bindparam("message_count"))
+    update(sessions)
+    .where(sessions.c.id == bindparam("id_"))
+    .values(message_count=sessions.c.message_count + bindparam("added"))
 )
-INDEX = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-LAST_ID = Prepared(text("SELECT seq FROM sqlite_sequence WHERE name = 'messages'"))
-Indexed = tuple[int, int, int, int, str, Sequence[bytes]]
-"""What an index entry needs: ids of message, workspace, session and author, the text, and the vectors of its pieces."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A message to append, with all that can be worked out before the write lock is held."""
-
-    content: str
-    peer: str
-    metadata: str = "{}"
-    configuration: Mapping[str, Any] = field(default_factory=dict)
-    created_at: int | None = None
-    file: str | None = None
-    token_count: int = 0
-    vectors: tuple[bytes, ...] = ()
-
-
-def prepare_draft(
-    content: str,
-    peer: str,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
-    created_at: int | None = None,
-    file: str | None = None,
-) -> Draft:
-    """A draft with its tokens counted and its vectors made."""
-    return Draft(
-        content,
-        peer,
-        json.dumps(metadata or {}),
-        configuration or {},
-        created_at,
-        file,
-        count_tokens(content),
-        tuple(embed_pieces(content)),
-    )
+IDS = Prepared(
+    select(messages.c.id)
+    .where(messages.c.session_id == bindparam("session_id"), messages.c.seq > bindparam("after"))
+    .order_by(messages.c.seq)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +76,8 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
     appended = _insert(tx, place, ids, drafts, at)
+    COUNT.run(tx, id_=place.id, added=len(drafts))
     count = place.message_count + len(drafts)
-    COUNT.run(tx, id_=place.id, message_count=count)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
@@ -118,56 +86,44 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
 
 
 def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
-    first = next_message_id(tx)
-    appended = [
-        Appended(
-            first + number - 1,
-            new_id(),
-            peer_ids[draft.peer],
-            session.message_count + number,
-            at if draft.created_at is None else draft.created_at,
-            draft,
-        )
-        for number, draft in enumerate(drafts, start=1)
+    """Write messages behind those of the session, which is locked, with what makes them findable."""
+    after = session.message_count
+    rows = [
+        {
+            "public_id": new_id(),
+            "workspace_id": session.workspace_id,
+            "session_id": session.id,
+            "peer_id": peer_ids[draft.peer],
+            "seq": seq,
+            "content": draft.content,
+            "metadata": draft.metadata,
+            "token_count": draft.token_count,
+            "created_at": at if draft.created_at is None else draft.created_at,
+            "file": draft.file,
+        }
+        for seq, draft in enumerate(drafts, start=after + 1)
     ]
-    INSERT.run_many(tx, [_row(session, message) for message in appended])
-    place = session.workspace_id, session.id
-    index_messages(tx, [(m.id, *place, m.peer_id, m.draft.content, m.draft.vectors) for m in appended])
+    INSERT.run_many(tx, rows)
+    ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=after)]
+    appended = [
+        Appended(message_id, row["public_id"], row["peer_id"], row["seq"], row["created_at"], draft)
+        for message_id, row, draft in zip(ids, rows, drafts, strict=True)
+    ]
+    _index(tx, session, appended)
     return appended
 
 
-def next_message_id(tx: Tx) -> int:
-    """The id of the next message, and of those after it by counting on: the write lock keeps them ours."""
-    last = LAST_ID.first(tx)
-    return 1 if last is None else int(last[0]) + 1
-
-
-def _row(session: Record, message: Appended) -> dict[str, Any]:
-    draft = message.draft
-    return {
-        "id": message.id,
-        "public_id": message.public_id,
-        "workspace_id": session.workspace_id,
-        "session_id": session.id,
-        "peer_id": message.peer_id,
-        "seq": message.seq,
-        "content": draft.content,
-        "metadata": draft.metadata,
-        "token_count": draft.token_count,
-        "created_at": message.created_at,
-        "file": draft.file,
-    }
-
-
-def index_messages(tx: Tx, rows: Iterable[Indexed]) -> None:
+def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
     """Make messages findable by their words and their meaning."""
-    words: list[dict[str, Any]] = []
-    vectors: list[dict[str, Any]] = []
-    for message_id, workspace_id, session_id, peer_id, content, pieces in rows:
-        words.append({"id": message_id, "scope": f"w{workspace_id} s{session_id} p{peer_id}", "content": content})
-        place = {"workspace_id": workspace_id, "session_id": session_id, "peer_id": peer_id, "message_id": message_id}
-        vectors += [{**place, "piece": piece, "vector": vector} for piece, vector in enumerate(pieces)]
-    INDEX.run_many(tx, words)
+    place = {"workspace_id": session.workspace_id, "session_id": session.id}
+    text_index(tx).add(
+        tx, [Entry(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
+    )
+    vectors = [
+        {**place, "message_id": message.id, "peer_id": message.peer_id, "piece": piece, "vector": vector}
+        for message in appended
+        for piece, vector in enumerate(message.draft.vectors)
+    ]
     INSERT_VECTORS.run_many(tx, vectors)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 
 
 @dataclass(frozen=True, slots=True)

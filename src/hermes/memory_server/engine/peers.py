@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
@@ -32,6 +32,9 @@ FIELDS = {
 NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
 ID = Prepared(select(peers.c.id).where(*NAMED))
+INSERT = Prepared(
+    inserting_new(peers, "uid", "workspace_id", "name", "kind", "metadata", "configuration", "created_at")
+)
 
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Record | None:
@@ -53,7 +56,10 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
     ids: dict[str, int] = {}
     for name in dict.fromkeys(names):
         known = ID.first(tx, workspace_id=workspace_id, name=name)
-        ids[name] = known.id if known is not None else _insert(tx, workspace_id, name, at, {}, {})
+        if known is None:
+            _insert(tx, workspace_id, name, at, {}, {})
+            [known] = ID.rows(tx, workspace_id=workspace_id, name=name)
+        ids[name] = int(known.id)
     return ids
 
 
@@ -70,8 +76,9 @@ def ensure_peer(
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        _insert(tx, place.id, name, at, metadata or {}, configuration or {})
-        return get_peer(tx, workspace, name), True
+        if _insert(tx, place.id, name, at, metadata or {}, configuration or {}):
+            return get_peer(tx, workspace, name), True
+        found = get_peer(tx, workspace, name)
     if found.kind != "peer":
         raise Invalid(f"{name} is a scope: use the routes of scopes")
     given = {"metadata": metadata, "configuration": configuration}
@@ -118,16 +125,8 @@ def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
 
 def _insert(
     tx: Tx, workspace_id: int, name: str, at: int, metadata: Mapping[str, Any], configuration: Mapping[str, Any]
-) -> int:
+) -> bool:
+    """Make a peer, unless there is one of that name; was it made?"""
     check_name(name)
-    made = tx.execute(
-        insert(peers).values(
-            uid=new_id(),
-            workspace_id=workspace_id,
-            name=name,
-            metadata=json.dumps(metadata),
-            configuration=json.dumps(configuration),
-            created_at=at,
-        )
-    )
-    return int(made.inserted_primary_key[0])  # type: ignore[index]
+    given = {"metadata": json.dumps(metadata), "configuration": json.dumps(configuration)}
+    return INSERT.run(tx, uid=new_id(), workspace_id=workspace_id, name=name, kind="peer", created_at=at, **given) == 1

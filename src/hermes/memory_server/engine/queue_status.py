@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import exists, func, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import job_observers, jobs, sessions
 from hermes.memory_server.engine.jobs import TRACKED
 from hermes.memory_server.engine.peers import find_peer

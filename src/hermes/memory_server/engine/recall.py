@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Select, select
 
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions
+from hermes.memory_server.embedder import Question, Vector
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
-from hermes.memory_server.engine.embed import embed
 from hermes.memory_server.engine.vectors import VectorIndex
 
 DEFAULT_MAXIMUM = 100
@@ -38,7 +38,7 @@ class View:
 class Choice:
     """Which conclusions to choose."""
 
-    search_query: str | None = None
+    search: Question | None = None
     search_top_k: int | None = None
     search_max_distance: float | None = None
     include_most_frequent: bool = False
@@ -49,18 +49,18 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
     """The closest to the query, the most often derived, and the newest, as many as are wanted; in order of time."""
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
     chosen: dict[str, Record] = {}
-    if choice.search_query:
+    if choice.search is not None:
         closest = query_conclusions(
             tx,
             index,
             view,
-            choice.search_query,
+            choice.search.vector,
             choice.search_top_k or max(1, maximum // 3),
             choice.search_max_distance,
         )
         _keep(chosen, closest, maximum)
     if choice.include_most_frequent:
-        share = maximum // 3 if choice.search_query else maximum // 2
+        share = maximum // 3 if choice.search is not None else maximum // 2
         frequent = conclusions.c.times_derived.desc(), conclusions.c.id.desc()
         _keep(chosen, _fetch(tx, view, frequent, max(1, share)), maximum)
     _keep(chosen, _fetch(tx, view, (conclusions.c.id.desc(),), maximum), maximum)
@@ -68,17 +68,16 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
 
 
 def query_conclusions(
-    tx: Tx, index: VectorIndex, view: View, query: str, top_k: int, max_distance: float | None
+    tx: Tx, index: VectorIndex, view: View, vector: Vector, top_k: int, max_distance: float | None
 ) -> list[Record]:
     """The conclusions closest in meaning, the closest first."""
-    return query_views(tx, index, [view], query, top_k, max_distance)
+    return query_views(tx, index, [view], vector, top_k, max_distance)
 
 
 def query_views(
-    tx: Tx, index: VectorIndex, views: Iterable[View], query: str, top_k: int, max_distance: float | None
+    tx: Tx, index: VectorIndex, views: Iterable[View], vector: Vector, top_k: int, max_distance: float | None
 ) -> list[Record]:
     """The closest of several views together, the closest first."""
-    vector = embed(query)
     hits: list[tuple[int, float, View]] = []
     for view in views:
         for collection in _collections(tx, view):

@@ -9,16 +9,17 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
+from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
 from hermes.memory_server.engine.peers import PEERS, find_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
-from hermes.memory_server.engine.sessions import SESSIONS, get_session
+from hermes.memory_server.engine.sessions import SESSIONS, lock_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
@@ -33,8 +34,10 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] 
     found = find_peer(tx, place.id, PREFIX + name)
     if found is None:
         values = {"workspace_id": place.id, "name": PREFIX + name, "kind": "scope", "created_at": at}
-        tx.execute(insert(peers).values(uid=new_id(), metadata=json.dumps(metadata or {}), **values))
-        return get_scope(tx, workspace, name), True
+        given = {"metadata": json.dumps(metadata or {}), "configuration": "{}"}
+        if INSERT_PEER.run(tx, uid=new_id(), **values, **given) == 1:
+            return get_scope(tx, workspace, name), True
+        found = get_scope(tx, workspace, name)
     if metadata is not None:
         tx.execute(update(peers).where(peers.c.id == found.id).values(metadata=json.dumps(metadata)))
     return get_scope(tx, workspace, name), False
@@ -67,7 +70,7 @@ def list_scopes(tx: Tx, workspace: str, page: Page) -> Paged:
 def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at: int) -> None:
     """Put sessions into a scope; what is known from them already is copied in the background."""
     for name in dict.fromkeys(names):
-        session = get_session(tx, workspace, name)
+        session = lock_session(tx, workspace, name)
         if session.id in session_ids(tx, [scope.id]):
             continue
         values = {"scope_id": scope.id, "session_id": session.id, "updated_at": at}
@@ -81,7 +84,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
 
 def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
-    session = get_session(tx, workspace, name)
+    session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
         raise Missing("Session", f"{name} in the scope")
@@ -120,7 +123,8 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: 
     """Give a scope what peers said of themselves in a session that was added to it."""
     scope, session = payload["scope"], payload["session"]
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)
-    if tx.execute(select(scope_sessions.c.state).where(*pair)).scalar_one_or_none() != "pending":
+    state = select(scope_sessions.c.state).where(*pair).with_for_update(key_share=True)
+    if tx.execute(state).scalar_one_or_none() != "pending":
         return
     own = select(conclusions, collections.c.observed_id).join_from(conclusions, collections)
     own = own.where(conclusions.c.session_id == session, conclusions.c.level == "explicit")

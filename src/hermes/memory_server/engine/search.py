@@ -7,15 +7,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, sessions
-from hermes.memory_server.engine.embed import embed
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import Question, Vector
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import Place, find_by_words
+from hermes.memory_server.engine.words import find_by_words
 from hermes.memory_server.faults import Invalid
 
 RANK_OFFSET = 60
@@ -29,14 +30,14 @@ DELETED = Prepared(
 
 
 def search_messages(
-    tx: Tx, index: VectorIndex, place: Place, query: str, filters: Mapping[str, Any] | None, limit: int
+    tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Record]:
     """The messages that fit best, the best first."""
     condition = search_condition(tx, place.workspace_id, filters)
     if place.sessions == ():
         return []
-    by_words = find_by_words(tx, place, query, condition, limit * 2)
-    by_meaning = _by_meaning(tx, index, place, query, condition, limit * 2)
+    by_words = find_by_words(tx, place, question.text, condition, limit * 2)
+    by_meaning = _by_meaning(tx, index, place, question.vector, condition, limit * 2)
     ids = fuse(by_words, by_meaning)[:limit]
     return find_messages(tx, ids)
 
@@ -77,9 +78,8 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
 
 
 def _by_meaning(
-    tx: Tx, index: VectorIndex, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int
+    tx: Tx, index: VectorIndex, place: Place, vector: Vector, condition: ColumnElement[bool] | None, limit: int
 ) -> list[int]:
-    vector = embed(query)
     if not vector.any():
         return []
     wanted = limit

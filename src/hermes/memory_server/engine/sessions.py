@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import bindparam, exists, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, lock_workspace
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
@@ -38,6 +38,18 @@ FIELDS = {
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
+LOCK = Prepared(
+    select(*COLUMNS)
+    .select_from(workspaces.join(sessions, sessions.c.workspace_id == workspaces.c.id))
+    .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
+    .with_for_update(key_share=True)
+)
+"""Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
+INSERT = Prepared(
+    inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
+        sessions.c.id
+    )
+)
 
 
 def find_session(tx: Tx, workspace_id: int, name: str) -> Record | None:
@@ -59,6 +71,14 @@ def get_session(tx: Tx, workspace: str, name: str) -> Record:
     return found
 
 
+def lock_session(tx: Tx, workspace: str, name: str) -> Record:
+    """As `get_session`; nobody else changes it, or adds messages in its workspace, before this transaction ends."""
+    found = LOCK.first(tx, workspace_name=workspace, name=name)
+    if found is None or not found.is_active:
+        raise Missing("Session", name)
+    return found
+
+
 def ensure_session(
     tx: Tx,
     workspace: str,
@@ -68,12 +88,15 @@ def ensure_session(
     metadata: Mapping[str, Any] | None = None,
     configuration: Mapping[str, Any] | None = None,
 ) -> tuple[Record, bool]:
-    """The session, and whether it was made now. Given metadata replaces, given configuration merges."""
-    found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
+    """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
+    found = LOCK.first(tx, workspace_name=workspace, name=name)
     if found is None:
-        place, _ = ensure_workspace(tx, workspace, at)
-        insert_session(tx, place.id, name, at, json.dumps(metadata or {}), json.dumps(configuration or {}))
-        return get_session(tx, workspace, name), True
+        ensure_workspace(tx, workspace, at)
+        place = lock_workspace(tx, workspace)
+        given = json.dumps(metadata or {}), json.dumps(configuration or {})
+        if insert_session(tx, place.id, name, at, *given) is not None:
+            return lock_session(tx, workspace, name), True
+        found = lock_session(tx, workspace, name)
     if not found.is_active:
         raise Missing("Session", name)
     changes: dict[str, str] = {}
@@ -87,12 +110,12 @@ def ensure_session(
     return get_session(tx, workspace, name), False
 
 
-def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str, configuration: str) -> int:
-    """A new, empty session; the id of its row."""
+def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str, configuration: str) -> int | None:
+    """A new, empty session: the id of its row. None when there is one of that name."""
     check_name(name)
     values = {"workspace_id": workspace_id, "name": name, "metadata": metadata, "configuration": configuration}
-    made = tx.execute(insert(sessions).values(uid=new_id(), created_at=at, **values))
-    return int(made.inserted_primary_key[0])  # type: ignore[index]
+    made = INSERT.rows(tx, uid=new_id(), created_at=at, **values)
+    return int(made[0].id) if made else None
 
 
 def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:

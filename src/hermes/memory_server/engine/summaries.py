@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, select
-from sqlalchemy.dialects.sqlite import insert
+from dataclasses import dataclass
 
-from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from sqlalchemy import bindparam, select
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, upserting
 from hermes.memory_server.db.tables import messages, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentences import split_sentences, telling
@@ -29,24 +30,37 @@ def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
     return {row.kind: row for row in NEWEST.rows(tx, session_id=session_id)}
 
 
-def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int, at: int) -> None:
-    """Summarise up to message number `seq`. A summary that covers more is left alone."""
-    before = read_summaries(tx, session_id).get(kind)
-    if before is not None and before.seq >= seq:
-        return
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a session's messages up to number `seq` come to."""
+
+    kind: str
+    content: str
+    message_id: int
+    seq: int
+    token_count: int
+
+
+def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int) -> Summary | None:
+    """Summarise up to message number `seq`; None when there is nothing there."""
     rows = read_range(tx, session_id, seq - every + 1, seq)
     if not rows:
-        return
+        return None
     content = extract(rows, MAX_TOKENS[kind])
+    return Summary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content))
+
+
+def store_summary(tx: Tx, session_id: int, made: Summary, at: int) -> None:
+    """Keep it, unless there is one that covers more."""
     values = {
-        "content": content,
-        "message_id": rows[-1].id,
-        "seq": rows[-1].seq,
-        "token_count": count_tokens(content),
+        "content": made.content,
+        "message_id": made.message_id,
+        "seq": made.seq,
+        "token_count": made.token_count,
         "created_at": at,
     }
-    statement = insert(summaries).values(session_id=session_id, kind=kind, **values)
-    tx.execute(statement.on_conflict_do_update(index_elements=["session_id", "kind"], set_=values))
+    named = {"session_id": session_id, "kind": made.kind, **values}
+    tx.execute(upserting(summaries, ("session_id", "kind"), named, where=summaries.c.seq < made.seq))
 
 
 def extract(rows: list[Record], max_tokens: int) -> str:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
-from hermes.memory_server.engine.embed import DIMENSIONS, Vector, from_blobs
+from hermes.memory_server.embedder import Vector, from_blobs
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
@@ -106,7 +106,7 @@ class Rows:
     def multiply(self, vector: Vector) -> Vector:
         """How close each row is."""
         scores = np.empty(len(self.ids), dtype=np.float32)
-        wide = np.empty((BLOCK, DIMENSIONS), dtype=np.float32)
+        wide = np.empty((BLOCK, self.vectors.shape[1]), dtype=np.float32)
         for start in range(0, len(scores), BLOCK):
             narrow = self.vectors[start : start + BLOCK]
             np.copyto(wide[: len(narrow)], narrow)
@@ -122,9 +122,10 @@ class Rows:
 class Matrix:
     """The vectors of one place, a row each, as whole numbers of eight bits with a scale."""
 
-    def __init__(self) -> None:
+    def __init__(self, dimension: int) -> None:
         self.guard = threading.Lock()
         self.generation = -1
+        self._dimension = dimension
         self.clear(-1)
 
     def clear(self, generation: int) -> None:
@@ -133,7 +134,7 @@ class Matrix:
         self.last_id = self.count = 0
         self._ids = np.zeros(0, dtype=np.int64)
         self._labels = np.zeros(0, dtype=np.int64)
-        self._vectors = np.zeros((0, DIMENSIONS), dtype=np.int8)
+        self._vectors = np.zeros((0, self._dimension), dtype=np.int8)
         self._scales = np.zeros(0, dtype=np.float32)
 
     def add(self, rows: Sequence[Any]) -> None:
@@ -143,7 +144,7 @@ class Matrix:
         new = slice(self.count, end)
         self._ids[new] = [row[0] for row in rows]
         self._labels[new] = [row[1] or 0 for row in rows]
-        wide = from_blobs([row[2] for row in rows])
+        wide = from_blobs([row[2] for row in rows], self._dimension)
         scales = np.abs(wide).max(axis=1) / 127
         scales[scales == 0] = 1
         self._vectors[new] = np.rint(wide / scales[:, None])
@@ -174,8 +175,9 @@ def _grown(array: NDArray[Any], room: int) -> NDArray[Any]:
 class VectorIndex:
     """The matrices of one process. Safe to use from several threads."""
 
-    def __init__(self, rows_kept: int = ROWS_KEPT) -> None:
+    def __init__(self, dimension: int, rows_kept: int = ROWS_KEPT) -> None:
         self._guard = threading.Lock()
+        self._dimension = dimension
         self._rows_kept = rows_kept
         self._matrices: OrderedDict[tuple[str, int], Matrix] = OrderedDict()
 
@@ -219,7 +221,7 @@ class VectorIndex:
                 return known
             while self._matrices and sum(SMALLEST + m.count for m in self._matrices.values()) > self._rows_kept:
                 self._matrices.popitem(last=False)
-            return self._matrices.setdefault((kind, key), Matrix())
+            return self._matrices.setdefault((kind, key), Matrix(self._dimension))
 
 
 def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -9,20 +10,23 @@ import json
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.engine import Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id
+
+if TYPE_CHECKING:
+    import httpx
 
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
 WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
@@ -32,6 +36,7 @@ WAITING = Prepared(
     .where(text(OPEN_JOB))
     .limit(1)
 )
+ANY = Prepared(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam("workspace_id")).limit(1))
 
 
 def check_url(url: str) -> None:
@@ -63,7 +68,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
     """The endpoint, and whether it was made now."""
     check_url(url)
-    place, _ = ensure_workspace(tx, workspace, at)
+    ensure_workspace(tx, workspace, at)
+    place = lock_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id, webhooks.c.url == url)
     found = tx.execute(query).first()
     if found is not None:
@@ -102,11 +108,28 @@ def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at:
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
     """Tell that nothing waits any more, once the last tracked job is done."""
-    if WAITING.first(tx, workspace_id=workspace_id) is not None:
+    if ANY.first(tx, workspace_id=workspace_id) is None:
         return
-    name = tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar_one_or_none()
-    if name is not None:
+    # Of two that end at the same moment, the second waits here and sees the first.
+    owner = select(workspaces.c.name).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
+    name = tx.execute(owner).scalar_one_or_none()
+    if name is not None and WAITING.first(tx, workspace_id=workspace_id) is None:
         announce(tx, workspace_id, "queue.empty", {"workspace_id": name, "queue_type": queue_type}, at)
+
+
+async def post_event(url: str, body: Mapping[str, Any], secret: str, patience: float) -> None:
+    """Post an event to an endpoint. Connecting, and each piece of what it answers, may take so many seconds."""
+    content, headers = encode_event(body, secret)
+    async with await asyncio.to_thread(_new_client, patience) as client:
+        async with client.stream("POST", url, content=content, headers=headers) as answer:
+            answer.raise_for_status()  # what else it says is not read
+
+
+def _new_client(patience: float) -> httpx.AsyncClient:
+    """Takes so long, for its import and its certificates, that nobody should wait for it."""
+    import httpx
+
+    return httpx.AsyncClient(timeout=patience, follow_redirects=False)
 
 
 def encode_event(body: Mapping[str, Any], secret: str) -> tuple[bytes, dict[str, str]]:

@@ -6,16 +6,17 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, bindparam, column, func, select, table, text, true
+from sqlalchemy import ColumnElement, Select, bindparam, func, select, true
 
-from hermes.memory_server.db.engine import Tx
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.matching import holds_text
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages, sessions
+from hermes.memory_server.db.text_index import Ids, Only, Place
 from hermes.memory_server.engine.messages import MESSAGES
 
 WORDS = 48
@@ -33,22 +34,6 @@ STOP_WORDS = frozenset(
         "the their them they this to was we were what when where which who why will with you your",
     )
 )
-message_index = table("message_index", column("rowid"))
-HOLDING = (
-    select(message_index.c.rowid)
-    .where(text("message_index MATCH :match"))
-    .order_by(message_index.c.rowid.desc())
-    .limit(HOLDERS)
-)
-
-
-def _in_one_row(query: Select[Any]) -> Select[Any]:
-    """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
-    return select(func.group_concat(query.subquery().c.rowid).label("ids"))
-
-
-HOLDING_ALL = Prepared(_in_one_row(HOLDING))
-Ids = NDArray[np.int64]
 SESSION_SIZE = Prepared(select(sessions.c.message_count).where(sessions.c.id == bindparam("id")))
 
 
@@ -59,22 +44,6 @@ def _size_by(owner: ColumnElement[int]) -> Prepared:
 
 AUTHOR_SIZE = _size_by(messages.c.peer_id)
 WORKSPACE_SIZE = _size_by(messages.c.workspace_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where to look: a workspace, and within it some sessions or one author."""
-
-    workspace_id: int
-    sessions: tuple[int, ...] | None = None
-    peer: int | None = None
-
-    def scope_terms(self) -> str:
-        """The place in the words of the full-text index."""
-        terms = [] if self.peer is None else [f"scope : p{self.peer}"]
-        if self.sessions is not None:
-            terms.append("scope : (" + " OR ".join(f"s{session}" for session in self.sessions) + ")")
-        return " AND ".join(terms) or f"scope : w{self.workspace_id}"
 
 
 def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
@@ -112,14 +81,8 @@ def _is_mark(letter: str) -> bool:
 
 def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> Ids:
     """The messages that hold all of the words, the newest first."""
-    all_of_them = " AND ".join(f'"{word}"' for word in words)
-    given = {"match": f"({place.scope_terms()}) AND content : ({all_of_them})"}
-    if condition is None:
-        [(ids,)] = HOLDING_ALL.rows(tx, **given)
-    else:
-        joined = MESSAGES.join(message_index, message_index.c.rowid == messages.c.id)
-        ids = tx.execute(_in_one_row(HOLDING.select_from(joined).where(condition)), given).scalar_one()
-    return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+    only = None if condition is None else Only(MESSAGES, condition)
+    return text_index(tx).match(tx, place, words, HOLDERS, only)
 
 
 def _size(tx: Tx, place: Place) -> int:
@@ -150,7 +113,7 @@ def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] 
     """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
     if not part:
         return []
-    holds = func.text_holds(messages.c.content, part) == 1, true() if condition is None else condition
+    holds = holds_text(messages.c.content, part), true() if condition is None else condition
     found: set[int] = set()
     for recent in _recent(place):
         chosen = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id)).where(*holds)

@@ -1,4 +1,9 @@
-"""The background worker: takes jobs as long as there are any, then looks again. Several may run on one folder."""
+"""The background worker: begins every job that may run now and looks again. Several may run on one folder.
+
+    claim (a transaction) ── prepare (outside, side by side, bounded in time) ── commit (a transaction: effect and end)
+
+A kind has so many places; while they are taken, jobs of that kind wait, and those of other kinds do not.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,20 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server import times
-from hermes.memory_server.db.engine import Database, Tx
+from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
-from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
-from hermes.memory_server.engine.derive import derive
-from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job
-from hermes.memory_server.engine.scopes import copy_conclusions
-from hermes.memory_server.engine.summaries import make_summary
-from hermes.memory_server.engine.webhooks import announce_empty_queue, encode_event
+from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
+from hermes.memory_server.engine.webhooks import announce_empty_queue
 
 log = logging.getLogger(__name__)
 IDLE = 0.25
@@ -29,12 +34,8 @@ CLEAN_EVERY = 600.0
 SETTLE = 0.05
 PATIENCE = 1.0
 """Work begins when nobody wrote for SETTLE seconds, or after PATIENCE: who writes message after message goes first."""
-SLICE = 0.004
-"""Seconds that work may hold the write lock, beside the last job's own time."""
-SLOW = ("webhook",)
-"""Kinds that talk to the outside: never inside a transaction."""
 RENEW_EVERY = 3.0
-WEBHOOK_TIMEOUT = 10.0
+"""Seconds between two renewals of a job's lease, which is three times as long."""
 
 
 class LeaseLostError(Exception):
@@ -44,153 +45,185 @@ class LeaseLostError(Exception):
 class Worker:
     """Does background work on one database until it is stopped."""
 
-    def __init__(self, database: Database, clock: Clock, *, webhook_secret: str = "") -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        embedder: Embedder,
+        *,
+        webhook_secret: str = "",
+        kinds: Mapping[str, Kind[Any]] = KINDS,
+    ) -> None:
         self._database = database
         self._clock = clock
-        self._secret = webhook_secret
-        self._wake = asyncio.Event()
+        self._tools = Tools(database, embedder, webhook_secret)
+        self._kinds = kinds
+        self._news = asyncio.Event()
+        self._was_written = False
         self._stopped = False
         self._cleaned = 0.0
+        self._taken: dict[asyncio.Task[None], str] = {}
+        self._preparing: set[asyncio.Task[Any]] = set()
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def wake(self) -> None:
-        """There is work: look now."""
-        self._wake.set()
+        """Something was written: look for work."""
+        self._was_written = True
+        self._news.set()
 
     def stop(self) -> None:
-        """End after the job that is under way."""
+        """Begin no more. What is being prepared is given back, what is being committed is finished."""
         self._stopped = True
-        self._wake.set()
+        self._news.set()
+        for preparing in self._preparing:
+            preparing.cancel()
 
     async def run(self) -> None:
         """Work until stopped. A job that fails is tried again later and delays no other unit."""
+        began = False
         while not self._stopped:
-            self._wake.clear()
+            self._news.clear()
+            if self._was_written and not began:
+                await self._settle()
             try:
-                await self._work_off()
+                began = await self._begin()
                 await self._clean()
             except StoreError as error:
+                began = False
                 log.warning("memory worker: %s", error.line())
             await self._rest()
+        await asyncio.gather(*self._taken)
 
-    async def _work_off(self) -> None:
-        await self._settle()
-        while not self._stopped:
-            if not await self.work_once():
-                return
+    async def work_once(self) -> bool:
+        """Do what may begin now, and what follows it. False when there was nothing."""
+        began = await self._begin()
+        await asyncio.gather(*self._taken)
+        return began
 
     async def _settle(self) -> None:
         """Wait until nobody wrote for a moment, but not for long."""
         end = time.monotonic() + PATIENCE
-        while not self._stopped and time.monotonic() < end:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(SETTLE):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
+        while self._was_written and not self._stopped and time.monotonic() < end:
+            self._was_written = False
+            await asyncio.sleep(SETTLE)
 
-    async def work_once(self) -> bool:
-        """Do some jobs. False when there is none to do now."""
-        if not await self._database.read(lambda tx: queue.has_work(tx, self._now())):
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(IDLE):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _begin(self) -> bool:
+        """Begin as many jobs as there are places for; was there any?"""
+        taken = Counter(self._taken.values())
+        places = {name: kind.places - taken[name] for name, kind in self._kinds.items() if kind.places > taken[name]}
+        at = self._now()
+        waiting = await self._database.read(lambda tx: [name for name in places if queue.has_work(tx, name, at)])
+        if not waiting or self._stopped:
             return False
-        slow = await self._database.write(self._work_quickly)
-        if slow is not None:
-            await self._work_slowly(slow)
-        return True
+        claimed = await self._database.write(lambda tx: self._claim(tx, {name: places[name] for name in waiting}))
+        for job in claimed:
+            doing = asyncio.create_task(self._do_in_turn(job))
+            self._taken[doing] = job.kind
+            doing.add_done_callback(self._leave)
+        return bool(claimed)
 
-    def _work_quickly(self, tx: Tx) -> Job | None:
-        """Do jobs inside this transaction, until the time for it is over or one comes that must not be in it."""
-        end = time.monotonic() + SLICE
-        while time.monotonic() < end:
-            job = queue.claim_job(tx, self.owner, self._now())
-            if job is None or job.kind in SLOW:
-                return job
-            tx.exec_driver_sql("SAVEPOINT job")
-            try:
-                self._doing(job)(tx)
-            except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it and tried again
-                tx.exec_driver_sql("ROLLBACK TO job")
-                self._fail(tx, job, error)
-            tx.exec_driver_sql("RELEASE job")
+    def _claim(self, tx: Tx, places: Mapping[str, int]) -> list[Job]:
+        at = self._now()
+        return [job for name, room in places.items() for job in queue.claim_jobs(tx, self.owner, name, at, room)]
+
+    def _leave(self, doing: asyncio.Task[None]) -> None:
+        del self._taken[doing]
+        self._news.set()
+
+    async def _do_in_turn(self, job: Job) -> None:
+        """A job, and those of its kind that follow it, for as long as there are any."""
+        following: Job | None = job
+        while following is not None and not self._stopped:
+            following = await self._do(following)
+        if following is not None:
+            await self._give_back(following)
+
+    async def _do(self, job: Job) -> Job | None:
+        """Both halves of a job, under its lease: what to do next, which is claimed with its end."""
+        kind = self._kinds[job.kind]
+        preparing: asyncio.Task[Any] = asyncio.create_task(kind.prepare(self._tools, job))
+        self._preparing.add(preparing)
+        keeping = asyncio.create_task(self._keep(job, preparing))
+        try:
+            async with asyncio.timeout(kind.seconds):
+                prepared = await preparing
+            self._preparing.discard(preparing)
+            return await self._database.write(lambda tx: self._commit(tx, job, prepared))
+        except LeaseLostError:
+            log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
+        except asyncio.CancelledError:
+            await self._give_back(job)
+        except TimeoutError:
+            await self._fail(job, TimeoutError(f"not done within {kind.seconds:g} seconds"))
+        except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it and tried again
+            await self._fail(job, error)
+        finally:
+            self._preparing.discard(preparing)
+            keeping.cancel()
         return None
 
-    async def _work_slowly(self, job: Job) -> None:
-        """Do a job that talks to the outside, under its lease."""
-        keeping = asyncio.create_task(self._keep(job))
-        try:
-            await self._post(job)
-            await self._database.write(self._doing(job))
-        except LeaseLostError:
-            log.warning("memory worker: job %s was taken over", job.id)
-        except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it and tried again
-            failure = error
-            await self._database.write(lambda tx: self._fail(tx, job, failure))
-        finally:
-            keeping.cancel()
-
-    def _fail(self, tx: Tx, job: Job, error: Exception) -> None:
-        log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, error)
-        queue.fail_job(tx, job, f"{type(error).__name__}: {error}", self._now())
-
-    async def _keep(self, job: Job) -> None:
-        """Renew the lease for as long as the job runs."""
+    async def _keep(self, job: Job, preparing: asyncio.Task[Any]) -> None:
+        """Renew the lease for as long as the job lasts; when it is lost, preparing is of no use any more."""
         while True:
-            await asyncio.sleep(RENEW_EVERY)
-            await self._database.write(lambda tx: queue.renew_job(tx, job, self._now()))
+            await self._clock.sleep(RENEW_EVERY)
+            try:
+                kept = await self._database.write(lambda tx: queue.renew_job(tx, job, self._now()))
+            except StoreError as error:
+                log.warning("memory worker: the lease of job %s was not renewed: %s", job.id, error.line())
+                continue
+            if not kept:
+                preparing.cancel()
+                return
 
-    def _doing(self, job: Job) -> Callable[[Tx], None]:
-        """The job's effect and its end, in one transaction: both or neither."""
+    def _commit(self, tx: Tx, job: Job, prepared: Any) -> Job | None:
+        """The job's effect and its end, in one transaction: both or neither. The next of its kind is claimed there."""
+        at = self._now()
+        mine = queue.finish_job(tx, job, at)
+        if mine is None:
+            raise LeaseLostError
+        self._kinds[job.kind].commit(tx, mine, prepared, at)
+        if job.kind in queue.TRACKED:
+            announce_empty_queue(tx, job.workspace_id, job.kind, at)
+        return queue.claim_job(tx, self.owner, job.kind, at)
 
-        def run(tx: Tx) -> None:
-            at = self._now()
-            if not queue.finish_job(tx, job, at):
-                raise LeaseLostError
-            perform(tx, job, at)
-            if job.kind in queue.TRACKED:
-                announce_empty_queue(tx, job.workspace_id, job.kind, at)
+    async def _fail(self, job: Job, error: Exception) -> None:
+        log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, error)
+        await self._record(job, lambda tx: queue.fail_job(tx, job, f"{type(error).__name__}: {error}", self._now()))
 
-        return run
+    async def _give_back(self, job: Job) -> None:
+        await self._record(job, lambda tx: queue.release_job(tx, job))
 
-    async def _post(self, job: Job) -> None:
-        import httpx
-
-        content, headers = encode_event(job.payload["body"], self._secret)
-        async with httpx.AsyncClient(timeout=WEBHOOK_TIMEOUT, follow_redirects=False) as client:
-            answer = await client.post(job.payload["url"], content=content, headers=headers)
-            answer.raise_for_status()
+    async def _record(self, job: Job, run: Callable[[Tx], None]) -> None:
+        """What cannot be recorded now is known when the lease runs out."""
+        try:
+            await self._database.write(run)
+        except StoreError as error:
+            log.warning("memory worker: job %s: %s", job.id, error.line())
 
     async def _clean(self) -> None:
         if self._clock.now() - self._cleaned >= CLEAN_EVERY:
             self._cleaned = self._clock.now()
             await self._database.write(lambda tx: queue.forget_finished(tx, self._now()))
 
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(IDLE):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-
     def _now(self) -> int:
         return times.now(self._clock)
 
 
-def perform(tx: Tx, job: Job, at: int) -> None:
-    """What each kind of job does to the tables."""
-    if job.kind == "representation":
-        derive(tx, job.workspace_id, job.payload)
-    elif job.kind == "summary" and job.session_id is not None:
-        make_summary(tx, job.session_id, job.payload["kind"], job.payload["seq"], job.payload["every"], at)
-    elif job.kind == "dream":
-        dream(tx, job.workspace_id, job.payload, at)
-    elif job.kind == "scope":
-        copy_conclusions(tx, job.workspace_id, job.payload, at)
-    elif job.kind == "delete_session":
-        purge_session(tx, job.payload["session"], at)
-    elif job.kind == "delete_workspace":
-        purge_workspace(tx, job.workspace_id, at)
-    elif job.kind == "tidy":
-        tidy_index(tx, job.payload, at)
-    elif job.kind != "webhook":
-        raise ValueError(f"nobody knows how to do a job of kind {job.kind}")
+@asynccontextmanager
+async def working(database: Database, clock: Clock, embedder: Embedder, webhook_secret: str) -> AsyncIterator[Worker]:
+    """A worker for the length of a block, on a database of its own, which is closed afterwards."""
+    worker = Worker(database, clock, embedder, webhook_secret=webhook_secret)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await running
+        await database.close()

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, select, update
 
-from hermes.memory_server.db.engine import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting_new
 from hermes.memory_server.db.tables import workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
@@ -27,7 +27,10 @@ FIELDS = {
 
 DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
-BY_NAME = Prepared(select(workspaces).where(workspaces.c.name == bindparam("name")))
+NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
+BY_NAME = Prepared(NAMED)
+LOCK = Prepared(NAMED.with_for_update(key_share=True))
+INSERT = Prepared(inserting_new(workspaces, "uid", "name", "metadata", "configuration", "created_at"))
 
 
 def find_workspace(tx: Tx, name: str) -> Record | None:
@@ -38,6 +41,14 @@ def find_workspace(tx: Tx, name: str) -> Record | None:
 def get_workspace(tx: Tx, name: str) -> Record:
     """The workspace; refused when there is none."""
     found = find_workspace(tx, name)
+    if found is None:
+        raise Missing("Workspace", name)
+    return found
+
+
+def lock_workspace(tx: Tx, name: str) -> Record:
+    """As `get_workspace`; nobody else changes it, or adds messages in it, before this transaction ends."""
+    found = LOCK.first(tx, name=name)
     if found is None:
         raise Missing("Workspace", name)
     return found
@@ -56,23 +67,17 @@ def ensure_workspace(
     if found is not None:
         return found, False
     check_name(name)
-    tx.execute(
-        insert(workspaces).values(
-            uid=new_id(),
-            name=name,
-            metadata=json.dumps(metadata or {}),
-            configuration=json.dumps(configuration or {}),
-            created_at=at,
-        )
-    )
-    return get_workspace(tx, name), True
+    given = {"metadata": json.dumps(metadata or {}), "configuration": json.dumps(configuration or {})}
+    made = INSERT.run(tx, uid=new_id(), name=name, created_at=at, **given)
+    return get_workspace(tx, name), made == 1
 
 
 def update_workspace(
     tx: Tx, name: str, at: int, *, metadata: Mapping[str, Any] | None, configuration: Mapping[str, Any] | None
 ) -> Record:
     """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
-    row, _ = ensure_workspace(tx, name, at)
+    ensure_workspace(tx, name, at)
+    row = lock_workspace(tx, name)
     changes: dict[str, str] = {}
     if metadata is not None:
         changes["metadata"] = json.dumps(metadata)
@@ -85,5 +90,5 @@ def update_workspace(
 
 def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: Page) -> Paged:
     """Workspaces that are not deleted, the oldest first."""
-    query = select(workspaces).where(build_filter(filters, FIELDS), func.instr(workspaces.c.name, DELETED) == 0)
+    query = select(workspaces).where(build_filter(filters, FIELDS), ~workspaces.c.name.contains(DELETED))
     return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)

@@ -1,17 +1,18 @@
-"""The first tables."""
+"""The first tables, as SQLite files of that version have them; no other database is as old."""
 
 from __future__ import annotations
 
-from alembic import op
+from pathlib import Path
 
-from hermes.memory_server.db.tables import MESSAGE_INDEX, MESSAGE_TEXTS, metadata
+from alembic import op
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Make everything. When a later migration changes a table, this one gets its own copy of what it was."""
-    metadata.create_all(op.get_bind())
-    op.execute(MESSAGE_TEXTS)
-    op.execute(MESSAGE_INDEX)
+    """Make everything."""
+    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    for statement in script.split(";\n"):
+        if statement.strip():
+            op.get_bind().exec_driver_sql(statement)

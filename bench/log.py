@@ -1,0 +1,30 @@
+"""What a line of the log costs, against the handler of the standard library."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from bench.table import Row, report, summarise, time_calls
+from hermes.log_file import LogFile
+
+RUNS = 2_000
+LARGEST = 10**9
+
+
+def run() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = _measure("RotatingFileHandler", RotatingFileHandler(Path(folder) / "theirs", maxBytes=LARGEST))
+        ours = _measure("our log file", LogFile(Path(folder) / "ours", largest=LARGEST, kept=3), theirs)
+    report("Log: one line", [theirs, ours])
+
+
+def _measure(name: str, handler: logging.Handler, base: Row | None = None) -> Row:
+    log = logging.Logger("bench")
+    log.addHandler(handler)
+    taken = time_calls(lambda: log.warning("a line of the usual length, number %d, with some words in it", 7), RUNS)
+    handler.close()
+    return summarise(name, taken, base)

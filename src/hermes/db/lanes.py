@@ -1,0 +1,112 @@
+"""The lanes of the queue: one owner at a time, held as a lease, and known by when they are next worth a claim."""
+
+from __future__ import annotations
+
+import json
+
+from hermes.db import leases
+from hermes.db.engine import Tx
+from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
+from hermes.types import Json
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_lanes (
+        queue TEXT NOT NULL,
+        lane TEXT NOT NULL,
+        due_at REAL,
+        PRIMARY KEY (queue, lane)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX hermes_lanes_due ON hermes_lanes (queue, due_at) WHERE due_at IS NOT NULL",
+)
+"""`due_at` is when a lane is next worth a claim: its head's time, the end of its lease, or NULL when it is empty."""
+
+
+def lease_name(queue: str, lane: str) -> str:
+    """The name under which a lane is held."""
+    return f"lane:{queue}:{lane}"
+
+
+def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: float) -> Lease | None:
+    """Take a lane without taking items from it (a terminal that resumes a session); None while another holds it."""
+    name = lease_name(queue, lane)
+    before = leases.holder(tx, name, now=now)
+    if before is not None and is_gone(before.owner):
+        leases.evict(tx, before)
+    lease = leases.acquire(tx, name, owner, ttl=ttl, now=now)
+    held = lease or leases.holder(tx, name, now=now)
+    if held is not None:
+        tx.execute(
+            "UPDATE hermes_lanes SET due_at = ? WHERE queue = ? AND lane = ? AND due_at IS NOT NULL",
+            (held.expires_at, queue, lane),
+        )
+    return lease
+
+
+def release_lane(tx: Tx, queue: str, lane: str, lease: Lease) -> None:
+    """Let a lane go, so that whoever is next can take it at once."""
+    leases.release(tx, lease)
+    schedule(tx, queue, lane)
+
+
+def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
+    """Take a lane away from whoever holds it: what they do in it from now on is refused."""
+    leases.revoke(tx, lease_name(queue, lane))
+    schedule(tx, queue, lane)
+
+
+def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
+    """Let lanes whose owner is certainly gone be claimed at once, rather than when their lease ends."""
+    freed = 0
+    waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
+    for row in waiting:
+        held = leases.holder(tx, lease_name(queue, row["lane"]), now=now)
+        if held is not None and is_gone(held.owner):
+            leases.evict(tx, held)
+            schedule(tx, queue, row["lane"])
+            freed += 1
+    return freed
+
+
+def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Json] | None = None) -> None:
+    """What waits in `lane` waits in `into` from now on, in the order of arrival; what is under way is left alone.
+
+    `patch` replaces fields in the payload of each item that is moved; payloads must be objects then.
+    """
+    tx.execute(
+        "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
+    )
+    moved = tx.execute(
+        "UPDATE hermes_queue SET lane = ? WHERE queue = ? AND lane = ? AND state = 'waiting' AND claimed = 0 "
+        "RETURNING id, payload",
+        (into, queue, lane),
+    ).fetchall()
+    if patch:
+        patched = [(json.dumps(json.loads(row["payload"]) | patch, ensure_ascii=False), row["id"]) for row in moved]
+        tx.executemany("UPDATE hermes_queue SET payload = ? WHERE id = ?", patched)
+    for changed in (lane, into):
+        schedule(tx, queue, changed)
+
+
+def head_time(tx: Tx, queue: str, lane: str) -> float | None:
+    """From when on the first waiting item of a lane may be taken; None when nothing waits in it."""
+    head = tx.execute(
+        "SELECT not_before FROM hermes_queue WHERE queue = ? AND lane = ? AND state = 'waiting' ORDER BY id LIMIT 1",
+        (queue, lane),
+    ).fetchone()
+    return None if head is None else head["not_before"]
+
+
+def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
+    """Let a lane be due when its head is. While it is held that may be too early, which the next claim mends."""
+    tx.execute(
+        """
+        UPDATE hermes_lanes SET due_at = (
+            SELECT max(not_before, ?3) FROM hermes_queue
+            WHERE queue = ?1 AND lane = ?2 AND state = 'waiting' ORDER BY id LIMIT 1
+        ) WHERE queue = ?1 AND lane = ?2
+        """,
+        (queue, lane, not_before),
+    )

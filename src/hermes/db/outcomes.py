@@ -1,0 +1,75 @@
+"""What becomes of an item of the queue that was handled, and which outcomes of several count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_CRASHES = 5
+"""How often in a row handling an item may end the process, or its handler raise, before the item is put aside."""
+
+SUSPECT_CRASHES = 3
+"""From here on an item is handled alone, so that only the one that is to blame is put aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Handled; never again. `note` is kept with the item: what came of it."""
+
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Not now, for as long as it takes: once more at `at`. What follows in the lane waits too."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """The handler raised: once more at `at`, from the third time on alone, and after the fifth in a row dead.
+
+    Of items that were handled together each gets one, since nobody knows which of them it was.
+    """
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Not begun, nor anything behind it: `tried_at` and the count of attempts stay what they were before the claim."""
+
+    at: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Never by itself again; the lane goes on."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Done | Retry | Defect | Postponed | Dead
+
+
+def weigh(outcomes: Sequence[Outcome], crashes: Sequence[int]) -> list[Outcome]:
+    """The outcomes that count, for the items of a claim, first to last, that had so many crashes before.
+
+    Nothing counts behind an item that must wait, but for Defects that stand together; one too many is Dead.
+    """
+    weighed: list[Outcome] = []
+    for outcome, before in zip(outcomes, crashes, strict=False):
+        waits = bool(weighed) and isinstance(weighed[-1], Retry | Defect | Postponed)
+        if waits and not (isinstance(weighed[-1], Defect) and isinstance(outcome, Defect)):
+            break
+        match outcome:
+            case Defect(_, reason) if before + 1 >= MAX_CRASHES:
+                weighed.append(Dead(reason))
+            case _:
+                weighed.append(outcome)
+    return weighed

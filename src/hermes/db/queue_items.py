@@ -1,0 +1,147 @@
+"""Items of the queue one by one: found, listed and counted, revived, dropped, forgotten. No lane is held for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hermes.db.engine import Tx
+from hermes.db.lanes import schedule
+from hermes.db.queue import Item, State
+from hermes.errors import NotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """What `status` and the doctor show."""
+
+    waiting: int
+    dead: int
+    lanes: int
+    oldest_age: float
+    last_reason: str | None
+
+
+def find(tx: Tx, queue: str, key: str) -> Item | None:
+    """The item with this key, whatever its state; None when there never was one, or it was forgotten."""
+    row = tx.execute("SELECT * FROM hermes_queue WHERE queue = ? AND key = ?", (queue, key)).fetchone()
+    return None if row is None else Item.from_row(row)
+
+
+def items(
+    tx: Tx,
+    queue: str,
+    state: State,
+    *,
+    lane: str | None = None,
+    session_id: str | None = None,
+    after_id: int = 0,
+    limit: int = 100,
+) -> list[Item]:
+    """The oldest items in `state`, of one lane or session where it is named; `after_id` goes on behind a page."""
+    named = {"lane": lane, "session_id": session_id}
+    given = {name: value for name, value in named.items() if value is not None}
+    conditions = "".join(f" AND {name} = ?" for name in given)
+    # The state is written into the statement, since only then can the index of that state be used.
+    rows = tx.execute(
+        f"SELECT * FROM hermes_queue WHERE queue = ? AND state = '{state}'{conditions} AND id > ? ORDER BY id LIMIT ?",
+        (queue, *given.values(), after_id, limit),
+    )
+    return [Item.from_row(row) for row in rows]
+
+
+def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
+    """Whether none of these items is finished or dropped."""
+    marks = ", ".join("?" * len(items))
+    waiting = tx.execute(
+        f"SELECT count(*) FROM hermes_queue WHERE id IN ({marks}) AND state = 'waiting'", [item.id for item in items]
+    ).fetchone()
+    return int(waiting[0]) == len(items)
+
+
+def stats(tx: Tx, queue: str, *, now: float) -> QueueStats:
+    """How much waits, how much is dead, and since when."""
+    waiting = tx.execute(
+        "SELECT count(*), count(DISTINCT lane), min(created_at) FROM hermes_queue "
+        "WHERE queue = ? AND state = 'waiting'",
+        (queue,),
+    ).fetchone()
+    dead = tx.execute("SELECT count(*) FROM hermes_queue WHERE queue = ? AND state = 'dead'", (queue,)).fetchone()
+    last = tx.execute(
+        "SELECT reason FROM hermes_queue WHERE queue = ? AND state IN ('waiting', 'dead') AND reason IS NOT NULL "
+        "ORDER BY id DESC LIMIT 1",
+        (queue,),
+    ).fetchone()
+    oldest = now if waiting[2] is None else waiting[2]
+    return QueueStats(waiting[0], dead[0], waiting[1], max(0.0, now - oldest), last["reason"] if last else None)
+
+
+def queues(tx: Tx, prefix: str = "") -> list[str]:
+    """The names of all queues that were ever used in this file, or of those that begin with `prefix`."""
+    names = [row["queue"] for row in tx.execute("SELECT DISTINCT queue FROM hermes_lanes ORDER BY queue")]
+    return [name for name in names if name.startswith(prefix)]
+
+
+def revive(tx: Tx, item_id: int, *, now: float) -> None:
+    """Give a dead item another life, at its old place in its lane."""
+    row = tx.execute(
+        """
+        UPDATE hermes_queue SET state = 'waiting', attempts = 0, crashes = 0, not_before = ?, finished_at = NULL
+        WHERE id = ? AND state = 'dead' RETURNING queue, lane
+        """,
+        (now, item_id),
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"there is no dead item {item_id}")
+    tx.execute(
+        "UPDATE hermes_lanes SET due_at = coalesce(min(due_at, ?1), ?1) WHERE queue = ?2 AND lane = ?3",
+        (now, row["queue"], row["lane"]),
+    )
+
+
+def conclude(tx: Tx, queue: str, key: str, note: str, *, now: float) -> None:
+    """An item had its effect outside of its lane: it is done, and `note` tells what came of it."""
+    tx.execute(
+        "UPDATE hermes_queue SET state = 'done', claimed = 0, reason = ?, finished_at = ? WHERE queue = ? AND key = ?",
+        (note, now, queue, key),
+    )
+
+
+def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
+    """Items turned out to belong to this session: they go when it goes."""
+    tx.executemany(
+        "UPDATE hermes_queue SET session_id = ? WHERE id = ? AND state = 'waiting'",
+        [(session_id, item.id) for item in items],
+    )
+
+
+def prune(tx: Tx, queue: str, *, before: float) -> int:
+    """Forget what was done before then, keys included: keep them for longer than a sender repeats itself."""
+    return tx.execute(
+        "DELETE FROM hermes_queue WHERE queue = ? AND state = 'done' AND finished_at < ?", (queue, before)
+    ).rowcount
+
+
+def drop(tx: Tx, ids: Iterable[int]) -> int:
+    """Forget items in any state, also under way. Only the keys stay, so that a replay still has no effect."""
+    changed: set[tuple[str, str]] = set()
+    dropped = 0
+    for item_id in ids:
+        row = tx.execute("SELECT queue, lane FROM hermes_queue WHERE id = ?", (item_id,)).fetchone()
+        if row is not None:
+            changed.add((row["queue"], row["lane"]))
+            dropped += 1
+            tx.execute(
+                "UPDATE hermes_queue SET state = 'done', payload = 'null', reason = NULL, session_id = NULL, "
+                "lane = '', claimed = 0, finished_at = coalesce(finished_at, created_at) WHERE id = ?",
+                (item_id,),
+            )
+    for queue, lane in changed:
+        schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
+    return dropped
+
+
+def drop_session(tx: Tx, session_id: str) -> int:
+    """Forget what is queued for a session that goes."""
+    rows = tx.execute("SELECT id FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()
+    return drop(tx, [row["id"] for row in rows])

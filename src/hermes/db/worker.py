@@ -1,0 +1,299 @@
+"""The one queue worker: takes lanes that are due, keeps them while they are handled, and records what came of it.
+
+    claim ──> heartbeat while ──> work.handle ──> settle: done, dead, or once more after a back-off ──> the next claim
+
+Lanes are handled side by side, up to `at_once`. What goes wrong is dealt with here and nowhere else: a lane that was
+lost is left to its new owner, trouble of the store is tried again for as long as it takes, a defect a few times. All
+time is the clock's, so that a worker runs under one that tests move by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from hermes.clock import Clock
+from hermes.db import queue
+from hermes.db.engine import Tx
+from hermes.db.lanes import free_lanes, head_time
+from hermes.db.outcomes import Defect, Outcome, Postponed, Retry
+from hermes.db.queue import Claim, backoff
+from hermes.errors import StaleError, StoreError
+
+T = TypeVar("T")
+log = logging.getLogger("hermes.queue")
+
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at a lane that another process holds, while someone waits for it."""
+
+
+class Writer(Protocol):
+    """Where the queue is."""
+
+    async def write(self, run: Callable[[Tx], T], /) -> T:
+        """What `run` returns, once it is committed."""
+        ...
+
+
+class Work(ABC):
+    """What the items of a queue mean."""
+
+    @abstractmethod
+    async def handle(self, claimed: Claim) -> Sequence[Outcome] | None:
+        """Handle items of one lane, in order. Returns the outcomes of the first so many; None when it has settled the
+        claim itself. What it raises is a Defect of all of them, but for StaleError (the lane is another's by now) and
+        StoreError (tried again for as long as it takes). Cancelled at the end of `drain`: then all is given back."""
+
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: B027 - may add nothing
+        """In the transaction in which the worker records outcomes: write with them what follows from them."""
+
+    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: B027 - may add nothing
+        """After that transaction, on the worker's loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTerms:
+    """How a worker goes about it. Times are in seconds."""
+
+    ttl: float = 30.0
+    """How long a lane is held without a heartbeat; there is one every third of it."""
+    batch: int = 1
+    """Items of a lane that are handled together at most."""
+    at_once: int = 8
+    """Lanes that are handled side by side at most."""
+    poll: float = 1.0
+    """Between two looks when nobody wakes the worker."""
+    longest_wait: float = 60.0
+    """The cap of the back-off, which begins with one second."""
+
+
+def log_trouble(error: StoreError) -> None:
+    """Say that the queue's store fails."""
+    log.error("the queue cannot be read: %s", error.line())
+
+
+class Worker:
+    """Handles one queue for one process. Set `wake` when there is something new."""
+
+    def __init__(
+        self,
+        db: Writer,
+        clock: Clock,
+        name: str,
+        work: Work,
+        *,
+        owner: str,
+        terms: WorkerTerms,
+        chance: Callable[[], float],
+        wake: asyncio.Event,
+        on_trouble: Callable[[StoreError], None] = log_trouble,
+    ) -> None:
+        """`on_trouble` hears of every failure of the store."""
+        self.wake = wake
+        self._on_trouble = on_trouble
+        self._db = db
+        self._clock = clock
+        self._name = name
+        self._work = work
+        self._owner = owner
+        self._terms = terms
+        self._chance = chance
+        self._running: dict[asyncio.Task[None], str] = {}
+        """What is under way, with its lane."""
+        self._held: dict[str, Claim] = {}
+        """The lanes that are ours, with their leases as they are."""
+        self._unrecorded: list[tuple[Claim, Sequence[Outcome]]] = []
+        """What came of lanes when it could not be stored."""
+        self._taking = asyncio.Lock()
+        self._paused_until = 0.0
+        self._context = contextvars.copy_context()  # a lane is nobody's turn, also when a turn asks for it
+
+    async def run(self) -> None:
+        """Handle what is due until cancelled; what is under way then goes on until `drain`."""
+        try:
+            await self._db.write(lambda tx: free_lanes(tx, self._name, now=self._clock.now()))
+        except StoreError as error:  # they are free when their leases have run out
+            log.error("%s: lanes of processes that ended could not be freed: %s", self._name, error.line())
+        while True:
+            self.wake.clear()
+            await self._begin_due()
+            waking = asyncio.create_task(self.wake.wait())
+            try:
+                await self._wait(self._clock.now() + self._terms.poll, waking)
+            finally:
+                waking.cancel()
+
+    async def run_lane(self, lane: str, until: float) -> bool:
+        """Handle one lane now, ahead of all others; True as soon as nothing waits in it.
+
+        False when `until` has come, or what waits is not due by then. Only the waiting ends then, not the handling.
+        Raises StoreError when the queue cannot be read.
+        """
+        while (now := self._clock.now()) < until:
+            ours = [task for task, name in self._running.items() if name == lane]
+            if ours or len(self._running) >= self._terms.at_once:
+                await self._wait(until, *(ours or self._running))
+            elif self._paused_until > now:
+                await self._wait(min(until, self._paused_until))
+            elif not await self._begin(lane):
+                head = await self._db.write(lambda tx: head_time(tx, self._name, lane))
+                if head is None or head >= until:
+                    return head is None
+                await self._wait(min(until, max(head, now + LOOK_AGAIN)))
+        return False
+
+    async def finish(self, seconds: float) -> None:
+        """Handle what is due until nothing is or the time is over; what is under way then is left to `drain`."""
+        until = self._clock.now() + seconds
+        while (await self._begin_due() or self._running) and self._clock.now() < until:
+            await self._wait(until, *self._running)
+
+    async def drain(self, seconds: float) -> None:
+        """Let what is under way come to an end; what does not is cancelled and given back. `run` must have ended."""
+        until = self._clock.now() + seconds
+        while self._running and self._clock.now() < until:
+            await self._wait(until, *self._running)
+        if late := set(self._running):
+            await asyncio.sleep(0)  # one that has not begun could not give anything back
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)
+
+    def pause(self, until: float) -> None:
+        """Take no lane until then: where the items go to is down for all of them. What is under way goes on."""
+        self._paused_until = max(self._paused_until, until)
+
+    async def _begin_due(self) -> int:
+        """Begin with every lane that is due, as many as there is room for; returns how many that were."""
+        unrecorded, self._unrecorded = self._unrecorded, []
+        for claimed, outcomes in unrecorded:
+            await self._record(claimed, outcomes)
+        try:
+            return await self._begin(None)
+        except StoreError as error:
+            self._on_trouble(error)
+            return 0
+
+    async def _begin(self, lane: str | None) -> int:
+        """All that is due, or this lane alone, in one transaction. What was taken while we are being cancelled is
+        given back: nobody would handle it."""
+        async with self._taking:
+            room = self._terms.at_once - len(self._running)
+            if room <= 0 or self._paused_until > self._clock.now():
+                return 0
+            taking = asyncio.ensure_future(self._db.write(lambda tx: self._take(tx, lane, room)))
+            try:
+                taken = await asyncio.shield(taking)
+            except asyncio.CancelledError:
+                with suppress(StoreError):  # then nothing was taken
+                    for claimed in await taking:
+                        await self._settle(claimed, [Postponed(claimed.items[0].not_before)])
+                raise
+            for claimed in taken:
+                task = asyncio.create_task(self._handle(claimed), context=self._context.copy())
+                self._running[task] = claimed.lane
+                task.add_done_callback(self._ended)
+            return len(taken)
+
+    def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
+        now, terms = self._clock.now(), self._terms
+        queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
+        taken: list[Claim] = []
+        while len(taken) < room:
+            claimed = queue.claim(tx, self._name, self._owner, ttl=terms.ttl, now=now, limit=terms.batch, lane=lane)
+            if claimed is None:
+                break
+            taken.append(claimed)
+        return taken
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self.wake.set()  # its lane may have more, and there is room
+
+    async def _handle(self, claimed: Claim) -> None:
+        """Whatever happens, the claim is settled or its lease runs out."""
+        heart = asyncio.create_task(self._keep(claimed))
+        self._held[claimed.lane] = claimed
+        try:
+            outcomes = await self._work.handle(claimed)
+            if outcomes is not None:
+                await self._settle(claimed, outcomes)
+        except asyncio.CancelledError:
+            await self._settle(claimed, [])
+            raise
+        except StaleError:
+            log.warning("%s: lane %s was taken over by another process", self._name, claimed.lane)
+        except StoreError as error:
+            self._on_trouble(error)
+            await self._settle(claimed, [Retry(self._later(claimed), error.line())])
+        except Exception as error:  # whatever it was, it must not end the worker nor the lane
+            log.exception("%s: lane %s failed", self._name, claimed.lane)
+            defect = Defect(self._later(claimed), f"{type(error).__name__}: {error}")
+            await self._settle(claimed, [defect] * len(claimed.items))
+        finally:
+            heart.cancel()
+            if not any(one is claimed for one, _ in self._unrecorded):
+                self._held.pop(claimed.lane, None)
+
+    async def _settle(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
+        """Also while we are being cancelled: what was done must not be done again."""
+        settling = asyncio.ensure_future(self._record(claimed, outcomes))
+        try:
+            await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            await settling
+            raise
+
+    async def _record(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
+        """Must not raise: what cannot be recorded is held, and recorded as soon as that can be done."""
+
+        def settle(tx: Tx) -> list[Outcome]:
+            recorded = queue.settle(tx, claimed, outcomes, now=self._clock.now())
+            self._work.settling(tx, claimed, recorded)
+            return recorded
+
+        self._held.setdefault(claimed.lane, claimed)
+        try:
+            recorded = await self._db.write(settle)
+            self._held.pop(claimed.lane, None)
+            self._work.settled(claimed, recorded)
+        except StaleError:
+            level = logging.WARNING if outcomes else logging.INFO
+            log.log(level, "%s: lane %s was settled or taken over before", self._name, claimed.lane)
+            self._held.pop(claimed.lane, None)
+        except StoreError as error:
+            self._unrecorded.append((claimed, outcomes))
+            self._on_trouble(error)
+        except Exception:  # what the work adds must not end the worker
+            log.exception("%s: lane %s could not be settled", self._name, claimed.lane)
+
+    async def _keep(self, claimed: Claim) -> None:
+        """Hold a lane while it is handled: someone slow must not lose it, or it would be handled twice."""
+        ttl = self._terms.ttl
+        while True:
+            await self._clock.sleep(ttl / 3)
+            try:
+                kept = await self._db.write(lambda tx: queue.heartbeat(tx, claimed, ttl=ttl, now=self._clock.now()))
+                self._held[claimed.lane] = kept
+            except StaleError:  # found out when it is settled
+                return
+            except StoreError as error:  # the next beat may succeed
+                self._on_trouble(error)
+
+    def _later(self, claimed: Claim) -> float:
+        wait = backoff(claimed.items[0].attempts, self._chance, base=1.0, cap=self._terms.longest_wait)
+        return self._clock.now() + wait
+
+    async def _wait(self, until: float, *others: asyncio.Future[Any]) -> None:
+        """Until then, or until one of the others is done."""
+        sleeping = asyncio.ensure_future(self._clock.sleep(max(0.0, until - self._clock.now())))
+        try:
+            await asyncio.wait({sleeping, *others}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()

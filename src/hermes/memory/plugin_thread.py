@@ -1,0 +1,212 @@
+"""A plugin on a thread of its own: whatever it does, the host waits no longer than it wants to.
+
+One thread and one event loop for all conversations of a process and profile. A hook that is late holds up the next
+hook of the same line (a session's questions, one lane's deliveries) and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from hermes.errors import HermesError, ProviderError
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.thread_pool import DaemonPool
+
+T = TypeVar("T")
+log = logging.getLogger("hermes.memory")
+BLOCKING_CALLS = 16
+"""Threads for what hooks hand to `asyncio.to_thread`."""
+SPAWNED = 64
+"""Tasks of the plugin's own that may run at a time."""
+LONGEST_REASON = 300
+GRACE = 0.05
+"""Seconds of a deadline that are left to a late hook to end when it is cancelled, so that the next can be asked."""
+LAST_MOMENT = 0.2
+"""Seconds that `close` waits for the thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """The hook returned in time, and what it should."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The hook gave nothing that can be used. `reason` is one line; `skipped` when the hook was not even called,
+    `defect` when it raised or returned what it should not."""
+
+    reason: str
+    skipped: bool = False
+    defect: bool = False
+
+
+HookResult: TypeAlias = Answer[T] | Missed
+Hook: TypeAlias = Callable[[MemoryPlugin], Awaitable[T]]
+
+
+class _Started(Generic[T]):
+    """A hook under way in the plugin's thread; `ended` is set when it has really ended, also after a cancel.
+
+    It never holds an exception: nobody could be sure to fetch it.
+    """
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.ended: Future[HookResult[T]] = Future()
+        self.task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+class PluginThread:
+    """Makes a plugin in its own thread and calls its hooks there, each for as long as its caller wants to wait."""
+
+    def __init__(self, make: Callable[[], MemoryPlugin]) -> None:
+        self._make = make
+        self._plugin: MemoryPlugin | None = None
+        self._late: dict[str, _Started[Any]] = {}
+        self._spawned: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_log_stray)
+        self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, "hermes-memory-call"))
+        self._thread = threading.Thread(target=self._run, name="hermes-memory", daemon=True)
+        self._thread.start()
+
+    async def call(
+        self, hook: str, run: Hook[T], *, line: str, expect: type[T] | tuple[type, ...], deadline: float
+    ) -> HookResult[T]:
+        """Call one hook. While an earlier one of the same `line` has not come back it is skipped. Never raises what the
+        plugin raised."""
+        if (late := self._late.get(line)) is not None:
+            if not late.ended.done():
+                return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
+            del self._late[line]
+        started: _Started[T] = _Started(hook)
+        if not self._begin(started, run, expect):
+            return Missed(f"{hook} was skipped, the provider's thread has ended", skipped=True)
+        ended = asyncio.wrap_future(started.ended)
+        grace = min(GRACE, deadline / 10)
+        try:
+            await asyncio.wait({ended}, timeout=deadline - grace)
+        finally:
+            late_now = not started.ended.done()
+            blocking = self._blocking(started) if late_now else ""
+            if late_now:
+                self._late[line] = started
+                self._tell(started.cancel)
+        if not late_now:
+            return started.ended.result()
+        await asyncio.wait({ended}, timeout=grace)
+        return Missed(f"{hook} took longer than {deadline:.2g} s{blocking}")
+
+    def forget(self, line: str) -> None:
+        """Nothing more will be called in this line."""
+        self._late.pop(line, None)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task of the plugin's own on its loop. Called on the plugin's thread."""
+        if len(self._spawned) >= SPAWNED:
+            work.close()
+            raise ProviderError(f"{SPAWNED} tasks of the provider run already, so {name} was not begun", hint="")
+        task = self._loop.create_task(work, name=name)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+
+    def close(self) -> None:
+        """Stop the thread. One that hangs is left behind; it is a daemon and ends with the process."""
+        self._tell(self._loop.stop)
+        self._thread.join(timeout=LAST_MOMENT)
+
+    def _begin(self, started: _Started[T], run: Hook[T], expect: type[T] | tuple[type, ...]) -> bool:
+        async def call() -> None:
+            result: HookResult[T] = Missed(f"{started.hook} was cancelled")
+            try:
+                result = _judge(started.hook, await run(self._made()), expect)
+            except asyncio.CancelledError:
+                pass  # it was told so because it was late, or cancelled itself
+            except BaseException as error:  # noqa: BLE001 - the seam: not even an exit in a hook may reach the host
+                result = Missed(f"{started.hook} failed: {describe(error)}", defect=True)
+            finally:
+                started.ended.set_result(result)
+
+        def begin() -> None:
+            started.task = self._loop.create_task(call(), name=started.hook)
+
+        return self._tell(begin)
+
+    def _made(self) -> MemoryPlugin:
+        if self._plugin is None:
+            made: object = self._make()
+            if not isinstance(made, MemoryPlugin):
+                raise ProviderError(f"what was made is a {type(made).__name__}, not a MemoryPlugin", hint="")
+            self._plugin = made
+        return self._plugin
+
+    def _blocking(self, started: _Started[T]) -> str:
+        """Which other hook holds the thread, if one does."""
+        running = asyncio.current_task(self._loop)
+        return (
+            f", {running.get_name()} blocks its thread" if running is not None and running is not started.task else ""
+        )
+
+    def _tell(self, what: Callable[[], object]) -> bool:
+        """Have the thread do something; False when it has ended."""
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while True:
+            try:
+                self._loop.run_forever()
+                break
+            except (SystemExit, KeyboardInterrupt) as error:  # out of a task that a hook left behind
+                log.debug("memory provider's thread: %s was ignored", type(error).__name__)
+        try:
+            self._end_tasks()
+        finally:
+            self._loop.close()
+
+    def _end_tasks(self) -> None:
+        """Give what still runs one moment to end; what does not is let go."""
+        if left := asyncio.all_tasks(self._loop):
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT / 2))
+
+
+def describe(error: BaseException) -> str:
+    """One line, whatever the provider put into its error."""
+    if isinstance(error, HermesError):
+        return error.message
+    try:
+        said = " ".join(str(error).split())
+    except BaseException:  # noqa: BLE001 - the provider's own code again
+        said = "(it cannot be described)"
+    named = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return named if len(named) <= LONGEST_REASON else f"{named[: LONGEST_REASON - 1]}…"
+
+
+def _judge(hook: str, value: T, expect: type[T] | tuple[type, ...]) -> HookResult[T]:
+    if isinstance(value, expect):
+        return Answer(value)
+    return Missed(f"{hook} returned {'nothing' if value is None else type(value).__name__}", defect=True)
+
+
+def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a provider's own tasks left behind: one line in the log, never a traceback on a person's screen."""
+    error = context.get("exception")
+    log.debug("memory provider's thread: %s %s", context.get("message"), describe(error) if error else "")

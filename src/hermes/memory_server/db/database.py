@@ -1,0 +1,33 @@
+"""What the engine sees of a database, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from sqlalchemy import Connection
+
+T = TypeVar("T")
+Tx: TypeAlias = Connection
+"""An open transaction. Functions that take one must have no effect outside it, since they may be run again."""
+
+Record: TypeAlias = Any
+"""A row that was read: its columns are attributes."""
+
+
+class Database(Protocol):
+    """An open database. Others may write to it at the same time: a function that writes what it read before either
+    does both in one statement, or locks what it reads: `with_for_update(key_share=True)`, which lets others add rows
+    that refer to it."""
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot. It cannot write."""
+        ...
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
+        ...
+
+    async def close(self) -> None:
+        """Finish every write that was begun, then close. Closing twice is fine."""
+        ...

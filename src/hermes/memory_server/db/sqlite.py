@@ -1,0 +1,78 @@
+"""A database in one SQLite file: SQLAlchemy's connection is the transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import Engine, ExceptionContext, create_engine, event
+from sqlalchemy.pool import NullPool
+
+from hermes.errors import StoreError
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.functions import register_functions
+from hermes.sqlite.connection import Opened, connect
+from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
+from hermes.sqlite.faults import translate
+
+READERS = 2
+LOG_BYTES = 4 * 1024 * 1024
+"""A burst of writes lets the write-ahead log grow; this much of it is kept."""
+
+
+class SqliteFile(SqliteDatabase[Tx]):
+    """An open file, shared with other processes."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        lock_timeout: float = 30.0,
+        synchronous: Synchronous = "FULL",
+        prepare: Callable[[Tx], None] = accept,
+    ) -> None:
+        """Open a file or make it; `prepare` is the first write."""
+        engine = _engine(path)
+        super().__init__(
+            path,
+            lambda: _connect(engine),
+            lock_timeout=lock_timeout,
+            readers=READERS,
+            synchronous=synchronous,
+            pragmas=(f"journal_size_limit = {LOG_BYTES}",),
+            prepare=prepare,
+        )
+
+
+def driver(tx: Tx) -> sqlite3.Connection:
+    """The driver's connection below a transaction."""
+    raw: Any = tx.connection.dbapi_connection
+    return cast("sqlite3.Connection", raw)
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(
+        "sqlite://", creator=lambda: _connection(path), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+    )
+
+    def translated(context: ExceptionContext) -> StoreError | None:
+        """What SQLite refuses inside SQLAlchemy, as if the driver had been asked."""
+        cause = context.original_exception
+        return translate(cause, path) if isinstance(cause, sqlite3.Error) else None
+
+    event.listen(engine, "handle_error", translated, retval=True)
+    return engine
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    connection = connect(path)
+    connection.execute("PRAGMA foreign_keys = OFF")
+    register_functions(connection)
+    return connection
+
+
+def _connect(engine: Engine) -> Opened[Tx]:
+    tx = engine.connect()
+    return Opened(driver(tx), tx)

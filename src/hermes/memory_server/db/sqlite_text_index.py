@@ -1,0 +1,93 @@
+"""The words of messages in SQLite's full-text index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Select, bindparam, column, func, select, table, text
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.sqlite import driver
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import messages
+from hermes.memory_server.db.text_index import Entry, Ids, Only, Place
+
+TEXTS = """
+CREATE VIEW message_texts AS
+SELECT id, 'w' || workspace_id || ' s' || session_id || ' p' || peer_id AS scope, content FROM messages
+"""
+INDEX = """
+CREATE VIRTUAL TABLE message_index USING fts5(
+    scope, content, content = 'message_texts', content_rowid = 'id', tokenize = 'porter unicode61 remove_diacritics 2'
+)
+"""
+"""`scope` is searched together with the words, so that a search costs what its scope holds."""
+PAGES = 16
+"""How much of the index is merged while the write lock is held."""
+OF_SESSION = "FROM message_texts WHERE id IN (SELECT id FROM messages WHERE session_id = :session_id)"
+ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
+ADD_SESSION = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content {OF_SESSION}")
+REMOVE_SESSION = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OF_SESSION}"
+)
+MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
+message_index = table("message_index", column("rowid"))
+HOLDING = (
+    select(message_index.c.rowid)
+    .where(text("message_index MATCH :match"))
+    .order_by(message_index.c.rowid.desc())
+    .limit(bindparam("most"))
+)
+
+
+def _in_one_row(query: Select[Any]) -> Select[Any]:
+    """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
+    return select(func.group_concat(query.subquery().c.rowid).label("ids"))
+
+
+HOLDING_ALL = Prepared(_in_one_row(HOLDING))
+
+
+class SqliteTextIndex:
+    """FTS5 over a view of the messages: it holds the words, and the table the texts."""
+
+    def create(self, tx: Tx) -> None:
+        tx.exec_driver_sql(TEXTS)
+        tx.exec_driver_sql(INDEX)
+
+    def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
+        ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": e.content} for e in entries])
+
+    def add_session(self, tx: Tx, session_id: int) -> None:
+        tx.execute(ADD_SESSION, {"session_id": session_id})
+
+    def remove_session(self, tx: Tx, session_id: int) -> None:
+        tx.execute(REMOVE_SESSION, {"session_id": session_id})
+
+    def match(self, tx: Tx, place: Place, words: Sequence[str], limit: int, only: Only | None = None) -> Ids:
+        all_of_them = " AND ".join(f'"{word}"' for word in words)
+        given = {"match": f"({_scope_terms(place)}) AND content : ({all_of_them})", "most": limit}
+        if only is None:
+            [(ids,)] = HOLDING_ALL.rows(tx, **given)
+        else:
+            joined = only.tables.join(message_index, message_index.c.rowid == messages.c.id)
+            ids = tx.execute(_in_one_row(HOLDING.select_from(joined).where(only.condition)), given).scalar_one()
+        return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+
+    def tidy(self, tx: Tx, *, begin: bool) -> bool:
+        before = driver(tx).total_changes
+        tx.execute(MERGE, {"pages": -PAGES if begin else PAGES})  # a negative number begins anew
+        return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
+
+
+def _scope(entry: Entry) -> str:
+    return f"w{entry.workspace_id} s{entry.session_id} p{entry.peer_id}"
+
+
+def _scope_terms(place: Place) -> str:
+    terms = [] if place.peer is None else [f"scope : p{place.peer}"]
+    if place.sessions is not None:
+        terms.append("scope : (" + " OR ".join(f"s{session}" for session in place.sessions) + ")")
+    return " AND ".join(terms) or f"scope : w{place.workspace_id}"

@@ -1,0 +1,70 @@
+"""Finding messages by their words: what an index of texts can do, whichever database it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, FromClause
+
+from hermes.memory_server.db.database import Tx
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look: a workspace, and within it some sessions or one author."""
+
+    workspace_id: int
+    sessions: tuple[int, ...] | None = None
+    peer: int | None = None
+
+
+class Entry(NamedTuple):
+    """A message as the index takes it."""
+
+    id: int
+    workspace_id: int
+    session_id: int
+    peer_id: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A condition on messages, and the tables, joined to them, that it speaks of."""
+
+    tables: FromClause
+    condition: ColumnElement[bool]
+
+
+class TextIndex(Protocol):
+    """The words of all messages. It changes in the transaction that changes the messages."""
+
+    def create(self, tx: Tx) -> None:
+        """Make it, empty, in a new database."""
+        ...
+
+    def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
+        """Make messages findable."""
+        ...
+
+    def add_session(self, tx: Tx, session_id: int) -> None:
+        """Make all messages of a session findable, which are in the table already."""
+        ...
+
+    def remove_session(self, tx: Tx, session_id: int) -> None:
+        """Forget the messages of a session, which are still in the table."""
+        ...
+
+    def match(self, tx: Tx, place: Place, words: Sequence[str], limit: int, only: Only | None = None) -> Ids:
+        """The newest messages of a place that hold all of the words, the newest first. What costs is the place."""
+        ...
+
+    def tidy(self, tx: Tx, *, begin: bool) -> bool:
+        """Write forgotten words out of the index, a bounded part at a time. Is there more to do?"""
+        ...

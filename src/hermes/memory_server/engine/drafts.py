@@ -1,0 +1,47 @@
+"""Messages to append, with all that can be worked out before the write lock is held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
+from hermes.memory_server.threads import compute
+from hermes.memory_server.tokens import count_tokens
+
+LONG = 20_000
+"""From so many characters on, tokens are counted in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` counts its tokens and makes its vectors."""
+
+    content: str
+    peer: str
+    metadata: str = "{}"
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    created_at: int | None = None
+    file: str | None = None
+    token_count: int = 0
+    vectors: tuple[bytes, ...] = ()
+
+
+async def prepare_drafts(embedder: Embedder, drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts, ready to be appended."""
+    contents = [draft.content for draft in drafts]
+    if sum(map(len, contents)) < LONG:
+        counts = _count(contents)
+    else:
+        counts = await compute(_count, contents)
+    pieces = [split_pieces(content) for content in contents]
+    vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
+    return [
+        replace(draft, token_count=count, vectors=tuple(to_blob(next(vectors)) for _ in parts))
+        for draft, count, parts in zip(drafts, counts, pieces, strict=True)
+    ]
+
+
+def _count(contents: Iterable[str]) -> list[int]:
+    return [count_tokens(content) for content in contents]

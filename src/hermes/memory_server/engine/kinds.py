@@ -1,0 +1,89 @@
+"""The kinds of background work, as a table. A new kind is an entry here and an `add_job` where it is caused.
+
+`prepare` runs outside any transaction, side by side with others and for at most `seconds`: it reads, asks a model, an
+embedder or the outside. It may raise; then the job is tried again later. `commit` gets what was prepared and runs in
+the transaction that ends the job: its effect is there exactly once. Between the two, others may have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
+from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
+from hermes.memory_server.engine.dreams import dream
+from hermes.memory_server.engine.jobs import Job
+from hermes.memory_server.engine.scopes import copy_conclusions
+from hermes.memory_server.engine.summaries import Summary, make_summary, store_summary
+from hermes.memory_server.engine.webhooks import post_event
+
+P = TypeVar("P")
+WEBHOOK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What preparing may use."""
+
+    database: Database
+    embedder: Embedder
+    webhook_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[P]):
+    """How jobs of one kind are done, and how many at once."""
+
+    prepare: Callable[[Tools, Job], Coroutine[Any, Any, P]]
+    commit: Callable[[Tx, Job, P, int], None]
+    places: int = 1
+    seconds: float = 60.0
+
+
+async def _nothing(_tools: Tools, _job: Job) -> None:
+    """There is nothing to prepare."""
+
+
+async def _statements(tools: Tools, job: Job) -> list[Statement]:
+    said = await tools.database.read(lambda tx: read_statements(tx, job.payload["messages"]))
+    return await embed_statements(tools.embedder, said)
+
+
+async def _summary(tools: Tools, job: Job) -> Summary | None:
+    given = job.payload
+    return await tools.database.read(
+        lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"], given["every"])
+    )
+
+
+async def _post(tools: Tools, job: Job) -> None:
+    await post_event(job.payload["url"], job.payload["body"], tools.webhook_secret, WEBHOOK_SECONDS)
+
+
+def _no_effect(_tx: Tx, _job: Job, _prepared: None, _at: int) -> None:
+    """All was done when it was prepared."""
+
+
+def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
+    remember(tx, job.workspace_id, job.payload["observers"], said)
+
+
+def _summarised(tx: Tx, job: Job, made: Summary | None, at: int) -> None:
+    if made is not None and job.session_id is not None:
+        store_summary(tx, job.session_id, made, at)
+
+
+KINDS: Mapping[str, Kind[Any]] = {
+    "representation": Kind(_statements, _learn, places=4),
+    "summary": Kind(_summary, _summarised, places=4),
+    "dream": Kind(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
+    "scope": Kind(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
+    "delete_session": Kind(_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)),
+    "delete_workspace": Kind(_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),
+    "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
+    "webhook": Kind(_post, _no_effect, places=16, seconds=WEBHOOK_SECONDS),
+}

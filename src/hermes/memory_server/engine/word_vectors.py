@@ -1,0 +1,91 @@
+"""The embedder that ships with us: the mean of static token vectors. No download, a fraction of a millisecond."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import threading
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from hermes.memory_server.embedder import SHIPPED, Space, Vector, from_blobs
+from hermes.memory_server.threads import compute
+
+ROW_BYTES = SHIPPED.dimension * 2
+WORDS_KEPT = 8000
+WORD_CHARS = 40
+"""Words come again: the vectors of the last ones are kept, of words up to this length."""
+LONG = 20_000
+"""From so many characters on, and for the first text, it is done in a thread."""
+WEIGHTS = "weights/l2_supercat_256.safetensors"
+TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+class WordVectors:
+    """Each text is the sum of its words. Nothing is loaded before the first text."""
+
+    space: Space = SHIPPED
+
+    def __init__(self) -> None:
+        self._kept = lru_cache(WORDS_KEPT)(_sum_tokens)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """The direction of each text."""
+        if _model.cache_info().currsize and sum(map(len, texts)) < LONG:
+            return [self.direction(text) for text in texts]
+        return await compute(lambda: [self.direction(text) for text in texts])
+
+    def direction(self, text: str) -> Vector:
+        """The text's direction, of length 1; all zeros for a text without words."""
+        kept = self._kept
+        words = [kept(word) if len(word) <= WORD_CHARS else _sum_tokens(word) for word in text.split(" ")]
+        total: Vector = np.add.reduce(words)
+        length = float(total @ total) ** 0.5
+        return total / length if length else total
+
+
+_guard = threading.Lock()
+
+
+def _sum_tokens(word: str) -> Vector:
+    with _guard:  # one model, however many texts come first, and one place in its file
+        return _model().sum_tokens(word)
+
+
+@cache
+def _model() -> _Model:
+    found = importlib.util.find_spec("wordllama")
+    if found is None or found.origin is None:
+        raise RuntimeError("the package wordllama, which holds the embedding weights, is not installed")
+    return _Model(Path(found.origin).parent)
+
+
+class _Model:
+    """Token vectors, read from their file one by one: most are never needed, and words are kept above."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer  # needed with the first text, not at start
+
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        self._tokenizer.no_padding()
+        with (folder / WEIGHTS).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))["embedding.weight"]
+        self._file = os.open(folder / WEIGHTS, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        if header["dtype"] != "F16" or header["shape"][1] != SHIPPED.dimension:
+            raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
+        self._start = 8 + size + int(header["data_offsets"][0])
+
+    def sum_tokens(self, word: str) -> Vector:
+        """The sum of a word's token vectors: its direction is all that counts."""
+        tokens = self._tokenizer.encode(word, add_special_tokens=False).ids
+        total: Vector = from_blobs([self._read(token) for token in tokens], SHIPPED.dimension).sum(axis=0)
+        return total
+
+    def _read(self, token: int) -> bytes:
+        os.lseek(self._file, self._start + token * ROW_BYTES, os.SEEK_SET)
+        return os.read(self._file, ROW_BYTES)

@@ -1,0 +1,17 @@
+"""Threads for what takes long to compute. Not the loop's own: those may all be waiting for somebody's name server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_threads = ThreadPoolExecutor(2, thread_name_prefix="memory-compute")
+
+
+async def compute(run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `run` returns, computed in a thread so that nobody else waits for it."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, lambda: run(*args, **kwargs))

@@ -1,0 +1,225 @@
+"""The one table of settings: validation, `hermes config` and docs/reference.md come from it.
+
+A row is a module-level `Setting`; `TABLE` collects them, so a new row is all that a new setting needs. `kinds` and
+`compound_kinds` are what a row takes, `layers` is which value is in force. Memory plugins use the same types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hermes.errors import SettingsError
+from hermes.settings.compound_kinds import List
+from hermes.settings.kinds import Boolean, Choice, Integer, Number, Secret, Text, Url
+from hermes.settings.layers import Settings as Settings
+from hermes.settings.setting import Setting as Setting
+from hermes.settings.setting import collect
+from hermes.settings.spelling import nearest
+
+LOCK_TIMEOUT = Setting(
+    "store.lock_timeout",
+    Number(0.1, 600.0),
+    30.0,
+    "Seconds to wait for another process that is writing to the store.",
+    env="HERMES_LOCK_TIMEOUT",
+    env_wins=True,
+)
+
+COLOR = Setting(
+    "display.color",
+    Choice(("auto", "always", "never")),
+    "auto",
+    "Colours in the terminal: by itself, always or never.",
+    env="HERMES_COLOR",
+    env_wins=True,
+)
+MEMORY_NOTICES = Setting(
+    "display.memory_notices", Boolean(), True, "Say `💾 Memory updated` when a built-in note changes."
+)
+SHOW_REASONING = Setting("display.reasoning", Boolean(), False, "Show what the model thinks aloud.")
+
+BASE_URL = Setting(
+    "model.base_url",
+    Url(),
+    "",
+    "Where the model answers: any OpenAI-compatible endpoint. Empty with a key set means OpenAI itself.",
+    env="OPENAI_BASE_URL",
+)
+API_KEY = Setting("model.api_key", Secret(), "", "The endpoint's key, where it needs one.", env="OPENAI_API_KEY")
+MODEL = Setting(
+    "model.default",
+    Text(),
+    "",
+    "The model's name. Empty takes the endpoint's first one.",
+    env="HERMES_MODEL",
+    env_wins=True,
+    also=("model",),
+)
+CONTEXT_LENGTH = Setting(
+    "model.context_length", Integer(1024), 128_000, "How many tokens request and reply may have together."
+)
+MODEL_TIMEOUT = Setting(
+    "model.timeout", Number(1.0), 120.0, "Seconds without a sign from the endpoint after which a request is given up."
+)
+MODEL_SILENCE = Setting(
+    "model.silence",
+    Number(1.0),
+    300.0,
+    "Seconds without a word of the reply, whatever else the endpoint sends, after which it is given up.",
+)
+MODEL_TOTAL = Setting(
+    "model.total_timeout", Number(1.0), 1800.0, "Seconds that one reply of the model may take in all."
+)
+LONGEST_REPLY = Setting(
+    "model.longest_reply",
+    Integer(1000),
+    200_000,
+    "Characters that one reply may have, thoughts and tool calls included; what is longer is cut off there.",
+)
+
+AGENT_NAME = Setting("agent.name", Text(), "main", "The agent's name in session keys.")
+MAX_STEPS = Setting(
+    "agent.max_steps",
+    Integer(1, 10_000),
+    30,
+    "Rounds of tool calls in one turn at most.",
+    also=("agent.max_turns",),
+)
+MAX_CALLS = Setting(
+    "agent.max_calls", Integer(1, 1000), 32, "Tool calls of one reply that are run; the others are not."
+)
+DELEGATE_STEPS = Setting(
+    "agent.delegate_steps", Integer(1, 100), 8, "Rounds of tool calls that a sub-agent has at most."
+)
+DELEGATE_TIMEOUT = Setting("agent.delegate_timeout", Number(1.0), 120.0, "Seconds that a sub-agent has for its task.")
+TOOLS_OFF = Setting("agent.tools_off", List(Text()), (), "Tools that are neither offered nor callable.")
+
+PROVIDER = Setting(
+    "memory.provider",
+    Text({"": "none"}),
+    "none",
+    "The external memory provider beside the built-in notes; `none` for none.",
+)
+MEMORY_DEADLINE = Setting("memory.deadline", Number(0.0, 60.0), 2.0, "Seconds that a turn waits for memory at most.")
+FIRST_DEADLINE = Setting("memory.first_deadline", Number(0.0, 60.0), 3.0, "The same for the first turn of a session.")
+MEMORY_LIMIT = Setting(
+    "memory.notes_limit",
+    Integer(100),
+    2200,
+    "Characters that MEMORY.md may have.",
+    also=("memory.memory_char_limit",),
+)
+USER_LIMIT = Setting(
+    "memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.", also=("memory.user_char_limit",)
+)
+REVIEW_EVERY = Setting(
+    "memory.review_every", Integer(0), 6, "After how many turns the background review reads along; 0 for never."
+)
+
+COMPRESSION_ENABLED = Setting(
+    "compression.enabled",
+    Boolean(),
+    True,
+    "Compress long conversations by themselves; without it only on request, or when a request could not be sent.",
+)
+COMPRESSION_THRESHOLD = Setting(
+    "compression.threshold",
+    Number(0.1, 0.9),
+    0.5,
+    "The part of the model's window that a request may use before the conversation is compressed.",
+)
+KEEP_TURNS = Setting(
+    "compression.keep_turns", Integer(1), 4, "How many of the last turns a compression leaves whole where they fit."
+)
+COMPRESSION_DEADLINE = Setting(
+    "compression.deadline", Number(1.0), 180.0, "Seconds that the model may take for a summary."
+)
+COMPRESSION_IDLE = Setting(
+    "compression.idle",
+    Number(0.0),
+    30.0,
+    "Seconds after a turn until a long conversation is compressed ahead of the next message; 0 for never.",
+)
+
+ALLOW = Setting(
+    "gateway.allow",
+    List(Text()),
+    (),
+    "Who may talk unpaired: a person or a group (`telegram:12345`), `telegram:*` or `*`.",
+)
+AT_ONCE = Setting("gateway.at_once", Integer(1, 1000), 64, "Chats that are answered at the same time.")
+CACHED_AGENTS = Setting("gateway.cached_agents", Integer(1), 1000, "Agents that are kept warm at most.")
+AGENT_IDLE = Setting("gateway.agent_idle", Number(1.0), 1800.0, "Seconds after which an unused agent is closed.")
+DRAIN = Setting("gateway.drain", Number(0.0), 20.0, "Seconds that running turns get to finish at shutdown.")
+
+API_ENABLED = Setting(
+    "api.enabled", Boolean(), False, "Serve the OpenAI-compatible HTTP API.", env="API_SERVER_ENABLED"
+)
+API_HOST = Setting("api.host", Text(), "127.0.0.1", "Where the HTTP API listens.", env="API_SERVER_HOST")
+API_PORT = Setting(
+    "api.port", Integer(0, 65535), 8642, "The HTTP API's port; 0 for any free one.", env="API_SERVER_PORT"
+)
+API_SERVER_KEY = Setting(
+    "api.key",
+    Secret(),
+    "",
+    "The key that clients of the HTTP API send; needed when it listens beyond this machine.",
+    env="API_SERVER_KEY",
+)
+API_TIMEOUT = Setting("api.timeout", Number(0.1), 30.0, "Seconds that a client has to send a request.")
+API_CONNECTIONS = Setting("api.connections", Integer(1), 1000, "Connections to the HTTP API at the same time.")
+
+TELEGRAM_TOKEN = Setting(
+    "telegram.token", Secret(), "", "The bot's token; setting it switches Telegram on.", env="TELEGRAM_BOT_TOKEN"
+)
+TELEGRAM_BASE_URL = Setting(
+    "telegram.base_url", Url(), "https://api.telegram.org", "The Bot API server.", env="TELEGRAM_BASE_URL"
+)
+TELEGRAM_WEBHOOK_URL = Setting(
+    "telegram.webhook_url",
+    Url(),
+    "",
+    "The public URL that Telegram posts to; empty for polling.",
+    env="TELEGRAM_WEBHOOK_URL",
+)
+TELEGRAM_WEBHOOK_SECRET = Setting(
+    "telegram.webhook_secret",
+    Secret(),
+    "",
+    "What Telegram sends along with each post, so that nobody else can.",
+    env="TELEGRAM_WEBHOOK_SECRET",
+)
+TELEGRAM_WEBHOOK_PORT = Setting(
+    "telegram.webhook_port", Integer(0, 65535), 8643, "The port on this machine that the webhook is served on."
+)
+TELEGRAM_MENTIONS = Setting(
+    "telegram.mentions_only",
+    Boolean(),
+    True,
+    "In groups, answer only when addressed: a mention, a reply, a command.",
+)
+
+LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVEL = Setting(
+    "log.level",
+    Choice(LEVELS, {**{level.upper(): level for level in LEVELS}, "CRITICAL": "error"}),
+    "info",
+    "How much is logged.",
+    also=("logging.level",),
+)
+LOG_FORMAT = Setting("log.format", Choice(("text", "json")), "text", "Lines of text or of JSON.")
+
+TABLE = collect(globals())
+
+
+def find_setting(key: str) -> Setting[Any]:
+    """The row called `key`, or a SettingsError that offers the one that was probably meant, or its neighbours."""
+    for setting in TABLE:
+        if key in setting.keys:
+            return setting
+    message = f"there is no setting '{key}'"
+    if (meant := nearest(key, [setting.key for setting in TABLE])) is not None:
+        raise SettingsError(f"{message} (did you mean {meant}?)")
+    block = key.partition(".")[0]
+    beside = [setting.key for setting in TABLE if setting.key.startswith(f"{block}.")]
+    raise SettingsError(message, hint=f"'{block}' has {', '.join(beside)}" if beside else None)

@@ -1,0 +1,177 @@
+"""Kinds that are made of others: lists, maps, one of two, and none as a value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hermes.settings.kinds import Kind, Refused
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+MOST_ITEMS = 10_000
+NONE_WORDS = frozenset({"none", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class List(Kind[tuple[T, ...]]):
+    """Several of one kind. As text they are parted by commas, or a JSON list."""
+
+    item: Kind[T]
+
+    @property
+    def secret(self) -> bool:
+        return self.item.secret
+
+    def parse(self, raw: object) -> tuple[T, ...]:
+        items = self._items(raw)
+        if len(items) > MOST_ITEMS:
+            raise self.refusal(raw, f"at most {MOST_ITEMS:,} items")
+        return tuple(_parse_at(f" item {place}", self.item, item) for place, item in enumerate(items, 1))
+
+    def _items(self, raw: object) -> Sequence[object]:
+        if isinstance(raw, str) and raw.lstrip().startswith("["):
+            raw = _from_json(raw)
+        elif isinstance(raw, str | int | float) and not isinstance(raw, bool):
+            return [word.strip() for word in str(raw).split(",") if word.strip()]
+        if not isinstance(raw, list | tuple):
+            raise self.refusal(raw)
+        return raw
+
+    def describe(self) -> str:
+        return f"a list, each item {self.item.describe()}"
+
+    def show(self, value: Any) -> Any:
+        return [self.item.show(item) for item in value]
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Kind[Mapping[str, T]]):
+    """Names that people choose, each with a value of one kind."""
+
+    value: Kind[T]
+
+    @property
+    def secret(self) -> bool:
+        return self.value.secret
+
+    def parse(self, raw: object) -> Mapping[str, T]:
+        named = _to_mapping(raw)
+        if named is None:
+            raise self.refusal(raw)
+        if len(named) > MOST_ITEMS:
+            raise self.refusal(raw, f"at most {MOST_ITEMS:,} names")
+        return {name: _parse_at(f".{name}", self.value, value) for name, value in named.items()}
+
+    def describe(self) -> str:
+        return f"a map, each value {self.value.describe()}"
+
+    def show(self, value: Any) -> Any:
+        return {name: self.value.show(inner) for name, inner in value.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields(Kind[Mapping[str, Any]]):
+    """Names that are given, each with a kind of its own. A name that is left out is not in the value."""
+
+    fields: Mapping[str, Kind[Any]]
+
+    @property
+    def secret(self) -> bool:
+        return any(kind.secret for kind in self.fields.values())
+
+    def parse(self, raw: object) -> Mapping[str, Any]:
+        named = _to_mapping(raw)
+        if named is None or not named.keys() <= self.fields.keys():
+            raise self.refusal(raw)
+        return {name: _parse_at(f".{name}", self.fields[name], value) for name, value in named.items()}
+
+    def describe(self) -> str:
+        return "a map with any of " + ", ".join(self.fields)
+
+    def show(self, value: Any) -> Any:
+        return {name: self.fields[name].show(inner) for name, inner in value.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Either(Kind[A | B]):
+    """Two kinds; the first that takes a value has it."""
+
+    first: Kind[A]
+    second: Kind[B]
+
+    @property
+    def secret(self) -> bool:
+        return self.first.secret or self.second.secret
+
+    def parse(self, raw: object) -> A | B:
+        deepest: Refused | None = None
+        for kind in (self.first, self.second):
+            try:
+                return kind.parse(raw)
+            except Refused as refused:
+                if refused.path and (deepest is None or len(refused.path) > len(deepest.path)):
+                    deepest = refused
+        raise deepest or self.refusal(raw)  # what is wrong inside the right shape says more
+
+    def describe(self) -> str:
+        return f"{self.first.describe()} or {self.second.describe()}"
+
+    def show(self, value: Any) -> Any:
+        try:
+            self.first.parse(value)
+        except Refused:
+            return self.second.show(value)
+        return self.first.show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Kind[None]):
+    """The absence of a value, said on purpose."""
+
+    def parse(self, raw: object) -> None:
+        if raw is not None and not (isinstance(raw, str) and raw.strip().lower() in NONE_WORDS):
+            raise self.refusal(raw)
+
+    def describe(self) -> str:
+        return "none"
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """Values of `kind`, or none, which is a value too: it hides what less important layers say."""
+    return Either(Nothing(), kind)
+
+
+def takes_nothing(kind: Kind[Any]) -> bool:
+    """Whether none is a value of this kind."""
+    try:
+        return kind.parse(None) is None
+    except Refused:
+        return False
+
+
+def _parse_at(step: str, kind: Kind[T], raw: object) -> T:
+    try:
+        return kind.parse(raw)
+    except Refused as refused:
+        raise refused.inside(step) from None
+
+
+def _to_mapping(raw: object) -> dict[str, object] | None:
+    """Names and values; a number that YAML read in the place of a name is that name."""
+    if isinstance(raw, str):
+        raw = _from_json(raw)
+    if not isinstance(raw, Mapping) or any(isinstance(name, bool) for name in raw):
+        return None
+    return {str(name): value for name, value in raw.items()}
+
+
+def _from_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,117 @@
+"""Which value is in force: layers of given values, the most important first, below them the defaults.
+
+resolve(table, [Layer("environment", …), Layer("file", …)]) ──> Settings ──get(SETTING)──> a value of its kind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hermes.errors import SettingsError
+from hermes.settings.compound_kinds import takes_nothing
+from hermes.settings.setting import Setting, Table
+
+T = TypeVar("T")
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as someone wrote it, and where, in words for an error: `config.yaml, line 7`."""
+
+    key: str
+    value: object
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One source of values, by key."""
+
+    name: str
+    values: Mapping[str, Given]
+
+    @classmethod
+    def of(cls, name: str, values: Mapping[str, object], where: str) -> Layer:
+        """The layer of a mapping that stands in one place, such as a block of a JSON file."""
+        return cls(name, {key: Given(key, value, where) for key, value in values.items()})
+
+    def find(self, setting: Setting[Any]) -> Given | None:
+        """What this layer says of a setting. A null is said only where none is a value, else it is left open."""
+        for key in setting.keys:
+            given = self.values.get(key)
+            if given is not None and (given.value is not None or takes_nothing(setting.kind)):
+                return given
+        return None
+
+
+def environment(table: Iterable[Setting[Any]], env: Mapping[str, str]) -> Layer:
+    """The layer of the variables that these settings name. An empty variable says nothing."""
+    named = ((setting.key, setting.env, env.get(setting.env)) for setting in table if setting.env)
+    values = {key: Given(key, value, f"environment variable {name}") for key, name, value in named if value}
+    return Layer("environment", values)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A value in force, the name of its layer, and where it stands in it."""
+
+    value: Any
+    origin: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value and where it came from."""
+
+    found: Mapping[str, Resolved]
+
+    def get(self, setting: Setting[T]) -> T:
+        """The value in force."""
+        value: T = self.found[setting.key].value
+        return value
+
+    def origin(self, setting: Setting[Any]) -> str:
+        """The name of the layer that the value came from, or `default`."""
+        return self.found[setting.key].origin
+
+    def where(self, setting: Setting[Any]) -> str:
+        """Where the value stands: a file's line, a variable; `default` when nobody gave one."""
+        return self.found[setting.key].where
+
+
+def resolve(table: Table, layers: Sequence[Layer]) -> Settings:
+    """The settings in force. Raises the first problem, and says how many more there are."""
+    settings, problems = try_resolve(table, layers)
+    check(problems)
+    return settings
+
+
+def try_resolve(table: Table, layers: Sequence[Layer]) -> tuple[Settings, list[SettingsError]]:
+    """The settings in force and everything that is wrong with them; a wrong value leaves the default in force."""
+    found: dict[str, Resolved] = {}
+    problems: list[SettingsError] = []
+    for setting in table:
+        found[setting.key] = Resolved(setting.default, DEFAULT, DEFAULT)
+        try:
+            found[setting.key] = _resolve_one(setting, layers)
+        except SettingsError as error:
+            problems.append(error)
+    return Settings(found), problems
+
+
+def check(problems: Sequence[SettingsError]) -> None:
+    """Raise the first problem, if there is one, and say how many more there are."""
+    if problems:
+        more = f" (and {len(problems) - 1} more: `hermes doctor` lists them)" if len(problems) > 1 else ""
+        raise SettingsError(problems[0].message + more, hint=problems[0].hint)
+
+
+def _resolve_one(setting: Setting[Any], layers: Iterable[Layer]) -> Resolved:
+    for layer in layers:
+        if (given := layer.find(setting)) is not None:
+            return Resolved(setting.parse(given.value, given.where, given.key), layer.name, given.where)
+    return Resolved(setting.default, DEFAULT, DEFAULT)

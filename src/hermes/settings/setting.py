@@ -1,0 +1,63 @@
+"""One setting, and a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from hermes.errors import SettingsError
+from hermes.settings.kinds import Kind, Refused
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T_co]):
+    """One row of a table: of ours in config.yaml, or of a memory plugin in a file of its own."""
+
+    key: str
+    kind: Kind[T_co]
+    default: T_co
+    help: str
+    env: str | None = None
+    """The environment variable that says it too."""
+    env_wins: bool = False
+    """Whether that variable comes before the file; else it fills in what the file leaves open."""
+    also: tuple[str, ...] = ()
+    """Other keys that mean the same. They are read where `key` is not given, and never written."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key it is read from, the most important first."""
+        return (self.key, *self.also)
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value may hold what nobody should see."""
+        return self.kind.secret
+
+    @property
+    def allowed(self) -> str:
+        """What it takes, in words."""
+        return self.kind.describe()
+
+    def parse(self, raw: object, where: str, key: str = "") -> T_co:
+        """The value that `raw` means, or a SettingsError that names `where`, the key, the value and what is allowed."""
+        try:
+            return self.kind.parse(raw)
+        except Refused as refused:
+            name = (key or self.key) + "".join(refused.path)
+            raise SettingsError(f"{where}: {name} is {refused.shown}, but takes {refused.allowed}") from None
+
+    def shown(self, value: Any) -> Any:
+        """The value as a person may see it."""
+        return self.kind.show(value)
+
+
+Table: TypeAlias = Sequence[Setting[Any]]
+
+
+def collect(namespace: Mapping[str, object]) -> Table:
+    """The settings of a module or a class (`vars(…)`), in the order in which they stand there."""
+    return tuple(found for found in namespace.values() if isinstance(found, Setting))

@@ -1,0 +1,77 @@
+"""Connections to one file, and the wait for its locks."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from hermes.sqlite.faults import is_busy
+
+LOCK_PAUSE = (0.001, 0.005)
+"""Seconds between two tries for the write lock. SQLite's own pauses grow, so that who waits longest gets it last."""
+
+
+class Closable(Protocol):
+    """Can be closed."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+T = TypeVar("T")
+Tx = TypeVar("Tx", bound=Closable)
+"""What a function is given as its transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Generic[Tx]):
+    """A connection: as the driver has it, and as functions see it. Closing `tx` closes both."""
+
+    raw: sqlite3.Connection
+    tx: Tx
+
+    def run_and_undo(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in the transaction that was begun, then end it without a trace."""
+        try:
+            return run(self.tx)
+        finally:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that waits for no lock, begins no transaction by itself and may go from thread to thread."""
+    return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands under a name; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def read_text(raw: bytes) -> str:
+    """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
+    return raw.decode("utf-8", "replace")
+
+
+def wait_for_lock(act: Callable[[], object], timeout: float) -> None:
+    """Do what needs a lock, trying again for `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            act()
+        except sqlite3.Error as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+        else:
+            return
+        time.sleep(random.uniform(*LOCK_PAUSE))

@@ -1,0 +1,122 @@
+"""An open file with one writer and a few readers.
+
+Whoever must know what others did since is let look through the writer's own connection: only there can SQLite tell
+what it changed from what others changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Generic, Literal
+
+from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
+from hermes.sqlite.faults import translated
+from hermes.sqlite.writer import Writer
+
+Synchronous = Literal["FULL", "NORMAL"]
+"""FULL: a write is on the disk when it is acknowledged. NORMAL: it may be undone, whole, by a power cut."""
+
+
+def accept(tx: object) -> None:
+    """Refuse no file, change nothing."""
+
+
+class SqliteDatabase(Generic[Tx]):
+    """`write` and `read` run a function in a transaction and return what it returned. What SQLite refuses is a
+    StoreError."""
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], Opened[Tx]],
+        *,
+        lock_timeout: float,
+        readers: int,
+        synchronous: Synchronous = "FULL",
+        pragmas: tuple[str, ...] = (),
+        inspect: Callable[[Tx], None] = accept,
+        prepare: Callable[[Tx], None] = accept,
+    ) -> None:
+        """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it; `prepare` is
+        the first write."""
+        self.path = path
+        self._connect = connect
+        self._lock_timeout = lock_timeout
+        self._pragmas = (f"synchronous = {synchronous}", "secure_delete = ON", *pragmas)
+        self._reading: list[Opened[Tx]] = []
+        self._local = threading.local()
+        self._closed = False
+        self._writer = Writer(path, self._open_to_write(inspect), lock_timeout=lock_timeout)
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix=f"{path.name} reader")
+        try:
+            if prepare is not accept:
+                self._writer.write(prepare).result()
+        except BaseException:
+            self._stop()
+            self._shut()
+            raise
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in a write transaction. When this returns, what it wrote is committed."""
+        self._check_open()
+        return await asyncio.wrap_future(self._writer.write(run))
+
+    async def look(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot of the writer's connection; what it writes is undone. Keep it short:
+        writes wait meanwhile."""
+        self._check_open()
+        return await asyncio.wrap_future(self._writer.look(run))
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot. It cannot write."""
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, run)
+
+    async def close(self) -> None:
+        """Finish every accepted write, then close the file. Closing twice is fine."""
+        self._stop()
+        await asyncio.to_thread(self._shut)
+
+    def _stop(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._writer.stop()
+
+    def _shut(self) -> None:
+        self._readers.shutdown()
+        self._writer.join()
+        for opened in self._reading:
+            opened.tx.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"{self.path} is closed")
+
+    def _open_to_write(self, inspect: Callable[[Tx], None]) -> Opened[Tx]:
+        with translated(self.path):
+            opened = self._connect()
+            try:
+                wait_for_lock(lambda: inspect(opened.tx), self._lock_timeout)
+                wait_for_lock(lambda: opened.raw.execute("PRAGMA journal_mode = WAL"), self._lock_timeout)
+                for pragma in self._pragmas:
+                    opened.raw.execute(f"PRAGMA {pragma}")
+            except BaseException:
+                opened.tx.close()
+                raise
+            return opened
+
+    def _read(self, run: Callable[[Tx], T]) -> T:
+        with translated(self.path):
+            opened: Opened[Tx] | None = getattr(self._local, "opened", None)
+            if opened is None:
+                opened = self._connect()
+                self._reading.append(opened)
+                opened.raw.execute(f"PRAGMA busy_timeout = {int(self._lock_timeout * 1000)}")
+                opened.raw.execute("PRAGMA query_only = ON")
+                self._local.opened = opened
+            opened.raw.execute("BEGIN")
+            return opened.run_and_undo(run)

@@ -1,0 +1,140 @@
+"""The thread that writes.
+
+Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
+that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before, and only while
+the file is where it was: one that was deleted under us takes every write and keeps none.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+from hermes.errors import StoreGoneError
+from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
+from hermes.sqlite.faults import translated
+
+GROUP_LIMIT = 128
+"""How many waiting writes share one commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    run: Callable[[Any], Any]
+    done: Future[Any]
+    commits: bool
+
+
+class Writer(Generic[Tx]):
+    """Runs functions on its own connection, one after another."""
+
+    def __init__(self, path: Path, opened: Opened[Tx], *, lock_timeout: float) -> None:
+        self._path = path
+        self._opened = opened
+        self._raw = opened.raw
+        self._lock_timeout = lock_timeout
+        self._file = identity(path)
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"{path.name} writer", daemon=True)
+        self._thread.start()
+
+    def write(self, run: Callable[[Tx], T]) -> Future[T]:
+        """Run `run` in a write transaction; done when that is committed."""
+        return self._accept(run, commits=True)
+
+    def look(self, run: Callable[[Tx], T]) -> Future[T]:
+        """Run `run` on one snapshot; what it writes is undone."""
+        return self._accept(run, commits=False)
+
+    def stop(self) -> None:
+        """Finish what was accepted, then end. Nothing may be handed over after this."""
+        self._tasks.put(None)
+
+    def join(self) -> None:
+        """Wait for the end, then close the connection. Twice is fine."""
+        self._thread.join()
+        self._opened.tx.close()
+
+    def _accept(self, run: Callable[[Tx], T], *, commits: bool) -> Future[T]:
+        done: Future[T] = Future()
+        self._tasks.put(_Task(run, done, commits))
+        return done
+
+    def _work(self) -> None:
+        """Must not raise: whatever goes wrong belongs to the tasks that were under way."""
+        while (first := self._tasks.get()) is not None:
+            batch = [first]
+            last = False
+            while len(batch) < GROUP_LIMIT and not self._tasks.empty():
+                following = self._tasks.get()
+                if following is None:
+                    last = True
+                    break
+                batch.append(following)
+            wanted = [task for task in batch if task.done.set_running_or_notify_cancel()]
+            for look in (task for task in wanted if not task.commits):
+                self._answer(look)
+            if writes := [task for task in wanted if task.commits]:
+                self._commit(writes)
+            if last:
+                break
+
+    def _answer(self, look: _Task) -> None:
+        try:
+            with translated(self._path):
+                wait_for_lock(self._take_snapshot, self._lock_timeout)
+                result = self._opened.run_and_undo(look.run)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            look.done.set_exception(error)
+            return
+        look.done.set_result(result)
+
+    def _take_snapshot(self) -> None:
+        self._raw.execute("BEGIN")
+        try:
+            self._raw.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            self._raw.execute("ROLLBACK")
+            raise
+
+    def _commit(self, batch: list[_Task]) -> None:
+        results: list[tuple[_Task, Any]] = []
+        try:
+            with translated(self._path):
+                wait_for_lock(lambda: self._raw.execute("BEGIN IMMEDIATE"), self._lock_timeout)
+                for write in batch:
+                    self._run_in_savepoint(write, results)
+                wait_for_lock(lambda: self._raw.execute("COMMIT"), self._lock_timeout)
+                if identity(self._path) != self._file:
+                    raise StoreGoneError(f"{self._path} was deleted, moved or replaced while it was in use")
+        except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
+            with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
+                self._raw.execute("ROLLBACK")
+            for write in batch:
+                if not write.done.done():
+                    write.done.set_exception(error)
+            return
+        for write, result in results:
+            write.done.set_result(result)
+
+    def _run_in_savepoint(self, write: _Task, results: list[tuple[_Task, Any]]) -> None:
+        self._raw.execute("SAVEPOINT one")
+        try:
+            with translated(self._path):
+                result = write.run(self._opened.tx)
+        except BaseException as error:
+            if not self._raw.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
+                raise
+            self._raw.execute("ROLLBACK TO one")
+            self._raw.execute("RELEASE one")
+            write.done.set_exception(error)
+            return
+        self._raw.execute("RELEASE one")
+        results.append((write, result))

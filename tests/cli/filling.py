@@ -1,0 +1,39 @@
+"""Homes with sessions in them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from hermes.clock import SystemClock
+from hermes.store.ids import snapshot_id
+from hermes.store.store import Store
+from hermes.types import Compression, Draft
+
+
+def fill(home: Path, *texts: str, title: str | None = None, session_id: str | None = None) -> str:
+    """A stored session with `texts` said in turn by user and assistant; returns its id."""
+
+    async def work() -> str:
+        home.mkdir(parents=True, exist_ok=True)
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            session = await store.create_session("cli", title=title, session_id=session_id)
+            for place, text in enumerate(texts):
+                await store.append(session.id, Draft("assistant" if place % 2 else "user", text))
+            return session.id
+
+    return asyncio.run(work())
+
+
+def compress(home: Path, session_id: str) -> str:
+    """Summarise all but the last message; returns the snapshot's id."""
+
+    async def work() -> str:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            messages = (await store.view(session_id)).tail
+            name = snapshot_id(session_id, store.clock.now())
+            row = Compression(session_id, 1, messages[-2].id, messages[-1].id, (), "they spoke of stamps", name, 1.0)
+            await store.write(lambda tx: store.compressions.commit(tx, row))
+            return name
+
+    return asyncio.run(work())

@@ -1,0 +1,101 @@
+"""Who comes in over HTTP, and what a request may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hermes.gateway.platforms.api_door import MOST_WAITING, PAUSE, Door
+from hermes.gateway.platforms.api_wire import ApiError
+from tests.compression.hand_clock import HandClock
+from tests.gateway.asking import ask, body, in_session, reply
+from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, scripted_model, write_config
+
+KEY = "sesame-1234"
+
+
+async def refused(door: Door, authorization: str) -> int:
+    with pytest.raises(ApiError) as error:
+        await door.check(authorization)
+    return error.value.status
+
+
+async def test_wrong_keys_are_answered_one_after_another_and_a_right_one_at_once() -> None:
+    clock = HandClock()
+    door = Door(KEY, clock)
+    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(3)]
+    for answered in range(3):
+        await clock.sleeper(PAUSE)
+        await door.check(f"Bearer {KEY}")
+        assert sum(guess.done() for guess in guesses) == answered
+        clock.advance(PAUSE)
+        await asyncio.wait([guess for guess in guesses if not guess.done()], return_when=asyncio.FIRST_COMPLETED)
+    assert await asyncio.gather(*guesses) == [401, 401, 401]
+
+
+async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
+    clock = HandClock()
+    door = Door(KEY, clock)
+    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(MOST_WAITING)]
+    await clock.sleeper(PAUSE)
+    assert await refused(door, "Bearer one more") == 429
+    await door.check(f"Bearer {KEY}")
+    for guess in guesses:
+        guess.cancel()
+
+
+@pytest.mark.processes
+def test_key_counts_as_a_bearer_token_alone(model: ModelProcess, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model, api__key=KEY))
+    with GatewayProcess(empty_home) as gateway:
+        for scheme in ("Basic", "Token", "Digest"):
+            assert ask(gateway.url, "hi", headers={"Authorization": f"{scheme} {KEY}"}).status_code == 401
+        for scheme in ("Bearer", "bearer"):
+            assert reply(ask(gateway.url, "hi", headers={"Authorization": f"{scheme} {KEY}"})) == "echo: hi"
+
+
+@pytest.mark.parametrize("name", ["user", "model"])
+@pytest.mark.parametrize("value", ["x" * 513, "x" * 1_000_000, "two\nlines"])
+def test_name_in_a_request_is_short_and_on_one_line(gateway: GatewayProcess, name: str, value: str) -> None:
+    before = len(gateway.rows("SELECT id FROM messages"))
+    answer = httpx.post(
+        f"{gateway.url}/chat/completions", json={**body("hi"), name: value}, headers=in_session("named")
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == name
+    assert len(answer.content) < 1000
+    assert len(gateway.rows("SELECT id FROM messages")) == before
+
+
+def test_request_with_two_lengths_is_refused_and_its_connection_closed(gateway: GatewayProcess) -> None:
+    host, port = gateway.url.removeprefix("http://").removesuffix("/v1").split(":")
+    smuggled = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(smuggled) + 5}\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled)
+        answer = b""
+        while piece := connection.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"Content-Length" in answer
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("stream", [True, False])
+def test_secret_in_an_error_of_the_model_does_not_reach_the_client(tmp_path: Path, stream: bool) -> None:
+    secret = "sk-proj-0123456789abcdef"
+    error = {"error": {"message": f"no quota for key {secret} at https://ann:hunter2@models.example/v1"}}
+    says = {"chunks": [{"choices": [{"index": 0, "delta": {"content": "well"}}]}, error]}
+    with scripted_model(tmp_path, then=says) as model:
+        write_config(tmp_path / "home", api_settings(model))
+        with GatewayProcess(tmp_path / "home") as gateway:
+            answer = ask(gateway.url, "hi", stream=stream, headers=in_session("redacted"))
+            assert "no quota for key" in answer.text
+            shown = answer.text + gateway.output()
+    assert secret not in shown
+    assert "hunter2" not in shown

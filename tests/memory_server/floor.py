@@ -1,0 +1,30 @@
+"""The embedder that ships with us, in plain calls for tests that hold a transaction in their hands."""
+
+from __future__ import annotations
+
+from hermes.memory_server.embedder import Question, Vector, split_pieces, to_blob
+from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.vectors import ROWS_KEPT, VectorIndex
+from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.memory_server.tokens import count_tokens
+
+EMBEDDER = WordVectors()
+
+
+def embed(text: str) -> Vector:
+    return EMBEDDER.direction(text)
+
+
+def draft(content: str, peer: str) -> Draft:
+    """A message that is ready to be appended."""
+    vectors = tuple(to_blob(embed(piece)) for piece in split_pieces(content))
+    return Draft(content, peer, token_count=count_tokens(content), vectors=vectors)
+
+
+def question(text: str) -> Question:
+    return Question(text, embed(text))
+
+
+def new_index(rows_kept: int = ROWS_KEPT) -> VectorIndex:
+    """Vectors in memory, none read yet."""
+    return VectorIndex(EMBEDDER.space.dimension, rows_kept)

@@ -1,0 +1,116 @@
+"""Jobs as rows: order within a unit, leases, tries, and how long they are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hermes.memory_server.db.database import Database
+from hermes.memory_server.engine import jobs
+
+NOW = 1_700_000_000_000_000
+
+
+async def add(database: Database, kind: str = "summary", unit: str = "u") -> None:
+    await database.write(lambda tx: jobs.add_job(tx, kind, unit, NOW, workspace_id=1, payload={}))
+
+
+async def claim(database: Database, at: int) -> jobs.Job | None:
+    return await database.write(lambda tx: jobs.claim_job(tx, "me", "summary", at))
+
+
+async def give_up(database: Database, job: jobs.Job, at: int) -> None:
+    await database.write(lambda tx: jobs.fail_job(tx, job, "no", at))
+
+
+async def test_jobs_of_one_unit_run_one_after_another_and_other_units_meanwhile(database: Database) -> None:
+    await add(database, unit="a")
+    await add(database, unit="a")
+    await add(database, unit="b")
+    claims = [await claim(database, NOW) for _ in range(3)]
+    assert [claim.unit if claim else None for claim in claims] == ["a", "b", None]
+    first = claims[0]
+    assert first is not None
+    assert await database.write(lambda tx: jobs.finish_job(tx, first, NOW))
+    following = await claim(database, NOW)
+    assert following is not None
+    assert following.unit == "a"
+
+
+async def test_lease_that_ran_out_is_taken_over_and_its_old_owner_cannot_finish(database: Database) -> None:
+    await add(database)
+    old = await database.write(lambda tx: jobs.claim_job(tx, "old", "summary", NOW))
+    assert old is not None
+    assert await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE)) is None
+    await database.write(lambda tx: jobs.renew_job(tx, old, NOW + jobs.LEASE))
+    assert await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE + 1)) is None
+    new = await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + 2 * jobs.LEASE + 1))
+    assert new is not None
+    assert not await database.write(lambda tx: jobs.finish_job(tx, old, NOW))
+    assert await database.write(lambda tx: jobs.finish_job(tx, new, NOW))
+
+
+async def test_job_that_fails_is_tried_again_and_then_kept_with_its_reason(database: Database) -> None:
+    await add(database)
+    at = NOW
+    for _ in range(jobs.ATTEMPTS):
+        claimed = await claim(database, at)
+        assert claimed is not None
+        await give_up(database, claimed, at)
+        assert await claim(database, at) is None
+        at += jobs.BACK_OFF * 2**claimed.attempts
+    kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT state, attempts, error FROM jobs").all())
+    assert [tuple(row) for row in kept] == [("failed", jobs.ATTEMPTS, "no")]
+
+
+async def test_done_work_is_forgotten_after_a_day_and_failed_work_after_a_month(database: Database) -> None:
+    day = 24 * 3600 * 1_000_000
+    for unit in ("done", "failed", "open"):
+        await add(database, unit=unit)
+    done, failed, _ = [await claim(database, NOW) for _ in range(3)]
+    assert done is not None
+    assert failed is not None
+    await database.write(lambda tx: jobs.finish_job(tx, done, NOW))
+    await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 5 WHERE unit = 'failed'"))
+    await give_up(database, dataclasses.replace(failed, attempts=5), NOW)
+
+    async def kept(at: int) -> list[str]:
+        await database.write(lambda tx: jobs.forget_finished(tx, at))
+        return [row[0] for row in await database.read(lambda tx: tx.exec_driver_sql("SELECT unit FROM jobs").all())]
+
+    assert await kept(NOW + day) == ["done", "failed", "open"]
+    assert await kept(NOW + day + 1) == ["failed", "open"]
+    assert await kept(NOW + 30 * day) == ["failed", "open"]
+    assert await kept(NOW + 30 * day + 1) == ["open"]
+
+
+async def test_job_that_is_given_back_can_be_taken_at_once_and_has_lost_no_try(database: Database) -> None:
+    await add(database)
+    first = await claim(database, NOW)
+    assert first is not None
+    await database.write(lambda tx: jobs.release_job(tx, first))
+    assert await claim(database, NOW) == first
+
+
+async def test_what_goes_over_what_was_learnt_waits_for_earlier_learning_of_its_workspace(database: Database) -> None:
+    await add(database, kind="representation", unit="learn")
+    await add(database, kind="dream", unit="dream")
+    await add(database, kind="representation", unit="later")
+
+    async def take(kind: str) -> jobs.Job | None:
+        return await database.write(lambda tx: jobs.claim_job(tx, "me", kind, NOW))
+
+    assert await take("dream") is None
+    lesson = await take("representation")
+    assert lesson is not None
+    assert await take("dream") is None
+    await database.write(lambda tx: jobs.finish_job(tx, lesson, NOW))
+    assert await take("dream") is not None
+
+
+async def test_reason_of_a_failure_is_kept_in_bounds(database: Database) -> None:
+    await add(database)
+    claimed = await claim(database, NOW)
+    assert claimed is not None
+    await database.write(lambda tx: jobs.fail_job(tx, claimed, "no" * 10_000, NOW))
+    kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT length(error) FROM jobs").scalar())
+    assert kept == jobs.REASON_CHARS

@@ -1,0 +1,249 @@
+"""The worker: two halves of a job, side by side, under a lease that is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.memory_server import limits, times
+from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.engine import jobs
+from hermes.memory_server.engine.jobs import Job
+from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
+from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.queue_status import Counts, read_status
+from hermes.memory_server.engine.webhooks import announce, ensure_webhook
+from hermes.memory_server.engine.worker import RENEW_EVERY, Worker
+from hermes.memory_server.engine.workspaces import get_workspace
+from tests.compression.hand_clock import HandClock
+from tests.memory_server.floor import EMBEDDER, draft
+from tests.memory_server.sdk import eventually
+
+NOW = 1_700_000_000_000_000
+LEASE = jobs.LEASE / 1_000_000
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """An endpoint that takes every request and never answers: its port, and what was sent to it."""
+    sent: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sent.append(await reader.read(1000))
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "localhost", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], sent
+    finally:
+        ended.set()
+        server.close()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def at_work(database: Database, kinds: Mapping[str, Kind[Any]] = KINDS) -> AsyncIterator[Worker]:
+    """A worker for the length of a block."""
+    worker = Worker(database, SystemClock(), EMBEDDER, kinds=kinds)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await running
+
+
+async def say(database: Database, workspace: str, text: str) -> None:
+    await database.write(lambda tx: append_messages(tx, workspace, "s", [draft(text, "ann")], NOW))
+
+
+async def states(database: Database, kind: str) -> list[tuple[str, int]]:
+    """Jobs of a kind: state and tries."""
+    query = "SELECT state, attempts FROM jobs WHERE kind = ? ORDER BY id"
+    rows = await database.read(lambda tx: tx.exec_driver_sql(query, (kind,)).all())
+    return [(row[0], row[1]) for row in rows]
+
+
+async def concluded(database: Database) -> list[str]:
+    rows = await database.read(lambda tx: tx.exec_driver_sql("SELECT content FROM conclusions ORDER BY id").all())
+    return [row[0] for row in rows]
+
+
+@pytest.mark.contract("9.9")
+async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
+    async with hanging() as (port, sent):
+        for workspace in ("one", "two"):
+            await announce_to(database, workspace, port, limits.WEBHOOKS)
+        async with at_work(database) as worker:
+            await eventually(lambda: look_at(sent), lambda found: len(found) == KINDS["webhook"].places)
+            for workspace in ("one", "other"):
+                await say(database, workspace, f"I live in {workspace}.")
+                worker.wake()
+            told = ["ann: I live in one.", "ann: I live in other."]
+            await eventually(lambda: concluded(database), lambda found: sorted(found) == told)
+            held = await states(database, "webhook")
+            assert held.count(("running", 1)) == KINDS["webhook"].places, "nobody had given up yet"
+            assert ("done", 1) not in held
+
+
+async def announce_to(database: Database, workspace: str, port: int, endpoints: int) -> None:
+    """Queue an event for so many endpoints of a workspace, all of them at one port."""
+
+    def run(tx: Tx) -> None:
+        for number in range(endpoints):
+            ensure_webhook(tx, workspace, f"http://localhost:{port}/{workspace}/{number}", NOW)
+        announce(tx, get_workspace(tx, workspace).id, "test.event", {}, NOW)
+
+    await database.write(run)
+
+
+async def look_at(found: list[bytes]) -> list[bytes]:
+    return found
+
+
+@pytest.mark.contract("9.9")
+async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
+    quick = {**KINDS, "webhook": Kind(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
+    async with hanging() as (port, sent):
+        await announce_to(database, "w", port, 1)
+        assert await Worker(database, SystemClock(), EMBEDDER, kinds=quick).work_once()
+        assert len(sent) == 1
+    assert await states(database, "webhook") == [("pending", 1)]
+    reason = await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
+    assert reason == "TimeoutError: not done within 1 seconds"
+
+
+class Slow:
+    """A kind of job whose preparing lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.done: list[int] = []
+        self.free = asyncio.Event()
+
+    def kinds(self) -> dict[str, Kind[Any]]:
+        return {"summary": Kind(self.prepare, self.commit, places=2, seconds=3600.0)}
+
+    async def prepare(self, _tools: Tools, job: Job) -> None:
+        self.begun.append(job.id)
+        await self.free.wait()
+
+    def commit(self, _tx: Tx, job: Job, _prepared: object, _at: int) -> None:
+        self.done.append(job.id)
+
+
+async def add(database: Database, unit: str = "u") -> None:
+    await database.write(lambda tx: jobs.add_job(tx, "summary", unit, NOW, workspace_id=1, payload={}))
+
+
+async def time_left(database: Database, clock: HandClock) -> float:
+    """How many seconds the only job's lease still lasts."""
+    until = await database.read(lambda tx: tx.exec_driver_sql("SELECT lease_until FROM jobs").scalar())
+    return float(until or 0) / 1_000_000 - clock.now()
+
+
+@pytest.mark.contract("9.9")
+async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(database: Database) -> None:
+    await add(database)
+    slow, clock = Slow(), HandClock()
+    second = Worker(database, clock, EMBEDDER, kinds=slow.kinds())
+    working = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    for _ in range(5):
+        await clock.sleeper(RENEW_EVERY)
+        clock.advance(RENEW_EVERY)
+        await eventually(lambda: time_left(database, clock), lambda left: left == pytest.approx(LEASE))
+    assert 5 * RENEW_EVERY > LEASE
+    assert not await second.work_once()
+    slow.free.set()
+    assert await working
+    assert slow.begun == slow.done == [1]
+    assert await states(database, "summary") == [("done", 1)]
+
+
+@pytest.mark.contract("9.9")
+async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Database) -> None:
+    await add(database)
+    slow, clock = Slow(), HandClock()
+    first = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    await clock.sleeper(RENEW_EVERY)
+    expired = times.now(clock) + jobs.LEASE + 1
+    taken = await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", expired))
+    assert taken is not None
+    slow.free.set()
+    assert await first
+    assert slow.done == [], "its effect would have come before another's, who holds the job now"
+    assert await states(database, "summary") == [("running", 2)]
+    assert await database.write(lambda tx: jobs.finish_job(tx, taken, NOW)) is not None
+
+
+async def test_worker_that_lost_its_lease_stops_preparing(database: Database) -> None:
+    await add(database)
+    slow, clock = Slow(), HandClock()
+    first = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    await clock.sleeper(RENEW_EVERY)
+    await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE + 1))
+    clock.advance(RENEW_EVERY)
+    assert await first, "it would wait for ever otherwise"
+    assert await states(database, "summary") == [("running", 2)]
+
+
+async def test_worker_that_is_stopped_gives_back_what_it_prepares(database: Database) -> None:
+    await add(database)
+    slow = Slow()
+    async with at_work(database, slow.kinds()):
+        await eventually(lambda: states(database, "summary"), lambda found: found == [("running", 1)])
+    assert await states(database, "summary") == [("pending", 0)]
+    assert slow.done == []
+
+
+async def test_jobs_of_different_units_are_prepared_side_by_side_as_far_as_there_are_places(database: Database) -> None:
+    for unit in ("a", "b", "c", "a"):
+        await add(database, unit)
+    slow = Slow()
+    async with at_work(database, slow.kinds()):
+        expected = [("running", 1), ("running", 1), ("pending", 0), ("pending", 0)]
+        await eventually(lambda: states(database, "summary"), lambda found: found == expected)
+        slow.free.set()
+        await eventually(lambda: states(database, "summary"), lambda found: found == [("done", 1)] * 4)
+    assert slow.done.index(1) < slow.done.index(4)
+
+
+async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: Database) -> None:
+    await say(database, "w", "I like tea.")
+
+    async def prepare(tools: Tools, job: Job) -> object:
+        made = await KINDS["representation"].prepare(tools, job)
+        await database.write(lambda tx: jobs.drop_observer(tx, 1, 1))
+        return made
+
+    kinds = {"representation": Kind(prepare, KINDS["representation"].commit)}
+    assert await Worker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
+    assert await states(database, "representation") == [("done", 1)]
+    assert await concluded(database) == []
+
+
+async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason(database: Database) -> None:
+    await say(database, "w", "I like tea.")
+    broken = """UPDATE jobs SET payload = '{"messages": [1], "observers": [1, 2, "x"]}'"""
+    await database.write(lambda tx: tx.exec_driver_sql(broken))
+    worker = Worker(database, SystemClock(), EMBEDDER)
+    assert await worker.work_once()
+    assert not await worker.work_once(), "it is tried again later, not at once"
+    assert await states(database, "representation") == [("pending", 1)]
+    assert await concluded(database) == []
+    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
+    assert (await status(database)).pending == 1
+    await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 4, not_before = 0"))
+    assert await worker.work_once()
+    assert await status(database) == Counts(completed=1), "nobody waits for what has failed for good"
+
+
+async def status(database: Database) -> Counts:
+    return (await database.read(lambda tx: read_status(tx, "w", None, None, None))).all

@@ -1,0 +1,23 @@
+"""Which rooms may know of which: the lists of forbidden modules leave out what is allowed and nothing else."""
+
+from __future__ import annotations
+
+import pkgutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import hermes
+
+VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
+ALLOWED = {"hermes.llm": VALUES | {"llm"}, "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"}}
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+@pytest.mark.parametrize("room", [*ALLOWED])
+def test_room_is_forbidden_everything_but_what_it_may_import(room: str) -> None:
+    contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    [forbidden] = [set(c["forbidden_modules"]) for c in contracts if c.get("source_modules") == [room]]
+    everything = {module.name for module in pkgutil.iter_modules(hermes.__path__)}
+    assert everything - {name.removeprefix("hermes.") for name in forbidden} == ALLOWED[room]
