@@ -10,8 +10,8 @@ import signal
 import socket
 import sqlite3
 import urllib.request
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,8 +164,9 @@ class Stock:
             )
 
 
-async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
-    """The home of a recipe, left as the killed process left it."""
+@asynccontextmanager
+async def open_stock(python: Path, home: Path, recipe: Recipe) -> AsyncIterator[Stock]:
+    """A stock Hermes in a home, with a model and a room; it is ended at the end, whatever it does."""
     async with AsyncExitStack() as stack:
         irc = Irc()
         model_port = await stack.enter_async_context(serving(Model()))
@@ -173,16 +174,22 @@ async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
         _configure(home, recipe, model_port)
         stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
         try:
-            await stock.start()
-            for step in recipe.steps:
-                await stock.step(step)
+            yield stock
         finally:
             await stock.stop()
+
+
+async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
+    """The home of a recipe, left as the killed process left it."""
+    async with open_stock(python, home, recipe) as stock:
+        await stock.start()
+        for step in recipe.steps:
+            await stock.step(step)
     return stock.said
 
 
 def _configure(home: Path, recipe: Recipe, port: int) -> None:
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     config = CONFIG.format(port=port, window=recipe.window, in_place=str(recipe.in_place).lower())
     (home / "config.yaml").write_text(config, encoding="utf-8")
 

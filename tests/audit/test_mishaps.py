@@ -63,7 +63,7 @@ def test_a_repair_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(t
     badly_wounded(tmp_path / "template")
     messages = old.dump(tmp_path / "template" / "state.db", ["messages"])
     interrupted = 0
-    for number in range(scale(4, 100)):
+    for number in range(scale(4, 200)):
         home = shutil.copytree(tmp_path / "template", tmp_path / str(number))
         process = start("tests.audit.mender", home)
         hear(process)

@@ -37,7 +37,8 @@ class _Words:
 def read_activity(tx: Tx, shape: TableShape, sessions: Mapping[str, Session]) -> dict[str, Activity]:
     """The activity of every session whose messages decide something."""
     wanted = json.dumps(sorted(_of_interest(sessions.values(), sessions)))
-    among = f"FROM json_each(?) m JOIN messages t ON t.session_id = m.value WHERE {live_rows(shape)}"
+    # Files of others need not have an index by session: whichever way, the table is read once.
+    among = f"FROM messages t WHERE t.session_id IN (SELECT value FROM json_each(?)) AND {live_rows(shape)}"
     edges = {
         row["session_id"]: (row["first"], row["newest"])
         for row in tx.execute(

@@ -54,14 +54,15 @@ def find_history(case: Case, damage: Iterable[Damage]) -> list[History]:
 def find_losses(case: Case) -> list[Loss]:
     """Keys that lead to a session which began when the one before it had been left by half a compression."""
     left: dict[str, Session] = {}
-    for session in sorted(case.sessions.values(), key=lambda session: (session.started_at, session.id)):
+    touched = (s for s in case.sessions.values() if s.end_reason == ROTATED or s.parent_session_id is not None)
+    for session in sorted(touched, key=lambda session: (session.started_at, session.id)):
         key = session.session_key or getattr(case.rotated_from(session), "session_key", None)
         if key and _is_left_behind(case, session):
             left[key] = session
     losses = []
-    for key, bound in sorted(case.routes.items()):
-        today, before = case.sessions[bound], left.get(key)
-        if before is not None and before not in case.family(today) and today.started_at >= before.started_at:
+    for key, before in sorted(left.items()):
+        today = case.sessions.get(case.routes.get(key, ""))
+        if today is not None and before not in case.family(today) and today.started_at >= before.started_at:
             losses.append(Loss(key, before.id, today.id))
     return losses
 
@@ -77,6 +78,8 @@ def _is_left_behind(case: Case, session: Session) -> bool:
 def _find_misrouted(case: Case) -> Iterator[Damage]:
     for key, bound_id in sorted(case.routes.items()):
         bound = case.sessions[bound_id]
+        if is_open(bound) and bound.parent_session_id is None:
+            continue  # no compression made it or ended it
         members = case.family(bound)
         if any(set(case.keys_of(member)) - {key} for member in members):
             continue  # two keys in one family: which of them it belongs to cannot be told
@@ -142,7 +145,7 @@ def _find_cut_off(case: Case) -> Iterator[Damage]:
     for session in sorted(case.sessions.values(), key=lambda session: (session.started_at, session.id)):
         if session.session_key:
             latest[session.session_key] = session
-    for key, session in sorted(latest.items()):
+    for key, session in latest.items():
         if session.end_reason != ROTATED or not _is_left_behind(case, session):
             continue
         if key in case.routes or case.has_stranger(session):
@@ -157,7 +160,7 @@ def _find_cut_off(case: Case) -> Iterator[Damage]:
 
 
 def _find_orphans(case: Case) -> Iterator[Damage]:
-    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+    for child in sorted(case.with_parents, key=lambda session: session.id):
         parent = case.rotated_from(child)
         if parent is None or not is_open(child) or case.keys_of(child) or not case.is_routed_source(child):
             continue
@@ -190,9 +193,10 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
 
 def _find_unkeyed(case: Case) -> Iterator[Damage]:
     """Sessions that are named by their id: a client that kept it went on in what a compression had ended."""
-    for parent in sorted(case.sessions.values(), key=lambda session: session.id):
+    ended = (session for session in case.sessions.values() if session.end_reason == ROTATED)
+    for parent in sorted(ended, key=lambda session: session.id):
         said = case.said(parent).went_on
-        if parent.end_reason != ROTATED or not said or case.is_routed_source(parent):
+        if not said or case.is_routed_source(parent):
             continue
         family = case.family(parent)
         others = [member for member in family if member != parent and case.said(member).newest > said]

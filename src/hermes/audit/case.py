@@ -105,6 +105,11 @@ class Case:
         return session.chat_type == "dm" or any(":dm:" in key for key in self.keys_of(session))
 
     @cached_property
+    def with_parents(self) -> list[Session]:
+        """The sessions that name a parent."""
+        return [session for session in self.sessions.values() if session.parent_session_id is not None]
+
+    @cached_property
     def _keys(self) -> dict[str, list[str]]:
         keys: dict[str, list[str]] = {}
         for key, bound in sorted(self.routes.items()):
@@ -114,14 +119,14 @@ class Case:
     @cached_property
     def _children(self) -> dict[str, list[Session]]:
         children: dict[str, list[Session]] = {}
-        for session in sorted(self.sessions.values(), key=lambda child: (child.started_at, child.id)):
+        for session in sorted(self.with_parents, key=lambda child: (child.started_at, child.id)):
             if (parent := self.rotated_from(session)) is not None:
                 children.setdefault(parent.id, []).append(session)
         return children
 
     @cached_property
     def _with_strangers(self) -> set[str]:
-        pairs = ((self.parent(child), child) for child in self.sessions.values())
+        pairs = ((self.parent(child), child) for child in self.with_parents)
         return {parent.id for parent, child in pairs if parent is not None and self.are_strangers(parent, child)}
 
     @cached_property
@@ -170,8 +175,9 @@ def _read_sessions(tx: Tx, shape: TableShape) -> Iterator[Session]:
         f"CAST({shape.field('ended_at')} AS REAL) AS ended_at FROM sessions t "
         "LEFT JOIN hermes_session_extra x ON x.session_id = t.id WHERE typeof(t.id) = 'text'"
     )
+    names = ("id", "source", "started_at", *FIELDS, "ended_at")
     for row in rows:
-        yield Session(**{name: row[name] for name in row.keys()})  # noqa: SIM118 - a row iterates over values
+        yield Session(**dict(zip(names, row, strict=True)))
 
 
 def _read_offshoots(tx: Tx, shape: TableShape) -> frozenset[str]:

@@ -62,7 +62,7 @@ def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
 def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[Damage]:
     """Children made for another conversation than their parent's, and what the log's crossings left in the store."""
     _, shape = read_shape(tx)
-    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+    for child in sorted(case.with_parents, key=lambda session: session.id):
         parent = case.parent(child)
         if parent is None or not case.are_strangers(parent, child):
             continue

@@ -8,6 +8,7 @@ in both, is it called a copy: what a person repeats is none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
     if not case.has_older_traces:
         return  # we never store a summary as a message, nor a message twice
     _, shape = read_shape(tx)
-    births = {child.id: child.started_at + BIRTH for child in case.sessions.values() if case.parent(child) is not None}
+    births = {child.id: child.started_at + BIRTH for child in case.with_parents if case.parent(child) is not None}
     compacted = _last_compacted(tx, shape)
     compressed = births.keys() | compacted.keys()
     rows = _read_rows(tx, shape, compressed | _with_equal_times(tx, shape))
@@ -158,19 +159,17 @@ def _last_compacted(tx: Tx, shape: TableShape) -> Mapping[str, int]:
 
 def _read_rows(tx: Tx, shape: TableShape, wanted: set[str]) -> dict[str, list[Row]]:
     """The live messages of some sessions, in one pass: files of others need not have an index by session."""
-    if not wanted:
-        return {}
     own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
     signs = " || ".join(f"coalesce({field}, '')" for field in own)
     rows = tx.execute(
         f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs "
         "FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
-        f"WHERE t.role <> '{REMARK}' AND {live_rows(shape)} ORDER BY t.id"
+        "WHERE t.session_id IN (SELECT value FROM json_each(?)) "
+        f"AND t.role <> '{REMARK}' AND {live_rows(shape)} ORDER BY t.id",
+        (json.dumps(sorted(wanted)),),
     )
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if row["session_id"] in wanted:
-            text = as_text(row["content"]) or ""
-            made = Row(row["id"], row["role"], text, row["time"] or 0.0, str(row["signs"]))
-            found.setdefault(row["session_id"], []).append(made)
+        made = Row(row["id"], row["role"], as_text(row["content"]) or "", row["time"] or 0.0, str(row["signs"]))
+        found.setdefault(row["session_id"], []).append(made)
     return found
