@@ -16,12 +16,12 @@ from hermes.errors import HermesError
 from hermes.memory.health import EVERYWHERE, Health
 from hermes.memory.mirror import OWNER, NoteChange, mirror_notes
 from hermes.memory.notes import Notes
+from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import OWNERS_NOTES, Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
 from hermes.memory.plugin_thread import Answer, Hook, HookResult, Missed, PluginThread
 from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.values import Address, Conversation, Notebook
-from hermes.store.memory_rows import unaddressed_places
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -93,6 +93,7 @@ class ActiveProvider:
         self._starting: asyncio.Task[bool] | None = None
         self._try_again_at = 0.0
         self._signature: str | None = None
+        self._addressing: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -170,27 +171,33 @@ class ActiveProvider:
 
     def address_soon(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, off the turn."""
-        self.soon(self.address_waiting(), "addressing entries")
+        if self._addressing is None or self._addressing.done():
+            self._addressing = self.soon(self.address_waiting(), "addressing entries")
 
     async def address_waiting(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, and let it go."""
-        waiting = await self.store.read(lambda tx: unaddressed_places(tx, self.name))
-        for place, about in waiting.items():
-            known = Notebook.from_json(about) if place == OWNERS_NOTES else Conversation.from_json(about)
-            address = await self._address(place, known)
+        for place, known in (await self.store.read(self.outbox.unaddressed)).items():
+            notes = place == OWNERS_NOTES
+            about = Notebook.from_json(known.about) if notes else Conversation.from_json(known.about, known.bound)
+            address = await self._address(place, about)
             if address is None:
                 return  # the plugin cannot say now: asked again later
-            spot = Spot(place, known, address)
+            await self.address_place(Spot(place, about, address), address)
 
-            def settle(tx: Tx, spot: Spot = spot) -> None:
-                self.outbox.settle_spot(tx, spot)
-                self.outbox.let_go(tx, spot, now=self.store.clock.now())
+    async def address_place(self, spot: Spot, address: Address) -> None:
+        """A place has this address: what waits there for one gets it, and is let go unless a reply is awaited."""
+        outbox, now = self.outbox, self.store.clock.now()
 
-            await self.store.write(settle)
-        if waiting:
-            self.wake.set()
+        def settle(tx: Tx) -> None:
+            if outbox.settle_known(tx, spot, now=now) is not None:
+                outbox.join_waiting(tx, spot, address)
+                if not spot.asked:
+                    outbox.let_go(tx, spot, now=now)
 
-    def soon(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        await self.store.write(settle)
+        self.wake.set()
+
+    def soon(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Do something off the turn. When it fails it is logged: nobody waits for it who could be told."""
 
         async def run() -> None:
@@ -202,6 +209,7 @@ class ActiveProvider:
         task = asyncio.create_task(run())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
@@ -235,8 +243,8 @@ class ActiveProvider:
             return plugin.address(about)
 
         until = asyncio.get_running_loop().time() + self.deadlines.turn
-        found = await self.call("address", ask, Address, until, line=f"address:{place}")
-        return found.value if isinstance(found, Answer) else None
+        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
+        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
 
     async def _call_in_time(
         self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str

@@ -100,7 +100,6 @@ class Deliveries(Work):
         """Deliver one batch of a lane."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
-            self.provider.address_soon()
             return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
         batch = await self._store.read(lambda tx: read_batch(self._store, tx, self.provider.name, claimed))
         if not batch.to_deliver:
@@ -125,6 +124,11 @@ class Deliveries(Work):
             return
         reason = None if isinstance(recorded[-1], Done) else recorded[-1].reason
         record_delivery(tx, self.provider.name, reason, now=self._store.clock.now())
+
+    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: ARG002 - the shape
+        """Ask where entries go that have no address yet: now that their lane is free they can follow it."""
+        if is_waiting_lane(claimed.lane):
+            self.provider.address_soon()
 
     async def _address(self) -> None:
         """Every now and then: entries that were recorded while the plugin could not say where they go."""

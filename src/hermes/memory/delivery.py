@@ -9,6 +9,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
+from hermes.memory.outbox import OWNERS_NOTES
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import find_place
 from hermes.store.store import Store
@@ -64,8 +65,10 @@ def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None
 
 def _is_wanted(tx: Tx, provider: str, item: Item) -> bool:
     """Entries that were recorded before their provider said what it wants are judged now."""
-    place = None if item.session_id is None else find_place(tx, provider, item.session_id)
-    return place is None or place.address is None or item.payload["kind"] in place.address["wants"]
+    kind = item.payload["kind"]
+    place = OWNERS_NOTES if kind == "note" else item.session_id
+    known = None if place is None else find_place(tx, provider, place)
+    return known is None or known.address is None or kind in known.address["wants"]
 
 
 def settle_batch(
