@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hermes.db.engine import Tx
-from hermes.errors import HermesError
+from hermes.memory.background import Background
 from hermes.memory.health import EVERYWHERE, Health
 from hermes.memory.mirror import OWNER, NoteChange, mirror_notes
 from hermes.memory.notes import Notes
@@ -27,7 +26,6 @@ from hermes.types import Json
 
 T = TypeVar("T")
 Factory = Callable[[Host], MemoryPlugin]
-log = logging.getLogger("hermes.memory")
 
 TRY_AGAIN = 30.0
 """Seconds after which a provider that did not start is tried again."""
@@ -81,6 +79,7 @@ class ActiveProvider:
         self.deadlines = deadlines or Deadlines()
         self.health = Health(name)
         self.outbox = Outbox(name)
+        self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
@@ -94,7 +93,6 @@ class ActiveProvider:
         self._try_again_at = 0.0
         self._signature: str | None = None
         self._addressing: asyncio.Task[None] | None = None
-        self._background: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def wall(self, until: float) -> float:
@@ -161,18 +159,20 @@ class ActiveProvider:
         return found.value if isinstance(found, Answer) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
-        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then."""
+        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then. Trouble of the
+        store is logged: a turn goes on without it."""
         if self.deliver_lane is not None:
-            await self.deliver_lane(lane, self.store.clock.now() + seconds)
+            with self.background.logged(f"delivering lane {lane}"):
+                await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
     def mirror_soon(self, change: NoteChange | None) -> None:
         """Tell the provider what changed in the notes, off the turn; `change` is what was just changed, if anything."""
-        self.soon(self._mirror(change), "mirroring the notes")
+        self.background.begin(self._mirror(change), "mirroring the notes")
 
     def address_soon(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, off the turn."""
         if self._addressing is None or self._addressing.done():
-            self._addressing = self.soon(self.address_waiting(), "addressing entries")
+            self._addressing = self.background.begin(self.address_waiting(), "addressing entries")
 
     async def address_waiting(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, and let it go."""
@@ -197,29 +197,18 @@ class ActiveProvider:
         await self.store.write(settle)
         self.wake.set()
 
-    def soon(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-        """Do something off the turn. When it fails it is logged: nobody waits for it who could be told."""
-
-        async def run() -> None:
-            try:
-                await work
-            except HermesError as error:
-                log.warning("memory provider %s: %s failed: %s", self.name, what, error.line())
-
-        task = asyncio.create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
+    async def write_beside(self, run: Callable[[Tx], None], what: str) -> None:
+        """Commit something that a turn can go on without: when it fails it is logged."""
+        with self.background.logged(what):
+            await self.store.write(run)
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
-        while self._background:
-            await asyncio.wait(self._background)
+        await self.background.settle()
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        if self._background:
-            await asyncio.wait(self._background, timeout=self.deadlines.close / 3)
+        await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             until = asyncio.get_running_loop().time() + self.deadlines.close
             if self._starting is not None and self._starting.done() and self._starting.result():
@@ -288,6 +277,12 @@ class ActiveProvider:
             self._thread = PluginThread(lambda: self._make(self._host(loop)))
         return self._thread
 
+    def _trouble(self, about: str, line: str | None) -> None:
+        if line is None:
+            self.health.worked(about)
+        else:
+            self.health.missed(about, line)
+
     def _host(self, loop: asyncio.AbstractEventLoop) -> PluginHost:
         assert self._thread is not None, "the plugin is made on its thread"
         here = self._surroundings
@@ -297,7 +292,7 @@ class ActiveProvider:
             env=here.env,
             store=self.store,
             outbox=self.outbox,
-            health=self.health,
+            report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),
             run_beside=self._thread.spawn,
             wake_delivery=partial(loop.call_soon_threadsafe, self.wake.set),
         )

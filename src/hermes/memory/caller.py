@@ -138,7 +138,9 @@ class Memory:
         if spot.asked:
             self._caller.asked = ()
             now = self._clock_now()
-            await provider.store.write(lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now))
+            await provider.write_beside(
+                lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now), "letting a question go"
+            )
         provider.wake.set()
         if spot.address is not None and spot.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
@@ -205,7 +207,7 @@ class Memory:
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()
         if spot.address is not None and (spot.asked or spot.address.pace not in ("async", "turn")):
-            await self.provider.store.write(lambda tx: outbox.release(tx, spot, now=now))
+            await self.provider.write_beside(lambda tx: outbox.release(tx, spot, now=now), "letting entries go")
             self.provider.wake.set()
 
     def _report(self, hook: str, flaw: str) -> None:

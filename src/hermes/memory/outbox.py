@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
-from hermes.errors import ProviderError
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
 from hermes.store.memory_rows import Place, count_turn, find_place, set_place
 from hermes.types import Json, Message
@@ -24,8 +23,6 @@ HOLD_FOR_REPLY = 120.0
 """Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
 HOLD_AT_MOST = 3600.0
 """Seconds that anything is held back at most."""
-LONGEST_VALUE = 64_000
-"""Characters of an entry that is kept by value."""
 OWNERS_NOTES = "notes:owner"
 """The place of the owner's notebook."""
 UNADDRESSED = "?"
@@ -163,8 +160,6 @@ class Outbox:
             return None
         payload = {"text": text, "data": data, "speaker": None if speaker is None else speaker.to_json()}
         ticket = f"{kind}:{key}"
-        if len(repr(payload)) > LONGEST_VALUE:
-            raise ProviderError(f"an entry for memory has more than {LONGEST_VALUE} characters", hint="Shorten it")
         self._enqueue(tx, spot, kind, ticket, payload, now=now, not_before=now)
         self.release(tx, spot, now=now)
         return ticket

@@ -120,7 +120,7 @@ class SessionCaller:
         self.opened = found.value
         self.prepare(None)
         provider.mirror_soon(None)
-        provider.soon(provider.address_place(self.spot, self.opened.address), "addressing a conversation")
+        provider.background.begin(provider.address_place(self.spot, self.opened.address), "addressing a conversation")
         return self.opened
 
     async def _prepare(self) -> None:
