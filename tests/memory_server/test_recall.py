@@ -30,7 +30,7 @@ def test_who_observes_others_holds_a_view_of_its_own_and_nobody_else_does(http: 
     say(http, "talk", "I live in Malta.")
     say(http, "talk", "I live in Rome.", peer="ben")
     settle(http)
-    assert held(http, "ann").endswith("ann: I live in Malta.")
+    assert held(http, "ann").endswith("ann: I live in Malta.\n")
     assert held(http, "ben", target="ann") == held(http, "ann")
     assert "Rome" in held(http, "ben")
     for observer in ("cid", "dan"):
@@ -127,7 +127,7 @@ def test_representation_shows_the_level_the_time_and_the_oldest_first(http: http
     http.post("/sessions/talk/messages", json={"messages": says}).raise_for_status()
     settle(http)
     lines = ["[2010-01-02 03:04:05] ann: I was in Bonn.", "[2020-01-02 03:04:05] ann: I was in Rome."]
-    assert held(http, "ann") == "\n".join(["## Explicit Observations", "", *lines])
+    assert held(http, "ann") == "\n".join(["## Explicit Observations", "", *lines, ""])
 
 
 def test_representation_holds_as_many_as_are_wanted_and_the_fitting_ones_first(http: httpx.Client) -> None:
