@@ -14,9 +14,9 @@ from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import Text
 from hermes.memory_server.api.recall import make_view
 from hermes.memory_server.api.server import Here, Server, new_router
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
-from hermes.memory_server.engine.context import fill_window, measure
+from hermes.memory_server.engine.context import measure_card, share_budget
 from hermes.memory_server.engine.filters import checked_names
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer, is_member
@@ -111,24 +111,28 @@ def _context(
 ) -> wire.Wire:
     shown: wire.Wire = {"id": asked.session, "messages": [], "summary": None}
     shown |= {"peer_representation": None, "peer_card": None}
-    budget = tokens
+    held: Sequence[Record] = []
+    card = None
     if asked.target is not None:
-        text, card = _about(tx, index, workspace, asked, choice)
-        shown |= {"peer_representation": text, "peer_card": card}
-        budget -= measure(text, card)
+        held, card = _about(tx, index, workspace, asked, choice)
     session = find_live_session(tx, workspace, asked.session)
-    if session is None:
-        return shown
-    window = fill_window(tx, session, budget, with_summary=with_summary)
-    return {**shown, "messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+    if session is not None:
+        budget = tokens - measure_card(card)
+        held, window = share_budget(tx, session, budget, held, with_summary=with_summary)
+        shown |= {"messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+    if asked.target is not None:
+        shown |= {"peer_representation": write_representation(held), "peer_card": card}
+    return shown
 
 
-def _about(tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice) -> tuple[str, list[str] | None]:
-    """Representation and card of the target."""
+def _about(
+    tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice
+) -> tuple[list[Record], list[str] | None]:
+    """Conclusions about the target, and its card."""
     observed = get_peer(tx, workspace, asked.target or "")
     observer = get_peer(tx, workspace, asked.perspective) if asked.perspective else observed
     view = make_view(tx, workspace, observer.id, observed.id, asked.scope, asked.sessions)
-    text = write_representation(choose(tx, index, view, choice))
+    held = choose(tx, index, view, choice)
     # A card does not say which session a line came from.
     uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
-    return text, read_card(tx, view.observers[0], observed.id) if uses_card else None
+    return held, read_card(tx, view.observers[0], observed.id) if uses_card else None
