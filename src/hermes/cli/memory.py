@@ -46,6 +46,7 @@ def serve(
     _share_one_heap()
     import uvicorn
 
+    from hermes.memory_server import limits
     from hermes.memory_server.api.app import create_app
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_database, open_for_work
@@ -63,7 +64,9 @@ def serve(
     folder = _folder(ctx, data, env)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
-    database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
+    database = open_database(
+        folder, read_seconds=limits.READ_SECONDS
+    )  # here, so that a folder that cannot be opened is told in one line
     built = create_app(
         lambda: database,
         clock=SystemClock(),

@@ -21,6 +21,8 @@ WEBHOOKS = 10
 URL_CHARS = 2048
 SESSIONS_PER_RECALL = 1000
 SCOPES = 100
+READ_SECONDS = 10.0
+"""How long a query or a filter may take. The first search after a start reads a million vectors within it."""
 FILTER_DEPTH = 5
 FILTER_CONDITIONS = 500
 """Databases nest conditions about twice as deep."""

@@ -10,8 +10,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hermes.errors import StoreBusyError, StoreError
-from hermes.memory_server import faults
+from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreStoppedError
+from hermes.memory_server import faults, limits
 from hermes.memory_server.api.wire import Json
 
 log = logging.getLogger(__name__)
@@ -27,6 +27,14 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.UnknownFileType: 415,
 }
 UNEXPECTED = "An unexpected error occurred"
+NO_ROOM = "There is no room on the disk; nothing of this was kept"
+TOO_SLOW = f"This query or filter takes longer than {limits.READ_SECONDS:g} seconds; ask for less"
+STORE: dict[type[StoreError], tuple[int, str]] = {
+    StoreBusyError: (503, UNEXPECTED),
+    StoreFullError: (507, NO_ROOM),
+    StoreStoppedError: (422, TOO_SLOW),
+}
+"""What the file refuses; everything else is a 500."""
 
 
 def install(app: FastAPI) -> None:
@@ -55,9 +63,11 @@ async def _http(_request: Request, error: Exception) -> Json:
 
 
 async def _store(_request: Request, error: Exception) -> Json:
-    log.error("memory server: %s", error)
-    busy = isinstance(error, StoreBusyError)
-    return Json({"detail": UNEXPECTED}, 503 if busy else 500, headers={"Retry-After": "1"} if busy else None)
+    assert isinstance(error, StoreError)
+    status, detail = STORE.get(type(error), (500, UNEXPECTED))
+    if status >= 500:
+        log.error("memory server: %s", error)
+    return Json({"detail": detail}, status, headers={"Retry-After": "1"} if status == 503 else None)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Json:
