@@ -48,6 +48,7 @@ def serve(
 
     from hermes.memory_server import limits
     from hermes.memory_server.api.app import create_app
+    from hermes.memory_server.api.connection import PatientConnection
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_database, open_for_work
     from hermes.memory_server.engine.word_vectors import WordVectors
@@ -75,7 +76,9 @@ def serve(
         open_for_work=None if no_worker else lambda: open_for_work(folder),
     )
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
-    config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        built, http=PatientConnection, log_level="warning", access_log=False, timeout_graceful_shutdown=4
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -15,8 +15,24 @@ QUERY_CHARS = 10_000
 CONTEXT_TOKENS = 100_000
 OBSERVERS = 10
 FILE_BYTES = 5_242_880
-REQUEST_BYTES = 64 * 1024 * 1024
-"""More than a hundred of the longest messages take, however they are written as JSON."""
+TEXT_CHARS = 10_000
+"""A text that has no limit of its own: what is searched for, a line of a card."""
+REQUEST_BYTES = 16 * 1024 * 1024
+"""What a hundred of the longest messages take, as JSON."""
+SMALL_REQUEST_BYTES = 4 * 1024 * 1024
+"""For requests that add neither messages nor conclusions."""
+REQUESTS_BYTES = 64 * 1024 * 1024
+"""What all requests that are being answered may hold together."""
+REQUEST_SECONDS = 60.0
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 65_536
+PROBLEMS = 20
+INPUT_CHARS = 500
+"""How many problems of a request are told, and how much of what was sent is shown with each."""
+MEMBERS = 20_000
+CARD_LINES = 1000
+METADATA_CHARS = 100_000
+CONFIGURATION_CHARS = 100_000
 WEBHOOKS = 10
 URL_CHARS = 2048
 SESSIONS_PER_RECALL = 1000
@@ -29,6 +45,7 @@ FILTER_CONDITIONS = 500
 METADATA_KEYS = 100
 METADATA_DEPTH = 5
 INSTRUCTION_TOKENS = 2000
+INSTRUCTION_CHARS = 50_000
 PAGE_SIZE = 100
 PAGES = 1_000_000_000
 LARGEST_INTEGER = 2**63 - 1

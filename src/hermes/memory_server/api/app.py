@@ -23,7 +23,7 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.api.body_limit import BodyLimit
+from hermes.memory_server.api.intake import Intake
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.wire import Json
@@ -81,7 +81,7 @@ def create_app(
         redirect_slashes=False,
     )  # fmt: skip
     metrics = Metrics()
-    app.add_middleware(BodyLimit)
+    app.add_middleware(Intake)
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.

@@ -54,7 +54,7 @@ async def _fault(_request: Request, error: Exception) -> Json:
 
 async def _validation(_request: Request, error: Exception) -> Json:
     assert isinstance(error, RequestValidationError)
-    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()]}, 422)
+    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
 
 
 async def _http(_request: Request, error: Exception) -> Json:
@@ -76,14 +76,15 @@ async def _unexpected(_request: Request, error: Exception) -> Json:
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:
-    """One problem of a body; an input that cannot be written as JSON is left out."""
+    """One problem of a body; an input that is long or cannot be written as JSON is left out."""
     shown: dict[str, Any] = {key: problem[key] for key in ("type", "loc", "msg") if key in problem}
     shown["msg"] = _encodable(str(shown.get("msg", "")))
     shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
     if "ctx" in problem:
         shown["ctx"] = {key: _encodable(str(value)) for key, value in problem["ctx"].items()}
     try:
-        orjson.dumps(problem.get("input"))
+        if len(orjson.dumps(problem.get("input"))) > limits.INPUT_CHARS:
+            return shown
     except TypeError:
         return shown
     return {**shown, "input": problem.get("input")}

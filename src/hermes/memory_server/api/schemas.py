@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    model_validator,
+)
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.clean import (
@@ -17,6 +26,8 @@ from hermes.memory_server.api.clean import (
     Name,
     Question,
     Text,
+    check_members,
+    check_size,
     clean_json,
 )
 
@@ -72,7 +83,8 @@ class DialecticSettings(BaseModel):
 
 
 def _clean_extra(value: Configuration) -> Configuration:
-    clean_json(value.__pydantic_extra__ or {})
+    extra = clean_json(value.__pydantic_extra__ or {})
+    check_size(extra, limits.CONFIGURATION_CHARS, "Configuration")
     return value
 
 
@@ -151,12 +163,15 @@ class SessionPeerConfig(BaseModel):
     observe_others: bool | None = None
 
 
+Members = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
+
+
 class SessionCreate(BaseModel):
     """A session to get or make."""
 
     id: Name
     metadata: Metadata | None = None
-    peers: dict[Name, SessionPeerConfig] | None = None
+    peers: Members | None = None
     configuration: CleanConfiguration | None = None
     scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
 
@@ -238,7 +253,7 @@ class ConclusionQuery(BaseModel):
 class PeerCardSet(BaseModel):
     """The lines of a card."""
 
-    peer_card: list[Text]
+    peer_card: Annotated[list[Text], FailFast(), Field(max_length=limits.CARD_LINES)]
 
 
 class RepresentationGet(BaseModel):
