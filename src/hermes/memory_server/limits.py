@@ -15,6 +15,16 @@ QUERY_CHARS = 10_000
 CONTEXT_TOKENS = 100_000
 OBSERVERS = 10
 FILE_BYTES = 5_242_880
+FILE_CHARS = 8_000_000
+"""Characters that a file may unfold to."""
+PARSERS = 2
+"""How many files are read at the same time."""
+PARSER_BYTES = 192 * 1024 * 1024
+PARSER_SECONDS = 10
+"""What reading one file may take of memory (addresses) and of a processor."""
+PARSER_DEADLINE = 30.0
+PARSER_WAIT = 60.0
+"""Seconds that reading one file may last, and that it may wait for its turn."""
 TEXT_CHARS = 10_000
 """A text that has no limit of its own: what is searched for, a line of a card."""
 REQUEST_BYTES = 16 * 1024 * 1024

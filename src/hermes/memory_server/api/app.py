@@ -30,6 +30,7 @@ from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.health import OK, Health
+from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.threads import compute
@@ -60,7 +61,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
         health = Health(database, clock)
-        server = Server(database, clock, options, embedder, VectorIndex(embedder.space.dimension), health)
+        vectors = VectorIndex(embedder.space.dimension)
+        server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
         warming = asyncio.create_task(_warm_up(embedder, health))
         try:

@@ -25,6 +25,7 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.SwitchedOff: 405,
     faults.TooLarge: 413,
     faults.UnknownFileType: 415,
+    faults.TooMany: 429,
 }
 UNEXPECTED = "An unexpected error occurred"
 NO_ROOM = "There is no room on the disk; nothing of this was kept"

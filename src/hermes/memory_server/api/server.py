@@ -16,6 +16,7 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, Question, make_question
 from hermes.memory_server.engine.health import Health
 from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
 
@@ -53,6 +54,7 @@ class Server:
     embedder: Embedder
     vectors: VectorIndex
     health: Health
+    parsers: Parsers
     worker: Worker | None = None
 
     def now(self) -> int:
