@@ -22,9 +22,12 @@ from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.threads import compute
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
+SHORT = 500
+"""Tokens of so many characters are counted faster than a thread is asked to."""
 FIRST_LOOK = 1000
 """How many of the nearest are looked at first when a filter has more to say than whose conclusions about whom."""
 
@@ -34,7 +37,10 @@ async def create_conclusions(workspace_id: str, body: ConclusionBatchCreate, her
     """Store conclusions; peers and sessions must exist."""
     given = [NewConclusion(new.content, new.observer_id, new.observed_id, new.session_id) for new in body.conclusions]
     for new in given:
-        engine.check_size(new.content)
+        if len(new.content) > SHORT:
+            await compute(engine.check_size, new.content)
+        else:
+            engine.check_size(new.content)
     vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
     rows = await here.write(lambda tx: engine.create_conclusions(tx, workspace_id, given, vectors, here.now()))
     return wire.Json([wire.conclusion(row) for row in rows], 201)

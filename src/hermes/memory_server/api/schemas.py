@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    model_validator,
+)
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.body import Body
@@ -18,6 +27,8 @@ from hermes.memory_server.api.clean import (
     Name,
     Question,
     Text,
+    check_members,
+    check_size,
     clean_json,
 )
 
@@ -75,7 +86,8 @@ class DialecticSettings(Body):
 
 
 def _clean_extra(value: Configuration) -> Configuration:
-    clean_json(value.__pydantic_extra__ or {})
+    extra = clean_json(value.__pydantic_extra__ or {})
+    check_size(extra, limits.CONFIGURATION_CHARS, "Configuration")
     return value
 
 
@@ -154,14 +166,15 @@ class SessionPeerConfig(Body):
     observe_others: bool | None = None
 
 
+Members = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
+
+
 class SessionCreate(Body):
     """A session to get or make."""
 
     id: Identity
     metadata: Metadata | None = None
-    peers: Annotated[
-        dict[Name, SessionPeerConfig] | None, Field(validation_alias=AliasChoices("peers", "peer_names"))
-    ] = None
+    peers: Annotated[Members | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
     scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
 
@@ -243,7 +256,7 @@ class ConclusionQuery(Body):
 class PeerCardSet(Body):
     """The lines of a card."""
 
-    peer_card: list[Text]
+    peer_card: Annotated[list[Text], FailFast(), Field(max_length=limits.CARD_LINES)]
 
 
 class RepresentationGet(Body):

@@ -9,8 +9,15 @@ from fastapi import Body, Query, Response
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
-from hermes.memory_server.api.clean import Name, Text
-from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
+from hermes.memory_server.api.clean import Names
+from hermes.memory_server.api.schemas import (
+    Filter,
+    Members,
+    MessageSearch,
+    SessionCreate,
+    SessionPeerConfig,
+    SessionUpdate,
+)
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
@@ -30,10 +37,9 @@ from hermes.memory_server.engine.workspaces import find_workspace
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
 SESSION = f"{ROOT}/{{session_id}}"
-Observations = dict[Name, SessionPeerConfig]
 
 
-def _observations(given: Observations) -> dict[str, Observation]:
+def _observations(given: Members) -> dict[str, Observation]:
     return {name: Observation(config.observe_me, config.observe_others) for name, config in given.items()}
 
 
@@ -118,7 +124,7 @@ async def clone(
 
 @router.post(f"{SESSION}/peers", response_model=replies.Session)
 async def add_peers(
-    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers into a session."""
 
@@ -133,7 +139,7 @@ async def add_peers(
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)
 async def set_peers(
-    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Say exactly who is in a session."""
 
@@ -147,7 +153,7 @@ async def set_peers(
 
 @router.delete(f"{SESSION}/peers", response_model=replies.Session)
 async def remove_peers(
-    workspace_id: str, session_id: str, body: Annotated[list[Text], Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Names, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers out of a session."""
     refuse_scopes(*body)
