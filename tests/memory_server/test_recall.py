@@ -255,7 +255,7 @@ summary_of = st.none() | st.tuples(st.integers(1, 100), st.integers(0, 60))
 
 
 @pytest.mark.contract("9.1")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=100), summary_of, summary_of, st.integers(-5, 250))
 def test_context_holds_the_summary_that_fits_and_the_newest_messages_since(
     tx: Tx, sizes: list[int], short: tuple[int, int] | None, long: tuple[int, int] | None, budget: int

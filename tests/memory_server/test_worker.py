@@ -76,6 +76,7 @@ async def concluded(database: Database) -> list[str]:
     return [row[0] for row in rows]
 
 
+@pytest.mark.contract("9.9")
 async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
@@ -108,6 +109,7 @@ async def look_at(found: list[bytes]) -> list[bytes]:
     return found
 
 
+@pytest.mark.contract("9.9")
 async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
     quick = {**KINDS, "webhook": Kind(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
     async with hanging() as (port, sent):
@@ -148,6 +150,7 @@ async def time_left(database: Database, clock: HandClock) -> float:
     return float(until or 0) / 1_000_000 - clock.now()
 
 
+@pytest.mark.contract("9.9")
 async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()
@@ -165,6 +168,7 @@ async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(datab
     assert await states(database, "summary") == [("done", 1)]
 
 
+@pytest.mark.contract("9.9")
 async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()

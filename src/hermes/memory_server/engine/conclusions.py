@@ -12,7 +12,7 @@ from sqlalchemy import Select, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting, inserting_new
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting_new
 from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import refuse_scopes
@@ -64,14 +64,12 @@ BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
 PAIR = Prepared(BETWEEN)
-LOCK_PAIR = Prepared(BETWEEN.with_for_update())
+LOCK_PAIR = Prepared(BETWEEN.with_for_update(key_share=True))
 INSERT_PAIR = Prepared(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
-INSERT = Prepared(
-    inserting(
-        conclusions,
-        *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
-        *("message_ids", "created_at", "vector"),
-    ).returning(conclusions.c.id)
+INSERT = PreparedInsert(
+    conclusions,
+    *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+    *("message_ids", "created_at", "vector"),
 )
 
 
@@ -133,7 +131,7 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """One more conclusion; the id of its row."""
-    return INSERT.insert(
+    return INSERT.add(
         tx,
         public_id=new_id(),
         workspace_id=workspace_id,

@@ -50,7 +50,6 @@ COUNT = Prepared(
     update(sessions)
     .where(sessions.c.id == bindparam("id_"))
     .values(message_count=sessions.c.message_count + bindparam("added"))
-    .returning(sessions.c.message_count)
 )
 IDS = Prepared(
     select(messages.c.id)
@@ -76,8 +75,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    count = int(COUNT.rows(tx, id_=place.id, added=len(drafts))[0].message_count)
-    appended = _insert(tx, place, ids, drafts, count - len(drafts), at)
+    appended = _insert(tx, place, ids, drafts, at)
+    COUNT.run(tx, id_=place.id, added=len(drafts))
+    count = place.message_count + len(drafts)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
@@ -85,10 +85,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     return appended
 
 
-def _insert(
-    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], after: int, at: int
-) -> list[Appended]:
-    """Write messages behind number `after`, with what makes them findable."""
+def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
+    """Write messages behind those of the session, which is locked, with what makes them findable."""
+    after = session.message_count
     rows = [
         {
             "public_id": new_id(),

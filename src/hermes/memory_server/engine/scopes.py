@@ -122,7 +122,8 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: 
     """Give a scope what peers said of themselves in a session that was added to it."""
     scope, session = payload["scope"], payload["session"]
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)
-    if tx.execute(select(scope_sessions.c.state).where(*pair).with_for_update()).scalar_one_or_none() != "pending":
+    state = select(scope_sessions.c.state).where(*pair).with_for_update(key_share=True)
+    if tx.execute(state).scalar_one_or_none() != "pending":
         return
     own = select(conclusions, collections.c.observed_id).join_from(conclusions, collections)
     own = own.where(conclusions.c.session_id == session, conclusions.c.level == "explicit")

@@ -15,7 +15,7 @@ from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.workspaces import ensure_workspace, workspace_id_of
+from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
@@ -38,7 +38,13 @@ FIELDS = {
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
-LOCK = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")).with_for_update())
+LOCK = Prepared(
+    select(*COLUMNS)
+    .select_from(workspaces.join(sessions, sessions.c.workspace_id == workspaces.c.id))
+    .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
+    .with_for_update(key_share=True)
+)
+"""Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
 INSERT = Prepared(
     inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
         sessions.c.id
@@ -91,7 +97,8 @@ def ensure_session(
     """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
     found = LOCK.first(tx, workspace_name=workspace, name=name)
     if found is None:
-        place, _ = ensure_workspace(tx, workspace, at)
+        ensure_workspace(tx, workspace, at)
+        place = lock_workspace(tx, workspace)
         given = json.dumps(metadata or {}), json.dumps(configuration or {})
         if insert_session(tx, place.id, name, at, *given) is not None:
             return lock_session(tx, workspace, name), True

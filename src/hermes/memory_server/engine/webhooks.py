@@ -110,7 +110,7 @@ def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) ->
     if ANY.first(tx, workspace_id=workspace_id) is None:
         return
     # Of two that end at the same moment, the second waits here and sees the first.
-    owner = select(workspaces.c.name).where(workspaces.c.id == workspace_id).with_for_update()
+    owner = select(workspaces.c.name).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
     name = tx.execute(owner).scalar_one_or_none()
     if name is not None and WAITING.first(tx, workspace_id=workspace_id) is None:
         announce(tx, workspace_id, "queue.empty", {"workspace_id": name, "queue_type": queue_type}, at)

@@ -29,7 +29,7 @@ DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED)
-LOCK = Prepared(NAMED.with_for_update())
+LOCK = Prepared(NAMED.with_for_update(key_share=True))
 INSERT = Prepared(inserting_new(workspaces, "uid", "name", "metadata", "configuration", "created_at"))
 
 
