@@ -57,7 +57,7 @@ bench: install
 	$(BIN)/python -m bench
 
 stress: install
-	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress
+	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress --timeout 3600
 
 slow: install
 	$(BIN)/python -m scripts.real_model fetch

@@ -10,12 +10,12 @@ import signal
 import socket
 import sqlite3
 import urllib.request
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.stock_homes.loopback import GROW, WINDOW, Irc, Model, serving
+from scripts.stock_homes.loopback import GROW, Irc, Model, serving
 from scripts.stock_homes.recipes import Recipe
 
 BOT, ROOM = "bot", "#room"
@@ -25,7 +25,8 @@ PAUSE = 1.0
 """Seconds after a reply: it is sent before the turn is over, and what comes meanwhile interrupts it."""
 STEP = re.compile(r"(?P<who>[\w-]+)(?P<how>#|\$|@@|@|)> (?P<text>.+)")
 CONFIG = """\
-model: {{provider: custom, default: loop, base_url: "http://127.0.0.1:{port}/v1", api_key: none, context_length: {window}}}
+model:
+  {{provider: custom, default: loop, base_url: "http://127.0.0.1:{port}/v1", api_key: none, context_length: {window}}}
 compression: {{in_place: {in_place}, threshold: 0.5, protect_first_n: 1, protect_last_n: 4}}
 """
 
@@ -134,7 +135,8 @@ class Stock:
 
     def _post(self, session: str, text: str) -> str:
         """Ask over the HTTP API; the session id that the answer names."""
-        body = {"model": "loop", "messages": [{"role": "user", "content": text}]}
+        padded = f"{text} {'lorem ipsum ' * 3_500}" if "fill" in text else text
+        body = {"model": "loop", "messages": [{"role": "user", "content": padded}]}
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Hermes-Session-Id": session}
         url = f"http://127.0.0.1:{self._api_port}/v1/chat/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
@@ -162,8 +164,9 @@ class Stock:
             )
 
 
-async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
-    """The home of a recipe, left as the killed process left it."""
+@asynccontextmanager
+async def open_stock(python: Path, home: Path, recipe: Recipe) -> AsyncIterator[Stock]:
+    """A stock Hermes in a home, with a model and a room; it is ended at the end, whatever it does."""
     async with AsyncExitStack() as stack:
         irc = Irc()
         model_port = await stack.enter_async_context(serving(Model()))
@@ -171,17 +174,23 @@ async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
         _configure(home, recipe, model_port)
         stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
         try:
-            await stock.start()
-            for step in recipe.steps:
-                await stock.step(step)
+            yield stock
         finally:
             await stock.stop()
+
+
+async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
+    """The home of a recipe, left as the killed process left it."""
+    async with open_stock(python, home, recipe) as stock:
+        await stock.start()
+        for step in recipe.steps:
+            await stock.step(step)
     return stock.said
 
 
 def _configure(home: Path, recipe: Recipe, port: int) -> None:
-    home.mkdir(parents=True)
-    config = CONFIG.format(port=port, window=WINDOW, in_place=str(recipe.in_place).lower())
+    home.mkdir(parents=True, exist_ok=True)
+    config = CONFIG.format(port=port, window=recipe.window, in_place=str(recipe.in_place).lower())
     (home / "config.yaml").write_text(config, encoding="utf-8")
 
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from hermes.agent.agent import Agent, Policy
-from hermes.agent.delegate_tool import delegate_tool
+from hermes.agent.agent import Agent, AgentMemory, Policy
+from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
+from hermes.agent.notes_tool import read_notes_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
-from hermes.gateway.agent_cache import NOBODY, Person
+from hermes.gateway.agent_cache import DIRECT, NOBODY, Person
+from hermes.gateway.inbox import API
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import Model
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
-from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
+from hermes.memory.caller import Memory
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
-from hermes.memory.provider import MemoryProvider, NullProvider, ProviderContext
-from hermes.memory.registry import find_provider
+from hermes.memory.provider import Host, MemoryPlugin
+from hermes.memory.registry import NONE, find_provider
+from hermes.memory.values import Conversation, Speaker
 from hermes.settings import (
     API_KEY,
     BASE_URL,
@@ -31,6 +36,8 @@ from hermes.settings import (
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
+    DELEGATE_STEPS,
+    DELEGATE_TIMEOUT,
     FIRST_DEADLINE,
     KEEP_TURNS,
     LONGEST_REPLY,
@@ -52,6 +59,8 @@ from hermes.store.store import Store
 from hermes.types import Session
 
 OPENAI = "https://api.openai.com/v1"
+TERMINAL = "cli"
+"""The source of sessions that began in a terminal."""
 FLOOR_NOTICE = (
     "No model is configured, so answers come from memory alone. `hermes model` finds one on this machine; "
     "`hermes config set model.base_url URL` names any OpenAI-compatible endpoint."
@@ -69,25 +78,28 @@ def open_agent(
     model: Model,
     session: Session,
     owner: str,
+    provider: ActiveProvider | None = None,
     person: Person = NOBODY,
     renderings: Renderings | None = None,
 ) -> Agent:
-    """The agent for one session, of one person in a direct chat. It holds a provider's thread: close it.
+    """The agent for one session, of one person in a direct chat. It may hold a session of the provider: close it.
 
-    Agents of one process share their `renderings`.
+    Agents of one process share their `provider` and their `renderings`.
     """
     notes = open_notes(app)
     return Agent(
         session_id=session.id,
         store=store,
         model=model,
-        memory=open_memory(app, session, person),
+        memory=open_memory(provider, session, person),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
         policy=Policy(
             max_steps=app.settings.get(MAX_STEPS),
             max_calls=app.settings.get(MAX_CALLS),
+            delegate_steps=app.settings.get(DELEGATE_STEPS),
+            delegate_deadline=app.settings.get(DELEGATE_TIMEOUT),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
             compresses_itself=app.settings.get(COMPRESSION_ENABLED),
@@ -134,32 +146,46 @@ def open_model(settings: Settings) -> Model | None:
     return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
 
 
-def open_memory(app: App, session: Session, person: Person = NOBODY) -> Memory:
-    """The memory provider that is configured, not started yet: it starts with the first turn, in its own thread."""
+def open_provider(app: App, store: Store) -> ActiveProvider | None:
+    """The memory provider that is configured, once per process; None for none. It is found and imported only when it is
+    first asked. Close it."""
     name = app.settings.get(PROVIDER)
-    context = ProviderContext(
-        home=app.home.path,
-        profile=app.home.profile,
+    if name == NONE:
+        return None
+
+    def make(host: Host) -> MemoryPlugin:
+        return find_provider(name, app.home.plugins)(host)
+
+    return ActiveProvider(
+        name,
+        make,
+        store,
+        open_notes(app),
+        Surroundings(app.home.path, app.home.profile, app.env),
+        Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE)),
+    )
+
+
+def open_memory(provider: ActiveProvider | None, session: Session, person: Person = NOBODY) -> AgentMemory:
+    """The memory of a session's agent; the provider hears of it with the first turn."""
+    return NoMemory() if provider is None else Memory(provider, conversation_of(session, person))
+
+
+def conversation_of(session: Session, person: Person = NOBODY) -> Conversation:
+    """A session as a provider knows it: whose it is, and how far it may read."""
+    local, direct = session.source == TERMINAL, session.chat_type in DIRECT
+    is_owner = local or session.source == API
+    user_id = person.user_id or session.user_id
+    return Conversation(
         session_id=session.id,
         platform=session.source,
-        title=session.title,
-        gateway_session_key=session.session_key,
-        user_id=person.user_id or session.user_id,
-        user_id_alt=person.user_id_alt,
+        reach="everything" if is_owner else "own" if direct else "here",
+        person=Speaker(user_id, person.user_id_alt, is_owner=is_owner) if local or direct else None,
         chat_type=session.chat_type,
+        gateway_session_key=session.session_key,
+        title=session.title,
+        directory=Path.cwd() if local else None,
     )
-    deadlines = Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE))
-    return Memory(name, provider_factory(app), context, deadlines)
-
-
-def provider_factory(app: App) -> Callable[[], MemoryProvider] | None:
-    """How to make the provider that is configured; None for none. It finds and imports it only when it is called."""
-    name = app.settings.get(PROVIDER)
-
-    def make() -> MemoryProvider:
-        return find_provider(name, app.home.plugins)()
-
-    return None if name == NullProvider.name else make
 
 
 def tools_off(settings: Settings) -> frozenset[str]:
@@ -169,10 +195,11 @@ def tools_off(settings: Settings) -> frozenset[str]:
 
 def builtin_tools(agent: Agent) -> list[Tool]:
     """The tools every agent has. A sub-agent gets those that only read."""
-    searching = session_search_tool(agent.store)
-    allowed = [] if searching.spec.name in agent.policy.tools_off else [searching]
+    reading = [session_search_tool(agent.store), read_notes_tool(agent.notes)]
+    allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
+    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
     return [
         memory_tool(agent.notes, agent.memory.note_written),
-        searching,
-        delegate_tool(agent.model, allowed, agent.clock, agent.policy.max_steps, agent.memory.delegated),
+        reading[0],
+        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
     ]

@@ -11,7 +11,7 @@ from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, provider_factory, tools_off
+from hermes.assembly import open_agent, open_provider, tools_off
 from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
@@ -19,7 +19,7 @@ from hermes.gateway.platform import Platform
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.llm.model import Model
-from hermes.memory.signature import SignatureWatch
+from hermes.memory.deliveries import Deliveries
 from hermes.settings import (
     AGENT_IDLE,
     AGENT_NAME,
@@ -35,8 +35,6 @@ from hermes.settings import (
     DRAIN,
     MAX_CALLS,
     MAX_STEPS,
-    MEMORY_DEADLINE,
-    PROVIDER,
     TELEGRAM_BASE_URL,
     TELEGRAM_MENTIONS,
     TELEGRAM_TOKEN,
@@ -47,27 +45,33 @@ from hermes.settings import (
 from hermes.store.store import Store
 from hermes.types import Session
 
+LANES_AT_ONCE = 8
+"""Lanes of the memory outbox that a gateway delivers side by side."""
+
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
-    owner, renderings = new_owner(), Renderings()
+    owner, renderings, provider = new_owner(), Renderings(), open_provider(app, store)
 
     async def make(session: Session, person: Person) -> Agent:
-        return open_agent(app, store, model, session, owner, person, renderings)
+        return open_agent(app, store, model, session, owner, provider, person, renderings)
 
     get = app.settings.get
-    watch = SignatureWatch(get(PROVIDER), provider_factory(app), deadline=get(MEMORY_DEADLINE))
     agents = AgentCache(
         make=make,
-        signature=watch.current,
+        signature=_nothing_frozen if provider is None else provider.signature,
         largest=get(CACHED_AGENTS),
         idle=get(AGENT_IDLE),
         now=app.clock.now,
-        at_end=watch.close,
     )
     allow = frozenset(get(ALLOW))
     terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
-    return Gateway(store, agents, terms)
+    deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
+    return Gateway(store, agents, terms, deliveries)
+
+
+async def _nothing_frozen() -> None:
+    """Without a provider nothing is frozen into an agent."""
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:

@@ -15,11 +15,14 @@ from hermes.assembly import builtin_tools
 from hermes.db.owners import new_owner
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.llm.model import Model
-from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.active import ActiveProvider, Surroundings
+from hermes.memory.caller import Memory
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
-from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.memory.values import Conversation
 from hermes.store.store import Store
 from hermes.types import Json, Message
+from tests.memory.providers import OWNER, Recorder
 
 TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=20.0)
 
@@ -32,17 +35,19 @@ def make_agent(
     tools: Callable[[Agent], list[Tool]] = builtin_tools,
     max_steps: int = 30,
     terms: LaneTerms = TERMS,
-    provider: Callable[[], MemoryProvider] | None = None,
+    plugin: Recorder | None = None,
 ) -> Agent:
     """An agent over `store`, whose home is the store's folder."""
     home = store.db.path.parent
-    context = ProviderContext(home=home, profile="default", session_id=session_id, platform="cli")
+    notes = Notes(home, {"memory": 2200, "user": 1400})
+    provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home))
+    conversation = Conversation(session_id, "cli", "everything", OWNER)
     return Agent(
         session_id=session_id,
         store=store,
         model=model,
-        memory=Memory("test" if provider else "none", provider, context, Deadlines()),
-        notes=Notes(home, {"memory": 2200, "user": 1400}),
+        memory=Memory(provider, conversation) if provider else NoMemory(),
+        notes=notes,
         soul_file=home / "SOUL.md",
         owner=new_owner(),
         policy=Policy(max_steps=max_steps, review_every=0, lane=terms),

@@ -17,12 +17,15 @@ from hermes.events import TurnEvent
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
-from hermes.memory.provider import MemoryProvider
+from hermes.memory.values import Conversation
 from hermes.store.store import Store
 from hermes.types import ToolCall
-from tests.memory.providers import CONTEXT, PATIENT
+from tests.memory.providers import OWNER, PATIENT, Recorder
 
 Script = Iterable[Answer] | Callable[[ModelRequest], Answer]
 
@@ -34,17 +37,28 @@ def calls(name: str, call_id: str = "c1", **arguments: Any) -> Reply:
 
 @asynccontextmanager
 async def open_seam(
-    home: Path, script: Script, provider: MemoryProvider | None = None, policy: Policy | None = None
+    home: Path,
+    script: Script,
+    plugin: Recorder | None = None,
+    policy: Policy | None = None,
+    *,
+    session_id: str | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent with a session of its own in the store of `home`."""
+    """An agent with a session of its own in the store of `home`, or with one that is there."""
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+        session_id = session_id or (await store.create_session("cli")).id
+        notes = Notes(home, {"memory": 2200, "user": 1400})
+        provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home), PATIENT)
+        deliveries = provider and Deliveries(provider, "test", 4)
+        if deliveries:
+            deliveries.start()
         agent = Agent(
-            session_id=(await store.create_session("cli")).id,
+            session_id=session_id,
             store=store,
             model=ScriptedModel(script),
-            memory=Memory("recorder", (lambda: provider) if provider else None, CONTEXT, PATIENT),
-            notes=Notes(home, {"memory": 2200, "user": 1400}),
+            memory=Memory(provider, Conversation(session_id, "cli", "everything", OWNER)) if provider else NoMemory(),
+            notes=notes,
             soul_file=home / "SOUL.md",
             owner="test",
             policy=policy or Policy(review_every=0),
@@ -54,14 +68,25 @@ async def open_seam(
             yield agent
         finally:
             await agent.close()
+            if provider and deliveries:
+                await deliveries.finish(10.0)
+                await provider.close()
 
 
 async def say(agent: Agent, text: str) -> list[TurnEvent]:
     """One turn, and what happened in it; the provider has heard of it when this returns."""
     async with aclosing(run_turn(agent, text, asyncio.Event())) as events:
         seen = [event async for event in events]
-    await agent.memory.settle()
+    await settle(agent)
     return seen
+
+
+async def settle(agent: Agent) -> None:
+    """Return when work off the turn has ended, and the provider was told what it can be told now."""
+    await agent.memory.settle()
+    if isinstance(agent.memory, Memory):
+        await agent.memory.flush(10.0)
+        await agent.memory.provider.flush("notes", 10.0)
 
 
 def requests(agent: Agent) -> list[ModelRequest]:

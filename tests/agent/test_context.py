@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,11 +14,12 @@ from hermes.agent.context import INTERRUPTED, build_context
 from hermes.fence import TAG
 from hermes.llm.events import Reply
 from hermes.llm.scripted import ScriptedModel
-from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.memory.provider import Part, Recalled
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolCall
 from tests.agent.agents import check_conversation, make_agent, take_turn
 from tests.agent.histories import messages, view
+from tests.memory.providers import Recorder
 
 
 @pytest.mark.contract("2.6")
@@ -70,21 +72,17 @@ def test_results_of_calls_with_one_id_go_to_the_calls_in_order() -> None:
     assert [m["content"] for m in built if m["role"] == "tool"] == ["first", "second", INTERRUPTED]
 
 
-class Recalling(MemoryProvider):
+class Recalling(Recorder):
     """Recalls something else in every turn."""
 
-    name = "recalling"
     turns = 0
 
-    async def is_available(self) -> bool:
-        return True
-
-    async def initialize(self, context: ProviderContext) -> None:
-        """There is nothing to open."""
-
-    async def prefetch(self, query: str) -> str:
+    async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+        found = await super().run(hook, answer, *args)
+        if hook != "recall":
+            return found
         self.turns += 1
-        return f"background number {self.turns}"
+        return Recalled((Part("all", f"background number {self.turns}", 0.0, 4),))
 
 
 @pytest.mark.contract("2.6")
@@ -94,7 +92,7 @@ async def test_requests_repeat_the_one_before_to_the_byte_up_to_its_last_user_me
     asked: list[list[dict[str, Json]]] = []
     for _restart in range(2):
         model = ScriptedModel([Reply(text="noting", tool_calls=(note,)), *(Reply(text=f"reply {n}") for n in range(4))])
-        agent = make_agent(store, session, model, provider=Recalling)
+        agent = make_agent(store, session, model, plugin=Recalling())
         for turn in range(3):
             await take_turn(agent, f"message {turn}")
         await agent.close()

@@ -36,7 +36,8 @@ async def test_a_leaked_block_is_neither_shown_stored_nor_told(tmp_path: Path) -
         history = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         assert [message.content for message in history] == ["hi", "Well, hello", "again", "2 < 3 <mem"]
         assert history[1].reasoning == "hm ok"
-        assert provider.called("prefetch") == [("hi",), ("again",)]
+        assert provider.called("recall") == [("hi",), ("again",)]
+        assert provider.told() == ["hi", "Well, hello", "again", "2 < 3 <mem"]
     assert "she likes figs" not in str(provider.calls)
 
 
@@ -70,4 +71,5 @@ async def test_a_leaked_block_gets_into_no_note_and_no_task(tmp_path: Path) -> N
     async with open_seam(tmp_path, script, provider) as agent:
         await say(agent, "hi")
         assert agent.notes.read("user") == "likes dates"
-        assert provider.called("on_delegation") == [("count dates", "seven")]
+        [delegated] = [entry for entry in provider.entries if entry.kind == "delegation"]
+        assert (delegated.data, delegated.text) == ({"task": "count dates"}, "seven")

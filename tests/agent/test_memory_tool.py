@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from hermes.fence import NOTE, fence
 from hermes.llm.events import Reply
 from hermes.memory.notes import Notes
 from hermes.types import ToolSpec
-from tests.agent.seam import calls, offered, open_seam, requests, say
-from tests.memory.providers import Recorder
+from tests.agent.seam import calls, offered, open_seam, requests, say, settle
+from tests.memory.providers import LOOKUP, OWNER, Recorder, Troubled, raise_error
 
 DONE = Reply("done")
 
@@ -40,7 +39,10 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
             ("user", "remove", "likes dates"),
             ("memory", "add", "port 5433"),
         ]
-        assert provider.called("on_memory_write") == wanted
+        await settle(agent)
+        noted = [entry for entry in provider.entries if entry.kind == "note"]
+        assert [(e.data["target"], e.data["action"], e.text or e.data["old"]) for e in noted] == wanted
+        assert all(entry.speaker == OWNER for entry in noted)
         assert [event for event in events if isinstance(event, MemoryUpdated)] == [MemoryUpdated(*w) for w in wanted]
         assert agent.notes.read("memory") == "port 5433"
 
@@ -54,7 +56,8 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
         ({"action": "sing", "target": "user"}, "no action 'sing'"),
         ({"action": "remove", "target": "user", "old_text": "nothing"}, "no entry contains 'nothing'"),
         ({"action": "add", "target": "user", "content": "x" * 5000}, "is the limit"),
-        ({"action": "add"}, "needs target"),
+        ({"action": "add"}, "cannot be empty"),
+        ({"action": "replace", "target": "user", "old_text": "figs"}, "cannot be empty"),
     ],
 )
 async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
@@ -67,7 +70,36 @@ async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
         assert said in finished.result
         assert not finished.ok
         assert not any(isinstance(event, MemoryUpdated) for event in events)
-        assert provider.called("on_memory_write") == []
+        assert provider.told("note") == []
+
+
+@pytest.mark.contract("4.10")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "replace", "target": "user", "content": "likes dates"},
+        {"action": "replace", "target": "user", "content": "likes dates", "old_text": "plums"},
+        {"action": "ADD", "target": "USER.md", "content": "likes dates"},
+        {"target": "user", "content": "likes dates"},
+        {"content": "likes dates"},
+    ],
+)
+async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
+    tmp_path: Path, arguments: dict[str, str]
+) -> None:
+    provider = Recorder()
+    script = [calls("memory", **arguments), calls("memory", action="add", content="Likes dates."), DONE]
+    async with open_seam(tmp_path, script, provider) as agent:
+        agent.notes.add("user", "likes figs")
+        events = await say(agent, "hello")
+        first, second = (event for event in events if isinstance(event, ToolFinished))
+        assert first.ok
+        assert first.result.startswith("Noted in USER.md: likes dates\nUSER.md says now:\n")
+        assert "likes figs" in first.result
+        assert second.ok, "what is noted already is no failure"
+        assert second.result.startswith("That is noted already: likes dates\n")
+        assert provider.told("note") == ["likes dates"]
+        assert [e for e in events if isinstance(e, MemoryUpdated)] == [MemoryUpdated("user", "add", "likes dates")]
 
 
 async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_path: Path) -> None:
@@ -87,15 +119,16 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
 
 @pytest.mark.contract("4.9")
 async def test_a_provider_tool_is_offered_run_and_its_failure_is_said_to_the_model(tmp_path: Path) -> None:
-    provider = Recorder()
+    provider = Troubled("call_tool", raise_error)
+    provider.troubled = False
     async with open_seam(tmp_path, [calls("lookup", what="figs"), DONE, calls("lookup"), DONE], provider) as agent:
         events = await say(agent, "hello")
         assert "lookup" in offered(requests(agent)[0])
-        assert provider.called("handle_tool_call") == [("lookup", {"what": "figs"})]
+        assert provider.called("call_tool") == [("lookup", {"what": "figs"})]
         assert ToolFinished("c1", "lookup", "lookup found figs", True) in events
-        provider.handle_tool_call = provider.on_session_end  # type: ignore[method-assign, assignment]
+        provider.troubled = True
         [finished] = [e for e in await say(agent, "again") if isinstance(e, ToolFinished)]
-        assert finished.result.startswith("handle_tool_call failed: TypeError")
+        assert finished.result.startswith("call_tool failed: RuntimeError")
         assert not finished.ok
 
 
@@ -112,26 +145,22 @@ async def test_tools_that_the_policy_switches_off_are_neither_offered_nor_callab
             "There is no tool 'lookup'",
             "There is no tool 'memory'",
         ]
-        assert provider.called("handle_tool_call") == []
+        assert provider.called("call_tool") == []
         assert agent.notes.read("user") == ""
 
 
 @pytest.mark.contract("4.9")
 async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_once(tmp_path: Path) -> None:
-    class Greedy(Recorder):
-        async def tool_schemas(self) -> Sequence[ToolSpec]:
-            return [ToolSpec("memory", "mine", {"type": "object"}), *await super().tool_schemas()]
-
-    provider = Greedy()
+    provider = Recorder()
+    provider.tools = [ToolSpec("memory", "mine", {"type": "object"}), LOOKUP]
     script = [calls("memory", action="add", target="user", content="likes figs"), DONE, DONE]
     async with open_seam(tmp_path, script, provider) as agent:
         events = [*await say(agent, "hello"), *await say(agent, "again")]
         assert [event.text for event in events if isinstance(event, Notice)] == [
-            "memory provider recorder: tool_schemas returned a tool 'memory', which is a built-in one; "
-            "going on without it"
+            "memory provider recorder: tools has a tool 'memory', which is a built-in one; going on without it"
         ]
         assert agent.notes.read("user") == "likes figs"
-        assert provider.called("handle_tool_call") == []
+        assert provider.called("call_tool") == []
         [spec] = [spec for spec in requests(agent)[0].tools if spec.name == "memory"]
         assert spec.description != "mine"
         assert "lookup" in offered(requests(agent)[0])
@@ -154,10 +183,7 @@ async def test_recalled_text_is_fenced_in_the_last_user_message_of_the_request_a
         assert first[0] == second[0]
         history = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         assert [message.content for message in history] == ["first", "one", "second", "two"]
-        synced = [turn for (turn,) in provider.called("sync_turn")]
-        assert [(t.text, t.reply.content) for t in synced] == [("first", "one"), ("second", "two")]
-    assert provider.hooks() == [
-        *("is_available", "initialize", "system_prompt_block"),
-        *("tool_schemas", "on_turn_start", "prefetch", "sync_turn", "queue_prefetch") * 2,
-        *("on_session_end", "shutdown"),
-    ]
+        assert provider.told() == ["first", "one", "second", "two"]
+    assert provider.called("prepare") == [(None,), ("first",), ("second",)]
+    asked = [hook for hook in provider.hooks() if hook not in ("deliver", "prepare")]
+    assert asked == ["is_available", "open", "recall", "recall", "close", "shutdown"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hermes.agent.prompt import IDENTITY, NOTES_GUIDE, PromptParts, build_system_prompt
 from hermes.llm.events import Reply
 from tests.agent.seam import open_seam, requests, say
-from tests.memory.providers import Recorder
+from tests.memory.providers import BLOCK, Recorder, Troubled, raise_error
 
 parts = st.builds(
     PromptParts,
@@ -35,7 +35,7 @@ def test_a_prompt_holds_what_there_is_and_no_trace_of_what_is_not(given: PromptP
         assert text.strip() in prompt
 
 
-async def test_a_prompt_stays_the_same_when_notes_soul_or_provider_change(tmp_path: Path) -> None:
+async def test_a_prompt_stays_the_same_when_notes_or_soul_change(tmp_path: Path) -> None:
     async with open_seam(tmp_path, [Reply("one"), Reply("two")], Recorder()) as agent:
         agent.soul_file.write_text("You are a gardener.", encoding="utf-8")
         agent.notes.add("user", "likes figs")
@@ -45,11 +45,31 @@ async def test_a_prompt_stays_the_same_when_notes_soul_or_provider_change(tmp_pa
         await say(agent, "again")
         session = agent.session_id
         first, second = (request.messages[0]["content"] for request in requests(agent))
-    async with open_seam(tmp_path, [Reply("three")]) as agent:
-        agent.session_id = session
-        await say(agent, "after a restart, without a provider")
+    async with open_seam(tmp_path, [Reply("three")], Recorder(), session_id=session) as agent:
+        await say(agent, "after a restart")
         third = requests(agent)[0].messages[0]["content"]
     assert first == second == third
     assert "You are a gardener." in first
     assert "likes figs" in first
     assert "The block of the provider." in first
+
+
+async def test_a_prompt_is_made_anew_when_the_providers_block_changes_and_kept_while_it_cannot_be_had(
+    tmp_path: Path,
+) -> None:
+    async def ask(plugin: Recorder | None, session_id: str | None = None) -> tuple[str, str]:
+        async with open_seam(tmp_path, [Reply("fine")], plugin, session_id=session_id) as agent:
+            await say(agent, "hello")
+            return agent.session_id, str(requests(agent)[0].messages[0]["content"])
+
+    session, first = await ask(Recorder())
+    broken = Troubled("", raise_error)
+    broken.open = raise_error  # type: ignore[assignment]
+    assert await ask(broken, session) == (session, first), "nobody knows the block now"
+    other = Recorder()
+    other.block = "Another block."
+    second = (await ask(other, session))[1]
+    assert BLOCK in first
+    assert BLOCK not in second
+    assert "Another block." in second
+    assert "block" not in (await ask(None, session))[1], "there is no provider any more"

@@ -17,7 +17,7 @@ from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, Step
 from hermes.store.reviews import reviewed_upto
 from hermes.types import Draft
-from tests.agent.seam import calls, open_seam, requests, say
+from tests.agent.seam import calls, open_seam, requests, say, settle
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)
@@ -44,7 +44,7 @@ async def finish(agent: Agent) -> None:
     """Wait for the reviews that run."""
     while agent.background:
         await asyncio.wait(agent.background)
-    await agent.memory.settle()
+    await settle(agent)
 
 
 async def mark(agent: Agent) -> int:
@@ -63,7 +63,7 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
         gate.set()
         await finish(agent)
         assert agent.notes.read("user") == "likes figs"
-        assert provider.called("on_memory_write") == [("user", "add", "likes figs")]
+        assert provider.told("note") == ["likes figs"]
         assert reviews(agent) == ["user: I like figs\nassistant: reply"]
 
 
@@ -90,8 +90,10 @@ async def test_a_review_is_no_turn_and_no_session_to_the_provider(tmp_path: Path
             await say(agent, f"message {number}")
             await finish(agent)
         assert len(reviews(agent)) == 3
-    for hook, times in {"initialize": 1, "on_turn_start": 3, "prefetch": 3, "sync_turn": 3, "on_delegation": 0}.items():
+    for hook, times in {"open": 1, "recall": 3, "close": 1}.items():
         assert provider.hooks().count(hook) == times, hook
+    kinds = [entry.kind for entry in provider.entries]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"said": 3, "reply": 3}
 
 
 @pytest.mark.contract("4.12")
@@ -206,7 +208,7 @@ async def test_closing_waits_for_a_review_within_a_deadline_and_then_ends_it(tmp
         await agent.close(deadline=0.05)
         assert running.cancelled()
         assert await mark(agent) == 0
-        assert provider.hooks()[-1] == "shutdown"
+        assert provider.hooks()[-1] == "close"
 
 
 async def test_a_long_conversation_is_reviewed_piece_by_piece_from_its_beginning(tmp_path: Path) -> None:

@@ -90,7 +90,6 @@ def test_profiles_have_homes_of_their_own(hermes: Hermes, home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("store:\n  lock_timout: 3\n", ["config.yaml, line 2", "store.lock_timout", "did you mean store.lock_timeout"]),
         ("store:\n  lock_timeout: soon\n", ["config.yaml, line 2", "'soon'", "number from 0.1 to 600"]),
         ("store: [1, 2\n", ["config.yaml, line"]),
         ("just words\n", ["must hold settings"]),

@@ -12,10 +12,13 @@ from hermes.agent.turn import run_turn
 from hermes.db.owners import new_owner
 from hermes.events import TurnEvent
 from hermes.llm.model import Model
-from hermes.memory.caller import Deadlines, Memory
+from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
+from hermes.memory.caller import Memory
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
-from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.memory.values import Conversation, Speaker
 from hermes.store.store import Store
+from tests.memory.providers import Recorder
 
 
 def no_tools(_: Agent) -> list[Tool]:
@@ -28,19 +31,21 @@ def make_agent(
     model: Model,
     *,
     policy: Policy | None = None,
-    provider: Callable[[], MemoryProvider] | None = None,
+    plugin: Recorder | None = None,
     deadlines: Deadlines | None = None,
     tools: Callable[[Agent], list[Tool]] = no_tools,
 ) -> Agent:
     """An agent whose home is the store's folder; it reviews nothing unless the policy says so."""
     home = store.db.path.parent
-    context = ProviderContext(home=home, profile=None, session_id=session_id, platform="cli")
+    notes = Notes(home, {"memory": 2200, "user": 1400})
+    provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home), deadlines)
+    conversation = Conversation(session_id, "cli", "everything", Speaker(is_owner=True))
     return Agent(
         session_id=session_id,
         store=store,
         model=model,
-        memory=Memory("test" if provider else "none", provider, context, deadlines or Deadlines()),
-        notes=Notes(home, {"memory": 2200, "user": 1400}),
+        memory=Memory(provider, conversation) if provider else NoMemory(),
+        notes=notes,
         soul_file=home / "SOUL.md",
         owner=new_owner(),
         policy=policy or Policy(review_every=0),

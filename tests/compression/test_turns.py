@@ -17,8 +17,7 @@ from hermes.events import Failed, Notice, Replied, Stopped
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from hermes.memory.caller import Deadlines
-from hermes.memory.provider import MemoryProvider, ProviderContext
+from hermes.memory.active import Deadlines
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
 from tests.compression.agents import make_agent, take_turn
@@ -36,6 +35,7 @@ from tests.compression.conversations import (
 )
 from tests.compression.hand_clock import HandClock
 from tests.compression.strict_model import TOO_LONG, questions, strict_model, summaries
+from tests.memory.providers import Recorder, Troubled, hang
 
 REVIEW = "You look after an assistant's notes."
 
@@ -93,30 +93,6 @@ async def test_request_over_the_threshold_is_compressed_first_and_sees_its_own_q
     assert len(read_log()) == 2
 
 
-class Witness(MemoryProvider):
-    """A provider that keeps what it is shown, and can hang."""
-
-    name = "witness"
-
-    def __init__(self, hangs: bool = False) -> None:
-        self.shown: list[Message] = []
-        self.sessions: list[str] = []
-        self.calls: list[str] = []
-        self._hangs = hangs
-
-    async def is_available(self) -> bool:
-        return True
-
-    async def initialize(self, context: ProviderContext) -> None:
-        self.sessions.append(context.session_id)
-
-    async def on_pre_compress(self, messages: Sequence[Message]) -> None:
-        self.calls.append("on_pre_compress")
-        self.shown += messages
-        if self._hangs:
-            await asyncio.Event().wait()
-
-
 async def incognito_between(store: Store, session_id: str) -> None:
     await store.write(lambda tx: store.incognito.begin(tx, session_id))
     await store.append(session_id, Draft("user", "my secret is 42"), Draft("assistant", "noted nowhere"))
@@ -130,14 +106,15 @@ async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_inc
     session_id = (await store.create_session("test")).id
     await incognito_between(store, session_id)
     await store.append(session_id, *turns(30))
-    witness = Witness()
+    witness = Recorder()
     reviewed: list[str] = []
     epochs: list[int] = []
 
     def answer(request: ModelRequest) -> Answer:
         if is_summary_request(request):
             return Reply("they spoke of stamps")
-        assert str(request.messages[0]["content"]).startswith(REVIEW)
+        if not str(request.messages[0]["content"]).startswith(REVIEW):
+            return Reply("hello to you")
         reviewed.append(str(request.messages[1]["content"]))
         if len(reviewed) > 1:
             return Reply("done")
@@ -145,7 +122,8 @@ async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_inc
         return Reply(tool_calls=(ToolCall("c1", "memory", arguments),))
 
     model = ScriptedModel(answer, context_length=WINDOW)
-    agent = make_agent(store, session_id, model, policy=Policy(review_every=6), provider=lambda: witness)
+    agent = make_agent(store, session_id, model, policy=Policy(review_every=6), plugin=witness)
+    await agent.memory.prompt_block(agent.memory.begin())
     before = await store.view(session_id)
     result = await compressor_of(agent).compress(session_id)
     epochs.append((await store.view(session_id)).epoch)
@@ -154,9 +132,9 @@ async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_inc
     assert result.outcome == "done"
     stayed = {message.id for message in result.messages}
     left = [message for message in before.messages if message.id not in stayed and "secret" not in str(message.content)]
-    assert [message.id for message in witness.shown] == [m.id for m in left if m.content != "noted nowhere"]
-    assert witness.calls == ["on_pre_compress"]
-    assert witness.sessions == [session_id], "the summariser opened no session of its own"
+    [(shown,)] = witness.called("before_compress")
+    assert [message.id for message in shown] == [m.id for m in left if m.content != "noted nowhere"]
+    assert len(witness.called("open")) == 1, "the summariser opened no session of its own"
     assert reviewed
     assert "question 3" in reviewed[0]
     assert not any("secret" in text for text in reviewed)
@@ -166,13 +144,23 @@ async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_inc
 @pytest.mark.contract("3.7", "P4")
 async def test_provider_that_hangs_delays_the_swap_by_its_deadline_alone(store: Store) -> None:
     session_id = await talked(store)
-    agent = make_agent(
-        store, session_id, summariser(), provider=lambda: Witness(hangs=True), deadlines=Deadlines(compress=0.1)
-    )
+    plugin = Troubled("before_compress", hang)
+    agent = make_agent(store, session_id, summariser(), plugin=plugin, deadlines=Deadlines(compress=0.1))
+    await agent.memory.prompt_block(agent.memory.begin())
     async with asyncio.timeout(10):
         result = await compressor_of(agent).compress(session_id)
     assert result.outcome == "done"
+    assert plugin.hooks().count("before_compress") == 1
     await agent.close()
+
+
+@pytest.mark.contract("3.7", "4.6")
+async def test_a_compression_opens_no_provider_session(store: Store) -> None:
+    session_id, plugin = await talked(store), Recorder()
+    agent = make_agent(store, session_id, summariser(), plugin=plugin)
+    assert (await compressor_of(agent).compress(session_id)).outcome == "done"
+    await agent.close()
+    assert plugin.calls == []
 
 
 @pytest.mark.contract("3.7")

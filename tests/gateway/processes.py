@@ -97,7 +97,12 @@ class GatewayProcess:
         self._arguments = ["-p", profile] if profile else []
         self._env = clean_env(**{**(env or {}), "HERMES_HOME": str(self._root)})
         self._process: subprocess.Popen[bytes] | None = None
+        self._command = ["-m", "hermes", *self._arguments, "gateway", "run"]
         self.url = ""
+
+    def wrap(self, program: str) -> None:
+        """Run this program, which runs the gateway, in its place."""
+        self._command = ["-c", program]
 
     @property
     def pid(self) -> int:
@@ -114,7 +119,7 @@ class GatewayProcess:
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "hermes", *self._arguments, "gateway", "run"],
+                [sys.executable, "-W", "error", *self._command],
                 cwd=ROOT,
                 env=self._env,
                 stdout=output,

@@ -11,8 +11,8 @@ import pytest
 from hermes.agent.agent import Agent
 from hermes.gateway.agent_cache import NOBODY, AgentCache, Person
 from hermes.llm.scripted import ScriptedModel
-from hermes.memory.caller import Deadlines, Memory
-from hermes.memory.provider import ProviderContext
+from hermes.memory.no_memory import NoMemory
+from hermes.memory.values import Ending
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent
@@ -28,6 +28,7 @@ class Bench:
     time: float = 0.0
     made: list[Agent] = field(default_factory=list)
     closed: list[Agent] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
     slow_to_close: asyncio.Event | None = None
 
     def cache(self, *, largest: int = 100, idle: float = 60.0) -> AgentCache:
@@ -38,24 +39,24 @@ class Bench:
 
     async def make(self, session: Session, person: Person) -> Agent:
         agent = make_agent(self.store, session.id, ScriptedModel(echo))
-        context = ProviderContext(self.store.db.path.parent, None, session.id, "test", user_id=person.user_id)
-        agent.memory = _Closing(context, lambda: self._close(agent))
+        agent.memory = _Closing(person.user_id, lambda why: self._close(agent, why))
         self.made.append(agent)
         return agent
 
-    async def _close(self, agent: Agent) -> None:
+    async def _close(self, agent: Agent, why: Ending) -> None:
         if self.slow_to_close is not None:
             await self.slow_to_close.wait()
         self.closed.append(agent)
+        self.endings.append(why)
 
 
-class _Closing(Memory):
-    def __init__(self, context: ProviderContext, closing: Callable[[], Awaitable[None]]) -> None:
-        super().__init__("none", None, context, Deadlines())
+class _Closing(NoMemory):
+    def __init__(self, user_id: str | None, closing: Callable[[Ending], Awaitable[None]]) -> None:
+        self.user_id = user_id
         self._closing = closing
 
-    async def close(self) -> None:
-        await self._closing()
+    async def close(self, why: Ending = "exit") -> None:
+        await self._closing(why)
 
 
 def session(name: str, kind: str = "dm") -> Session:

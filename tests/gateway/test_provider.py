@@ -15,27 +15,44 @@ from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, 
 PLUGIN = """
 import json, pathlib
 from dataclasses import asdict
-from hermes.memory.provider import MemoryProvider
+from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Recalled
 
 HERE = pathlib.Path(__file__).parent
 
-class Tape(MemoryProvider):
+class Session(MemorySession):
+    def __init__(self, plugin):
+        self.plugin = plugin
+
+    async def recall(self, question):
+        self.plugin._write("recall", [asdict(said) for said in question.said], question.turn)
+        return Recalled()
+
+    async def close(self, why, until):
+        self.plugin._write("close", why)
+
+class Tape(MemoryPlugin):
     name = "tape"
 
     def _write(self, *what):
         with (HERE / "tape.jsonl").open("a") as tape:
             tape.write(json.dumps(what, default=str) + "\\n")
 
-    async def is_available(self):
+    def is_available(self):
         return True
 
-    async def initialize(self, context):
-        self._write("initialize", asdict(context))
+    def address(self, place):
+        return Address(getattr(place, "session_id", "notes"))
 
-    async def sync_turn(self, turn):
-        self._write("sync_turn", turn.session_id)
+    def open(self, conversation, address):
+        self._write("open", asdict(conversation))
+        return Session(self)
 
-    async def shutdown(self):
+    async def deliver(self, entries, until):
+        for entry in entries:
+            self._write("deliver", entry.kind, entry.text, asdict(entry.speaker) if entry.speaker else None)
+        return [Delivered()] * len(entries)
+
+    async def shutdown(self, until):
         self._write("shutdown")
 
     def cache_busting_signature(self):
@@ -46,7 +63,7 @@ class Tape(MemoryProvider):
             time.sleep(30)
         return {"tape.peer": path.read_text() if path.exists() else ""}
 
-create_provider = Tape
+create_plugin = Tape
 """
 OTHER = PLUGIN.replace("tape", "other").replace("Tape", "Other")
 
@@ -78,12 +95,18 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
         await core.platform.until(lambda: len(core.platform.sent) == 2)
         await core.platform.deliver(message("hello", "-100", kind="group", author="17", alt="@bob"))
         await core.platform.until(lambda: len(core.platform.sent) == 3)
-    [[direct], [group]] = tape(folder, "initialize")
+    [[direct], [group]] = tape(folder, "open")
     assert direct["gateway_session_key"] == "agent:main:fake:dm:8439114563"
-    assert (direct["user_id"], direct["user_id_alt"]) == ("8439114563", "@Ann:b")
+    ann = {"user_id": "8439114563", "user_id_alt": "@Ann:b", "name": None, "is_owner": False}
+    assert (direct["person"], direct["reach"]) == (ann, "own")
     assert (direct["platform"], direct["chat_type"], direct["title"]) == ("fake", "dm", "Stamps & co")
     assert group["gateway_session_key"] == "agent:main:fake:group:-100"
-    assert (group["user_id"], group["user_id_alt"]) == (None, None), "in a group the speaker belongs to the turn"
+    assert (group["person"], group["reach"]) == (None, "here"), "in a group the speaker belongs to the turn"
+    said = [speaker for kind, _, speaker in tape(folder, "deliver") if kind == "said"]
+    assert [speaker["user_id"] for speaker in said] == ["8439114563", "17"]
+    [[asked, first], [other, _]] = tape(folder, "recall")
+    assert (asked[0]["text"], asked[0]["speaker"], first) == ("hello", ann, 1)
+    assert other[0]["speaker"]["user_id"] == "17"
     assert (group["platform"], group["chat_type"]) == ("fake", "group")
 
 
@@ -96,9 +119,10 @@ async def test_a_changed_signature_gives_the_next_message_a_fresh_agent(tmp_path
             await core.platform.deliver(message(f"hello {number}"))
             await core.platform.until(lambda number=number: len(core.platform.sent) == number + 1)  # type: ignore[misc]
             assert len(tape(folder, "signature")) == number + 1
-        assert len(tape(folder, "initialize")) == 3
-    assert len(tape(folder, "shutdown")) == 3, "each agent was closed"
-    assert len(tape(folder, "sync_turn")) == 5
+        assert len(tape(folder, "open")) == 3
+    assert tape(folder, "close") == [["settings"], ["settings"], ["shutdown"]], "each session was closed"
+    assert len(tape(folder, "shutdown")) == 1
+    assert [text for kind, text, _ in tape(folder, "deliver") if kind == "said"] == [f"hello {n}" for n in range(5)]
     assert not (tmp_path / "plugins" / "other" / "other.jsonl").exists(), "only the active provider is asked"
 
 
@@ -124,13 +148,13 @@ def test_a_request_without_a_session_has_no_provider_and_one_with_a_session_has(
     write_config(empty_home, api_settings(model, memory__provider="tape"))
     with GatewayProcess(empty_home) as gateway:
         assert reply(ask(gateway.url, "hello")) == "echo: hello"
-        assert tape(folder, "initialize") == []
+        assert tape(folder, "open") == []
         headers = {**in_session("chosen"), "X-Hermes-Session-Key": "agent:main:shop:dm:42"}
         assert reply(ask(gateway.url, "hello", headers=headers, user="customer 42")) == "echo: hello"
         gateway.stop()
-    [[context]] = tape(folder, "initialize")
+    [[context]] = tape(folder, "open")
     assert context["session_id"] == "chosen"
     assert context["gateway_session_key"] == "agent:main:shop:dm:42"
-    assert (context["platform"], context["chat_type"], context["user_id"]) == ("api", "api", "customer 42")
-    assert len(tape(folder, "sync_turn")) == 1
+    assert (context["platform"], context["chat_type"], context["person"]["user_id"]) == ("api", "api", "customer 42")
+    assert [kind for kind, *_ in tape(folder, "deliver")] == ["said", "reply"]
     assert len(tape(folder, "shutdown")) == 1

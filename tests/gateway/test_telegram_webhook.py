@@ -30,7 +30,7 @@ def api() -> Iterator[BotApi]:
 @pytest.fixture
 def gateway(tmp_path: Path, api: BotApi) -> Iterator[BotGateway]:
     settings = {
-        "telegram.webhook_url": "http://127.0.0.1:0/hook",
+        "telegram.webhook_url": "http://127.0.0.1:9/hook",
         "telegram.webhook_secret": SECRET,
         "telegram.webhook_port": 0,
         "store.lock_timeout": 0.5,

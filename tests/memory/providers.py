@@ -4,27 +4,87 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
-from hermes.memory.caller import Deadlines
-from hermes.memory.provider import FinishedTurn, MemoryProvider, ProviderContext
-from hermes.types import Json, Message, ToolSpec
+from hermes.memory.active import Deadlines
+from hermes.memory.provider import (
+    Address,
+    Conversation,
+    Delivered,
+    Ending,
+    Entry,
+    Host,
+    Kind,
+    MemoryPlugin,
+    MemorySession,
+    Notebook,
+    Outcome,
+    Part,
+    Question,
+    Recalled,
+    Speaker,
+    ToolUse,
+)
+from hermes.memory.values import DEFAULT_WANTS
+from hermes.types import Message, ToolSpec
 
-CONTEXT = ProviderContext(home=Path("home"), profile=None, session_id="s1", platform="cli")
-SHORT = Deadlines(first_turn=0.3, turn=0.3, tool=0.3, compress=0.3, close=0.6)
-PATIENT = Deadlines(first_turn=10, turn=10, tool=10, compress=10, close=10)
+OWNER = Speaker(is_owner=True)
+CONVERSATION = Conversation("s1", "cli", "everything", OWNER)
+SHORT = Deadlines(first_turn=2.0, turn=0.3, tool=0.3, compress=0.3, close=0.6, prepare=0.3, delivered=0.3, deliver=0.3)
+PATIENT = Deadlines(first_turn=10, turn=10, tool=10, compress=10, close=10, prepare=10, delivered=10, deliver=10)
 LOOKUP = ToolSpec("lookup", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
+BLOCK = "The block of the provider."
 
 
-class Recorder(MemoryProvider):
-    """Answers every hook well and keeps what it was called with: (hook, arguments...)."""
+class RecordedSession(MemorySession):
+    """Answers every hook well and tells its plugin what it was called with."""
+
+    def __init__(self, plugin: Recorder, conversation: Conversation) -> None:
+        self._plugin = plugin
+        self._conversation = conversation
+        self.prompt_block = plugin.block
+        self.tools = plugin.tools
+
+    async def prepare(self, question: Question | None) -> None:
+        return await self._plugin.run("prepare", None, None if question is None else question.text)  # type: ignore[no-any-return]
+
+    async def recall(self, question: Question) -> Recalled:
+        found = Recalled((Part("all", f"recalled for {question.text}", self._plugin.host.clock.now(), 4),))
+        return await self._plugin.run("recall", found, question.text)  # type: ignore[no-any-return]
+
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
+        if use.name != "lookup":
+            raise KeyError(use.name)
+        answer = f"{use.name} found {use.arguments.get('what')}"
+        return await self._plugin.run("call_tool", answer, use.name, use.arguments)  # type: ignore[no-any-return]
+
+    async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
+        return await self._plugin.run("before_compress", None, tuple(leaving))  # type: ignore[no-any-return]
+
+    async def retitled(self, title: str) -> None:
+        return await self._plugin.run("retitled", None, title)  # type: ignore[no-any-return]
+
+    async def close(self, why: Ending, until: float) -> None:
+        return await self._plugin.run("close", None, why)  # type: ignore[no-any-return]
+
+
+class Recorder(MemoryPlugin):
+    """Answers every hook well and keeps what it was called with: (hook, arguments...). It is its own factory."""
 
     name = "recorder"
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.entries: list[Entry] = []
+        self.block = BLOCK
+        self.tools: Sequence[ToolSpec] = [LOOKUP]
+        self.wants: Collection[Kind] = {*DEFAULT_WANTS, "delegation"}
+        self.pace: Any = "async"
+
+    def __call__(self, host: Host) -> Recorder:
+        self.host = host
+        return self
 
     def hooks(self) -> list[str]:
         """The hooks that were called, in order."""
@@ -34,52 +94,34 @@ class Recorder(MemoryProvider):
         """The arguments of every call of one hook."""
         return [call[1:] for call in self.calls if call[0] == hook]
 
-    async def is_available(self) -> bool:
+    def told(self, *kinds: str) -> list[str]:
+        """The texts of what was delivered, in order."""
+        return [entry.text for entry in self.entries if entry.kind in (kinds or ("said", "reply"))]
+
+    async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+        """What every asynchronous hook does."""
+        self.calls.append((hook, *args))
+        return answer
+
+    def is_available(self) -> bool:
         self.calls.append(("is_available",))
         return True
 
-    async def initialize(self, context: ProviderContext) -> None:
-        self.calls.append(("initialize", context))
+    def address(self, place: Conversation | Notebook) -> Address:
+        lane = place.session_id if isinstance(place, Conversation) else "notes"
+        return Address(lane, {"to": lane}, frozenset(self.wants), self.pace)
 
-    async def system_prompt_block(self) -> str:
-        self.calls.append(("system_prompt_block",))
-        return "The block of the provider."
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        self.calls.append(("open", conversation))
+        return RecordedSession(self, conversation)
 
-    async def prefetch(self, query: str) -> str:
-        self.calls.append(("prefetch", query))
-        return f"recalled for {query}"
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        self.entries += entries
+        done: list[Outcome] = [Delivered()] * len(entries)
+        return await self.run("deliver", done, *((entry.kind, entry.text) for entry in entries))  # type: ignore[no-any-return]
 
-    async def queue_prefetch(self, query: str) -> None:
-        self.calls.append(("queue_prefetch", query))
-
-    async def sync_turn(self, turn: FinishedTurn) -> None:
-        self.calls.append(("sync_turn", turn))
-
-    async def tool_schemas(self) -> Sequence[ToolSpec]:
-        self.calls.append(("tool_schemas",))
-        return [LOOKUP]
-
-    async def handle_tool_call(self, name: str, arguments: Mapping[str, Json]) -> str:
-        self.calls.append(("handle_tool_call", name, arguments))
-        return f"{name} found {arguments.get('what')}"
-
-    async def on_turn_start(self, session_id: str, text: str) -> None:
-        self.calls.append(("on_turn_start", session_id, text))
-
-    async def on_session_end(self, session_id: str) -> None:
-        self.calls.append(("on_session_end", session_id))
-
-    async def on_pre_compress(self, messages: Sequence[Message]) -> None:
-        self.calls.append(("on_pre_compress", tuple(messages)))
-
-    async def on_memory_write(self, target: str, action: Literal["add", "replace", "remove"], text: str) -> None:
-        self.calls.append(("on_memory_write", target, action, text))
-
-    async def on_delegation(self, task: str, result: str) -> None:
-        self.calls.append(("on_delegation", task, result))
-
-    async def shutdown(self) -> None:
-        self.calls.append(("shutdown",))
+    async def shutdown(self, until: float) -> None:
+        return await self.run("shutdown", None)  # type: ignore[no-any-return]
 
 
 Behaviour = Callable[[], Awaitable[Any]]
@@ -88,19 +130,17 @@ Behaviour = Callable[[], Awaitable[Any]]
 class Troubled(Recorder):
     """Does what `trouble` does in one hook as long as `troubled` is set, and is well otherwise."""
 
+    name = "troubled"
+
     def __init__(self, hook: str, trouble: Behaviour) -> None:
         super().__init__()
         self.troubled = True
         self._hook = hook
         self._trouble = trouble
-        self._well = getattr(self, hook)
-        setattr(self, hook, self._run)
 
-    async def _run(self, *args: Any) -> Any:
-        if self.troubled:
-            self.calls.append((self._hook, *args))
-            return await self._trouble()
-        return await self._well(*args)
+    async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+        found = await super().run(hook, answer, *args)
+        return await self._trouble() if self.troubled and hook == self._hook else found
 
 
 async def raise_error() -> None:

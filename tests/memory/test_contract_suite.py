@@ -1,83 +1,154 @@
-"""The contract suite: good providers pass, each kind of bad one is caught; the page about providers is true."""
+"""The contract suite: good plugins pass, each kind of bad one is caught; the page about providers is true."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from hermes.memory.contract import check_provider
-from hermes.memory.provider import MemoryProvider, NullProvider
+from hermes.memory.active import ActiveProvider, Surroundings
+from hermes.memory.contract import check_plugin
+from hermes.memory.notes import Notes
+from hermes.memory.provider import (
+    Address,
+    Conversation,
+    Delivered,
+    Entry,
+    MemoryPlugin,
+    MemorySession,
+    Notebook,
+    Outcome,
+    Part,
+    Question,
+    Recalled,
+    Speaker,
+    ToolUse,
+)
 from hermes.memory.registry import find_provider
+from hermes.store.store import Store
 from hermes.types import Json, ToolSpec
 from tests.memory.page import PAGE, example, install
-from tests.memory.providers import CONTEXT, Recorder
+from tests.memory.providers import Recorder
 
 
-async def test_no_provider_and_a_recording_one_hold_the_contract(tmp_path: Path) -> None:
-    assert await check_provider(NullProvider, replace(CONTEXT, home=tmp_path)) == []
-
-    class Careful(Recorder):
-        async def handle_tool_call(self, name: str, arguments: Mapping[str, Json]) -> str:
-            if name != "lookup":
-                raise KeyError(name)
-            return await super().handle_tool_call(name, arguments)
-
-    assert await check_provider(Careful, replace(CONTEXT, home=tmp_path)) == []
+async def test_a_recording_plugin_holds_the_contract(tmp_path: Path) -> None:
+    assert await check_plugin(Recorder(), tmp_path) == []
 
 
 @pytest.mark.contract("4.1")
 async def test_the_example_of_the_page_holds_the_contract(tmp_path: Path) -> None:
     install(tmp_path)
+    assert await check_plugin(find_provider("diary", tmp_path / "plugins"), tmp_path) == []
+    assert len([line for line in example().splitlines() if line.strip()]) < 50
+
+
+@pytest.mark.contract("4.1")
+async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp_path: Path, store: Store) -> None:
+    install(tmp_path)
     make = find_provider("diary", tmp_path / "plugins")
-    assert await check_provider(make, replace(CONTEXT, home=tmp_path)) == []
-    assert len(example().splitlines()) < 45
+    provider = ActiveProvider("diary", make, store, Notes(tmp_path, {}), Surroundings(tmp_path))
+    entry = Entry("k1", "said", "owner", "I like figs", 0.0, None, "s1")
+    for _ in range(2):
+        until = asyncio.get_running_loop().time() + 10
+        await provider.call("deliver", lambda plugin: plugin.deliver([entry], 0.0), (list,), until)
+    await provider.close()
+    assert (tmp_path / "diary" / "owner.txt").read_text(encoding="utf-8") == "k1 I like figs\n"
 
 
-class Bad(NullProvider):
+class Plain(MemorySession):
+    async def recall(self, question: Question) -> Recalled:
+        return Recalled()
+
+
+class Bad(MemoryPlugin):
     name = "bad"
+    session: type[MemorySession] = Plain
+
+    def is_available(self) -> bool:
+        return True
+
+    def address(self, place: Conversation | Notebook) -> Address:
+        return Address(place.session_id if isinstance(place, Conversation) else "notes")
+
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return self.session()
+
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        return [Delivered()] * len(entries)
 
 
-class Blocking(Bad):
-    async def prefetch(self, query: str) -> str:
+async def test_the_least_that_a_plugin_must_have_is_enough(tmp_path: Path) -> None:
+    assert await check_plugin(Bad, tmp_path) == []
+
+
+class NumberSession(Plain):
+    async def recall(self, question: Question) -> Recalled:
         return 3  # type: ignore[return-value]
 
 
-class Plain(Bad):
-    def sync_turn(self, turn: object) -> None:  # type: ignore[override]
+class OddParts(Plain):
+    async def recall(self, question: Question) -> Recalled:
+        return Recalled(("text",))  # type: ignore[arg-type]
+
+
+class Toolish(Plain):
+    tools = (ToolSpec("a b", "", {}),)
+
+
+class Agreeable(Plain):
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
+        return "sure"
+
+
+class Gossip(Plain):
+    def __init__(self, heard: list[str]) -> None:
+        self._heard = heard
+
+    async def recall(self, question: Question) -> Recalled:
+        return Recalled(tuple(Part("all", text, 0.0, 1) for text in self._heard if len(text) < 100))
+
+
+class Waiting(Bad):
+    def deliver(self, entries: Sequence[Entry], until: float) -> Any:
         pass
 
 
 class Wordy(Bad):
-    async def on_turn_start(self, session_id: str, text: str, more: str) -> None:  # type: ignore[override]
-        pass
-
-
-class Fragile(Bad):
-    async def sync_turn(self, turn: Any) -> None:
-        assert turn.reply is not None
+    def address(self, place: Conversation | Notebook, more: str) -> Address:  # type: ignore[override]
+        raise NotImplementedError(place, more)
 
 
 class Moody(Bad):
     count = 0
 
-    async def system_prompt_block(self) -> str:
+    def address(self, place: Conversation | Notebook) -> Address:
         Moody.count += 1
-        return str(Moody.count)
+        return Address(str(Moody.count))
 
 
-class Toolish(Bad):
-    async def tool_schemas(self) -> Sequence[ToolSpec]:
-        return [ToolSpec("a b", "", {})]
+class Speechless(Bad):
+    def address(self, place: Conversation | Notebook) -> Address:
+        return Address("lane", object())
 
 
-class Agreeable(Bad):
-    async def handle_tool_call(self, name: str, arguments: Mapping[str, Json]) -> str:
-        return "sure"
+class Fragile(Bad):
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        assert all(entry.tried_at is None for entry in entries)
+        return await super().deliver(entries, until)
+
+
+class Generous(Bad):
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        return [*await super().deliver(entries, until), Delivered()]
+
+
+class Vague(Bad):
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        return ["fine"]  # type: ignore[list-item]
 
 
 class Deep(Bad):
@@ -90,8 +161,8 @@ class Foreign(Bad):
         return {"other.key": 1}
 
 
-class Speechless(Bad):
-    async def status(self) -> Mapping[str, Json]:
+class Unsayable(Bad):
+    async def status(self, until: float) -> Mapping[str, Json]:
         return {"at": object()}
 
 
@@ -100,43 +171,60 @@ class Pathless(Bad):
         return ["diary.txt"]  # type: ignore[list-item]
 
 
-class Once(Bad):
-    started = False
+class OneEar(Bad):
+    """Keeps what everyone says in one place, and shows it to everyone."""
 
-    async def initialize(self, context: object) -> None:
-        assert not Once.started, "only one session at a time, ever"
-        Once.started = True
+    heard: ClassVar[list[str]] = []
+
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        self.heard.extend(entry.text for entry in entries)
+        return await super().deliver(entries, until)
+
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return Gossip(self.heard)
+
+
+def opening(session: type[MemorySession]) -> type[Bad]:
+    """A plugin whose sessions are of this kind."""
+    return type("Bad", (Bad,), {"session": session, "__module__": __name__})
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (Blocking, "prefetch returned int"),
-        (Plain, "sync_turn is not `async def`"),
-        (Wordy, "on_turn_start needs more arguments than the host gives"),
-        (Fragile, "sync_turn failed: AssertionError"),
-        (Moody, "system_prompt_block changes within a session"),
-        (Toolish, "tool_schemas returned a tool whose name"),
-        (Agreeable, "handle_tool_call answers for a tool that it does not have"),
+        (opening(NumberSession), "recall returned int"),
+        (opening(OddParts), "recall returned something that is no Part"),
+        (opening(Toolish), "tools has a tool whose name"),
+        (opening(Agreeable), "call_tool answers for a tool that it does not have"),
+        (opening(object), "open should return a MemorySession"),  # type: ignore[arg-type]
+        (Waiting, "deliver is not `async def`"),
+        (Wordy, "address needs more arguments than the host gives"),
+        (Moody, "address is not the same twice"),
+        (Speechless, "address should have a lane and data that JSON can say"),
+        (Fragile, "deliver failed: AssertionError"),
+        (Generous, "deliver returned more outcomes"),
+        (Vague, "deliver returned something that is no outcome"),
         (Deep, "cache_busting_signature should return"),
         (Foreign, "cache_busting_signature should return"),
-        (Speechless, "status should return"),
+        (Unsayable, "status should return"),
         (Pathless, "backup_paths should return"),
-        (Once, "initialize failed: AssertionError: only one session"),
+        (OneEar, "recall of s-ann shows what was said in s-owner"),
     ],
 )
-async def test_each_kind_of_bad_provider_is_caught(tmp_path: Path, make: type[Bad], said: str) -> None:
-    found = await check_provider(make, replace(CONTEXT, home=tmp_path))
+async def test_each_kind_of_bad_plugin_is_caught(tmp_path: Path, make: type[Bad], said: str) -> None:
+    found = await check_plugin(make, tmp_path)
     assert any(line.startswith(said) for line in found), found
 
 
 @pytest.mark.contract("4.1")
 def test_the_page_names_every_hook_and_no_other() -> None:
-    named = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    hooks = [name for name in vars(MemoryProvider) if not name.startswith("_")]
-    assert sorted(named) == sorted([*hooks, "name"])
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"\w+", row)}
+    public = {name for kind in (MemoryPlugin, MemorySession) for name in vars(kind) if not name.startswith("_")}
+    assert named == {*public, "name"}
 
 
 @pytest.mark.contract("4.1")
 def test_every_hook_but_the_first_few_has_a_default() -> None:
-    assert MemoryProvider.__abstractmethods__ == {"is_available", "initialize"}
+    assert MemoryPlugin.__abstractmethods__ == {"is_available", "address", "open", "deliver"}
+    assert MemorySession.__abstractmethods__ == {"recall"}

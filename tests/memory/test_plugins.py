@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hermes.errors import ProviderError
 from hermes.fence import fence
-from hermes.memory.provider import NullProvider
-from hermes.memory.registry import find_provider, provider_names
+from hermes.memory.provider import Host, MemoryPlugin
+from hermes.memory.registry import Factory, find_provider, provider_names
 from tests.llm.loopback import LoopbackServer, says
 from tests.memory.chatting import chat
 from tests.memory.page import example, install
@@ -21,22 +20,18 @@ from tests.memory.page import example, install
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "hermes"
 RECORDER = """
 import json
+from dataclasses import asdict
 from tests.memory.providers import Recorder
 
 class OnFile(Recorder):
     name = "tape"
 
-    async def initialize(self, context):
-        await super().initialize(context)
-        self.home = context.home
+    async def run(self, hook, answer, *args):
+        with (self.host.home / "tape.jsonl").open("a") as tape:
+            tape.write(json.dumps([hook, *args], default=str) + "\\n")
+        return await super().run(hook, answer, *args)
 
-    async def shutdown(self):
-        await super().shutdown()
-        with (self.home / "tape.jsonl").open("a") as tape:
-            for call in self.calls:
-                tape.write(json.dumps(call, default=str) + "\\n")
-
-create_provider = OnFile
+create_plugin = OnFile()
 """
 
 
@@ -54,18 +49,15 @@ def last_user_message(server: LoopbackServer, place: int = -1) -> str:
 @pytest.mark.contract("4.1", "4.2", "4.10")
 async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) -> None:
     install(tmp_path)
-    answers = [says("Noted."), says(calls=[("diary_size", "{}")]), says("You like figs.")]
-    async with LoopbackServer(answers) as server:
+    async with LoopbackServer([says("Noted."), says("You like figs.")]) as server:
         first = await chat(tmp_path, server, "chat", "-q", "I like figs")
         assert (first.code, first.out, first.err) == (0, "Noted.\n", "")
         assert last_user_message(server) == "I like figs"
         second = await chat(tmp_path, server, "chat", "-q", "what do I like?")
         assert (second.code, second.out, second.err) == (0, "You like figs.\n", "")
         assert last_user_message(server, 1) == f"what do I like?\n\n{fence('I like figs')}"
-        assert "diary_size" in str(server.requests[1].body["tools"])
-        [result] = [m["content"] for m in server.requests[2].body["messages"] if m["role"] == "tool"]
-        assert result == "1 lines"
-    assert (tmp_path / "diary.txt").read_text(encoding="utf-8") == "I like figs\nwhat do I like?\n"
+    lines = (tmp_path / "diary" / "owner.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["I like figs", "what do I like?"]
 
 
 @pytest.mark.processes
@@ -94,12 +86,15 @@ async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tm
         (None, "there is no memory provider 'odd'"),
         ("import no_such_module", "cannot be loaded: ModuleNotFoundError"),
         ("raise SystemExit(9)", "cannot be loaded: SystemExit: 9"),
-        ("x = 1", "has no attribute 'create_provider'"),
-        ("create_provider = lambda: 7", "what was made is a int, not a MemoryProvider"),
+        ("x = 1", "has no attribute 'create_plugin'"),
+        ("create_plugin = lambda host: 7", "what was made is a int, not a MemoryPlugin"),
+        ("create_provider = lambda: 7", "is written for an older hermes; docs/memory-providers.md tells what changed"),
+        ("from hermes.memory.provider import MemoryProvider", "docs/memory-providers.md tells what changed"),
         ("def broken(:", "cannot be loaded: SyntaxError"),
-        ("import time; time.sleep(30)", "is_available has not come back"),
+        ("import time; time.sleep(3600)", "is_available has not come back"),
     ],
 )
+@pytest.mark.timeout(120)
 async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person_is_answered(
     tmp_path: Path, source: str | None, said: str
 ) -> None:
@@ -108,9 +103,7 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
     config = "memory:\n  provider: odd\n  first_deadline: 0.5\n  deadline: 0.5\n"
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
     async with LoopbackServer([says("one"), says("two")]) as server:
-        begun = time.monotonic()
         done = await chat(tmp_path, server, "chat", lines="hello\nagain\n")
-        assert time.monotonic() - begun < 20
     assert (done.code, done.out) == (0, "one\ntwo\n")
     assert done.err.count("\n") == 1
     assert done.err.startswith("memory provider odd: ")
@@ -120,12 +113,15 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
 @pytest.mark.processes
 @pytest.mark.contract("4.8")
 async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp_path: Path) -> None:
-    source = example().replace('with self.file.open("a"', 'raise OSError("disk full")\n        with self.file.open("a"')
-    install(tmp_path, "diary", source)
+    install(
+        tmp_path,
+        "diary",
+        example().replace('with file.open("a"', 'raise OSError("disk full")\n        with file.open("a"'),
+    )
     async with LoopbackServer([says("one")]) as server:
         done = await chat(tmp_path, server, "chat", "-q", "hello")
     assert (done.code, done.out) == (0, "one\n")
-    assert done.err == "memory provider diary: sync_turn failed: OSError: disk full; going on without it\n"
+    assert done.err == "memory provider diary: deliver failed: OSError: disk full; going on without it\n"
 
 
 @pytest.mark.processes
@@ -140,8 +136,8 @@ async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_
         done = await chat(tmp_path, server, "chat", "-q", "I like figs")
     assert (done.code, done.out) == (0, "Noted.\n")
     assert done.err == ("💾 Memory updated\n" if shown else "")
-    assert [call for call in tape(tmp_path) if call[0] == "on_memory_write"] == [
-        ["on_memory_write", "user", "add", "likes figs"]
+    assert [entry for call in tape(tmp_path) if call[0] == "deliver" for entry in call[1:] if entry[0] == "note"] == [
+        ["note", "likes figs"]
     ]
 
 
@@ -158,7 +154,7 @@ async def test_a_piped_conversation_goes_incognito_and_back_also_over_a_restart(
         assert "Incognito" in first.err
         assert "Memory is on again" in second.err
         assert "secret" not in str(tape(tmp_path))
-        heard = [call[1] for call in tape(tmp_path) if call[0] == "prefetch"]
+        heard = [call[1] for call in tape(tmp_path) if call[0] == "recall"]
         assert heard == ["open figs", "open plums"]
         tools = [{tool["function"]["name"] for tool in r.body["tools"]} for r in server.requests]
         assert tools == [{"memory", "session_search", "delegate", "lookup"}, {"delegate"}, {"delegate"}, tools[0]]
@@ -170,11 +166,23 @@ async def test_a_piped_conversation_goes_incognito_and_back_also_over_a_restart(
     assert "secret" not in floor.out
 
 
+def made(factory: Factory) -> MemoryPlugin:
+    """A plugin that is never asked for anything but its name."""
+    return factory(cast(Host, None))
+
+
+def test_two_homes_may_have_different_plugins_of_one_name(tmp_path: Path) -> None:
+    homes = [tmp_path / "a", tmp_path / "b"]
+    for home in homes:
+        install(home, "diary", example().replace('name = "diary"', f'name = "{home.name}"'))
+    factories = [find_provider("diary", home / "plugins") for home in homes]
+    assert [made(factory).name for factory in factories] == ["a", "b"]
+
+
 def test_a_name_with_a_dash_is_found_and_one_with_a_path_is_not(tmp_path: Path) -> None:
     install(tmp_path, "my-diary")
-    assert find_provider("my-diary", tmp_path / "plugins")().name == "diary"
+    assert made(find_provider("my-diary", tmp_path / "plugins")).name == "diary"
     assert {"my-diary", "none"} <= set(provider_names(tmp_path / "plugins"))
-    assert find_provider("none", tmp_path / "plugins") is NullProvider
     for name in ("../plugins/my-diary", "", ".", "my-diary/../my-diary"):
         with pytest.raises(ProviderError, match=r"there is no memory provider .*Known|there is no memory provider"):
             find_provider(name, tmp_path / "plugins")
@@ -184,11 +192,10 @@ def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
     install(
         tmp_path,
         "split",
-        "from .words import GREETING\nfrom hermes.memory.provider import NullProvider\n"
-        "class Split(NullProvider):\n    name = GREETING\ncreate_provider = Split\n",
+        "from .words import GREETING\n" + example().replace('name = "diary"', "name = GREETING"),
     )
     (tmp_path / "plugins" / "split" / "words.py").write_text("GREETING = 'split'\n", encoding="utf-8")
-    assert find_provider("split", tmp_path / "plugins")().name == "split"
+    assert made(find_provider("split", tmp_path / "plugins")).name == "split"
 
 
 def imported(path: Path) -> set[str]:
@@ -208,7 +215,8 @@ def test_only_the_registry_and_the_assembly_find_providers_and_nothing_imports_o
         str(path.relative_to(SOURCE)): imported(path) for path in SOURCE.rglob("*.py") if "honcho" not in path.parts
     }
     registry = {name: {module for module in used if "memory.registry" in module} for name, used in users.items()}
-    assert {name: used - {"hermes.memory.registry"} for name, used in registry.items() if used} == {
+    told = {"hermes.memory.registry", "hermes.memory.registry.NONE"}
+    assert {name: used - told for name, used in registry.items() if used - told} == {
         "assembly.py": {"hermes.memory.registry.find_provider"},
         "doctor.py": {"hermes.memory.registry.provider_names"},
     }
@@ -220,6 +228,6 @@ def test_only_the_registry_and_the_assembly_find_providers_and_nothing_imports_o
         f"{name}:{node.name}"
         for name in users
         for node in ast.walk(ast.parse((SOURCE / name).read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "MemoryProvider" for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "MemoryPlugin" for base in node.bases)
     }
-    assert classes == {"memory/provider.py:NullProvider"}
+    assert classes == set()

@@ -35,12 +35,7 @@ PARTIAL = {
     "jobs_finished": "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
 }
 INDEXES = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}
-LOCKS = {
-    "workspaces.LOCK",
-    "sessions.LOCK",
-    "conclusions.LOCK_PAIR",
-    "jobs.CLAIM",
-}
+LOCKS = {"workspaces.LOCK", "sessions.LOCK", "conclusions.LOCK_PAIR"}
 """Statements after which what was read is written: nobody may write it in between."""
 
 
@@ -98,7 +93,7 @@ def test_statement_of_the_engine_compiles_for_postgres(name: str) -> None:
 
 
 def test_what_is_read_to_be_written_is_locked() -> None:
-    locking = {name for name, statement in prepared().items() if "FOR UPDATE" in statement.text_for(POSTGRES)}
+    locking = {name for name, statement in prepared().items() if "FOR NO KEY UPDATE" in statement.text_for(POSTGRES)}
     assert locking >= LOCKS
 
 

@@ -265,7 +265,7 @@ def test_deletion_in_the_middle_of_writing_is_no_error(http: httpx.Client) -> No
 
     def write(number: int) -> None:
         with httpx.Client(base_url=http.base_url, timeout=60) as client:
-            for turn in range(scale(25, 500)):
+            for turn in range(scale(10, 500)):
                 says = {"messages": [{"content": f"I own {turn}.", "peer_id": f"p{number}"}]}
                 seen.add(client.post("/sessions/s/messages", json=says).status_code)
                 seen.add(client.post("/search", json={"query": "own"}).status_code)

@@ -32,6 +32,7 @@ def change(folder: Path, statement: str) -> None:
         file.executescript(statement)
 
 
+@pytest.mark.contract("9.10")
 @pytest.mark.parametrize("space", [SHIPPED, OTHER])
 async def test_new_folder_says_which_embedder_it_was_made_with(tmp_path: Path, space: Space) -> None:
     await open_database(tmp_path, space).close()
@@ -41,6 +42,7 @@ async def test_new_folder_says_which_embedder_it_was_made_with(tmp_path: Path, s
     assert said_in(tmp_path) == expected
 
 
+@pytest.mark.contract("9.10")
 @pytest.mark.parametrize("space", [OTHER, Space(SHIPPED.embedder, 512), Space("somebody/else", SHIPPED.dimension)])
 async def test_folder_of_another_embedder_is_refused_by_name_and_left_alone(tmp_path: Path, space: Space) -> None:
     await open_database(tmp_path).close()
@@ -68,6 +70,7 @@ def as_version_one(folder: Path) -> None:
     )
 
 
+@pytest.mark.contract("9.10")
 async def test_folder_of_the_first_version_opens_works_on_and_says_its_embedder(tmp_path: Path) -> None:
     database = open_database(tmp_path)
     await database.write(lambda tx: append_messages(tx, "w", "s", [draft("I keep bees.", "ann")], NOW))

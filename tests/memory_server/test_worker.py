@@ -19,7 +19,7 @@ from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
 from hermes.memory_server.engine.worker import RENEW_EVERY, Worker
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.sdk import eventually
@@ -76,6 +76,7 @@ async def concluded(database: Database) -> list[str]:
     return [row[0] for row in rows]
 
 
+@pytest.mark.contract("9.9")
 async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
@@ -96,6 +97,7 @@ async def announce_to(database: Database, workspace: str, port: int, endpoints: 
     """Queue an event for so many endpoints of a workspace, all of them at one port."""
 
     def run(tx: Tx) -> None:
+        ensure_workspace(tx, workspace, NOW)
         for number in range(endpoints):
             ensure_webhook(tx, workspace, f"http://localhost:{port}/{workspace}/{number}", NOW)
         announce(tx, get_workspace(tx, workspace).id, "test.event", {}, NOW)
@@ -107,6 +109,7 @@ async def look_at(found: list[bytes]) -> list[bytes]:
     return found
 
 
+@pytest.mark.contract("9.9")
 async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
     quick = {**KINDS, "webhook": Kind(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
     async with hanging() as (port, sent):
@@ -147,6 +150,7 @@ async def time_left(database: Database, clock: HandClock) -> float:
     return float(until or 0) / 1_000_000 - clock.now()
 
 
+@pytest.mark.contract("9.9")
 async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()
@@ -164,6 +168,7 @@ async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(datab
     assert await states(database, "summary") == [("done", 1)]
 
 
+@pytest.mark.contract("9.9")
 async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()

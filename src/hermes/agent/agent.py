@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
@@ -23,13 +24,16 @@ from hermes.events import Failed, Notice, Replied, TurnEvent
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import Model
 from hermes.memory.caller import Memory
+from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
+from hermes.memory.values import Ending
 from hermes.store.store import Store
 from hermes.types import Draft
 
 log = logging.getLogger("hermes.agent")
+AgentMemory: TypeAlias = Memory | NoMemory
 
-MEMORY_TOOLS = frozenset({"memory", "session_search"})
+MEMORY_TOOLS = frozenset({"memory", "session_search", "read_notes"})
 """Built-in tools that read or write what outlasts a conversation."""
 
 
@@ -39,6 +43,8 @@ class Policy:
 
     max_steps: int = 30
     max_calls: int = 32
+    delegate_steps: int = 8
+    delegate_deadline: float = 120.0
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
@@ -58,7 +64,7 @@ class Agent:
     session_id: str
     store: Store
     model: Model
-    memory: Memory
+    memory: AgentMemory
     notes: Notes
     soul_file: Path
     owner: str
@@ -88,7 +94,7 @@ class Agent:
         """The same agent as it speaks in an incognito turn: nothing is recalled, noted, or told to a provider."""
         return replace(
             self,
-            memory=self.memory.without_provider(),
+            memory=NoMemory(),
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
             model=OfflineFloor(_recollect_nothing) if self.answers_from_memory else self.model,
         )
@@ -112,7 +118,7 @@ class Agent:
             await asyncio.wait({self.idle_work})
             self.idle_work = None
 
-    async def close(self, *, deadline: float = 5.0) -> list[TurnEvent]:
+    async def close(self, why: Ending = "exit", *, deadline: float = 5.0) -> list[TurnEvent]:
         """End background work, then memory. The model belongs to whoever opened it.
 
         Returns what a person has not been told yet.
@@ -124,7 +130,7 @@ class Agent:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-        await self.memory.close()
+        await self.memory.close(why)
         self.renderings.forget(self.session_id)
         return [*map(Notice, self.memory.take_notices()), *self.untold]
 
@@ -149,13 +155,14 @@ class TemporaryAgent:
     speaker: Speaker
     system_prompt: str
 
-    async def run(self, task: str, *, now: float) -> Outcome:
-        """Work on `task` until there is a reply. Cancel it to stop it."""
+    async def run(self, task: str, *, now: float, told: Callable[[TurnEvent], None] = lambda _: None) -> Outcome:
+        """Work on `task` until there is a reply. Cancel it to stop it. `told` hears of every event as it happens."""
         transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
         seen: list[TurnEvent] = []
         async with aclosing(converse(self.speaker, transcript, "", asyncio.Event())) as events:
             async for event in events:
                 seen.append(event)
+                told(event)
         last = seen[-1]
         if isinstance(last, Replied):
             return Outcome(last.text, True, tuple(seen))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 from hermes.errors import HomeError
@@ -17,6 +18,10 @@ NOTES_GUIDE = (
     "(target `memory`). Note what will still matter in a month, in one short sentence each. Use `session_search` when "
     "the person refers to something said before."
 )
+
+
+RULES = "1"
+"""The version of these rules: prompts that were made by others are made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,11 @@ def read_soul(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise HomeError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
+
+
+def made_of(provider_block: str | None) -> str:
+    """What a prompt is made of, as far as a change of it asks for a new one; None is a block that is not known yet."""
+    return f"{RULES}:{'?' if provider_block is None else sha256(provider_block.encode()).hexdigest()[:16]}"
 
 
 def build_system_prompt(parts: PromptParts) -> str:

@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from hermes.agent.agent import Agent
+from hermes.agent.agent import Agent, AgentMemory
 from hermes.agent.compress import compress_smaller, compress_to_fit
 from hermes.agent.lane import Lane
+from hermes.agent.loop import Speaker
 from hermes.agent.rendering import Built, Rendering
+from hermes.agent.review import wants_review
 from hermes.agent.transcript import Prepared
 from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
+from hermes.store.reviews import mark_due
 from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a turn begins with: its prompt, what was recalled for it, who answers, and the memory that hears of it."""
+
+    system_prompt: str
+    recalled: str
+    speaker: Speaker
+    memory: AgentMemory
 
 
 class StoredTranscript:
     """What is added is on the disk; once the lane was lost to another process, adding is refused."""
 
-    def __init__(
-        self, agent: Agent, lane: Lane, system_prompt: str, recalled: str, record: TurnRecord, stamp: Stamp
-    ) -> None:
+    def __init__(self, agent: Agent, lane: Lane, prepared: Preparation, record: TurnRecord, stamp: Stamp) -> None:
         """`stamp` is of the turn's beginning or earlier."""
         self._agent = agent
         self._store = agent.store
         self._lane = lane
-        self._system_prompt = system_prompt
-        self._recalled = recalled
+        self._prepared = prepared
         self._record = record
         self._stamp = stamp
         self._added = 0
-        self.reply: Message | None = None
-        """What the turn was concluded with."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
         offered = estimate_request([], tools)
 
         def build(said: Rendering) -> Built:
-            built = said.request(self._system_prompt, self._recalled)
+            built = said.request(self._prepared.system_prompt, self._prepared.recalled)
             return replace(built, tokens=built.tokens + offered)
 
         fitted = await compress_to_fit(self._agent, self._read, build)
@@ -64,7 +72,11 @@ class StoredTranscript:
     async def add(self, *drafts: Draft) -> list[Message]:
         def append(tx: Tx) -> list[Message]:
             self._lane.check(tx)
-            return self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
+            added = self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
+            for message in added:
+                if message.role == "assistant" and message.finish_reason == "stopped":
+                    self._prepared.memory.replied(tx, message)
+            return added
 
         added = await self._store.write(append)
         self._added += len(added)
@@ -77,8 +89,10 @@ class StoredTranscript:
             session_id, now = self._lane.session_id, self._store.clock.now()
             [message] = self._store.messages.append(tx, session_id, [reply], now=now)
             self._record.replied(tx, message)
+            self._prepared.memory.replied(tx, message)
+            if wants_review(self._agent):
+                mark_due(tx, session_id, now=now)
             return message
 
         await self._record.concluding()
-        self.reply = await self._lane.write_last(self._store, append)
-        return self.reply
+        return await self._lane.write_last(self._store, append)

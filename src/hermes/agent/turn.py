@@ -6,6 +6,7 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -14,18 +15,17 @@ from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import UNSAID, Lane, LaneDoor
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
+from hermes.agent.prompt import PromptParts, build_system_prompt, made_of, read_soul
 from hermes.agent.review import review_soon
-from hermes.agent.stored_transcript import StoredTranscript
+from hermes.agent.stored_transcript import Preparation, StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
-from hermes.events import GONE, Accepted, Failed, Notice, Stopped, TurnEvent, Waiting
+from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
+from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import strip_fences
-from hermes.memory.caller import Recall
-from hermes.memory.isolation import Answer
-from hermes.memory.provider import FinishedTurn
+from hermes.memory.plugin_thread import Answer
+from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
@@ -70,7 +70,9 @@ async def answer(
             yield Failed(agent.session_id, "host", error.line())
         else:
             yield Failed(agent.session_id, "gone", GONE)
-    except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
+    except StoreError as error:
+        yield Failed(agent.session_id, "store", error.line())
+    except HermesError as error:  # the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
 
 
@@ -88,11 +90,13 @@ async def _answer_in(
         yield Notice(notice)
     while agent.untold:
         yield agent.untold.pop(0)
-    transcript = StoredTranscript(agent, lane, prepared.system_prompt, prepared.recall.text, record, accepted.stamp)
+    transcript = StoredTranscript(agent, lane, prepared, record, accepted.stamp)
     async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
         async for event in events:
+            if isinstance(event, Replied | Stopped | Failed):
+                await prepared.memory.turn_over()
             yield event
-    _after(agent, accepted, transcript.reply)
+    _after(agent, accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +104,8 @@ class _Accepted:
     messages: tuple[Message, ...]
     session: Session
     incognito: bool
+    prompt_made_of: str | None
     stamp: Stamp
-
-    @property
-    def text(self) -> str:
-        """What memory is asked about."""
-        return "\n".join(message.content or "" for message in self.messages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    system_prompt: str
-    recall: Recall
-    speaker: Speaker
 
 
 def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
@@ -125,38 +118,50 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
         session = agent.store.sessions.get(tx, agent.session_id)
         known = agent.store.incognito.remembered(tx, agent.session_id, messages)
         incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
-        return _Accepted(messages, session, incognito, agent.store.lines.stamp(tx))
+        if not incognito:
+            agent.memory.said(tx, messages)
+        made = prompt_made_of(tx, agent.session_id)
+        return _Accepted(messages, session, incognito, made, agent.store.lines.stamp(tx))
 
     return commit
 
 
-async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> _Prepared:
+async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     speaking = agent.incognito() if accepted.incognito else agent
     memory, own = speaking.memory, speaking.tools(speaking)
-    until = memory.begin(first=agent.turns == 0)
-    block = await memory.system_prompt_block(until) if not accepted.session.system_prompt else ""
+    until = memory.begin()
+    block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.before_turn(agent.session_id, accepted.text, until)
+    recall = await memory.recall(accepted.messages, until)
     agent.turns += not accepted.incognito
     toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
+    prompt = await _prompt(agent, lane, accepted, block, toolbox)
+    speaker = Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
+    return Preparation(prompt, recall.text, speaker, memory)
+
+
+async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | None, toolbox: Toolbox) -> str:
+    """The prompt that the session has, byte for byte, unless what it was made of has changed."""
     if accepted.incognito:
-        prompt = _bare_prompt(agent, accepted.session)
-    else:
-        notes = agent.read_notes()
-        prompt = accepted.session.system_prompt or build_system_prompt(
-            PromptParts(
-                soul=read_soul(agent.soul_file),
-                user_notes=notes.texts.get("user", ""),
-                memory_notes=notes.texts.get("memory", ""),
-                provider_block=block,
-                has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
-                started_at=accepted.session.started_at,
-            )
+        return _bare_prompt(agent, accepted.session)
+    notes = agent.read_notes()
+    kept, of = accepted.session.system_prompt, made_of(block)
+    if kept and (block is None or of == accepted.prompt_made_of):
+        return kept
+    prompt = build_system_prompt(
+        PromptParts(
+            soul=read_soul(agent.soul_file),
+            user_notes=notes.texts.get("user", ""),
+            memory_notes=notes.texts.get("memory", ""),
+            provider_block=block or "",
+            has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
+            started_at=accepted.session.started_at,
         )
-        if not notes.problems and prompt != accepted.session.system_prompt:
-            await _keep_prompt(agent, lane, prompt)
-    return _Prepared(prompt, recall, Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls))
+    )
+    if not notes.problems:
+        await _keep_prompt(agent, lane, prompt, of)
+    return prompt
 
 
 def _bare_prompt(agent: Agent, session: Session) -> str:
@@ -164,28 +169,29 @@ def _bare_prompt(agent: Agent, session: Session) -> str:
     return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
 
 
-async def _keep_prompt(agent: Agent, lane: Lane, prompt: str) -> None:
+async def _keep_prompt(agent: Agent, lane: Lane, prompt: str, of: str) -> None:
     """A later turn, also after a restart, uses the very same prompt. One that lacks a note is not kept."""
 
     def keep(tx: Tx) -> None:
         lane.check(tx)
         agent.store.sessions.set_system_prompt(tx, agent.session_id, prompt)
+        set_prompt_made_of(tx, agent.session_id, of)
 
     await agent.store.write(keep)
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = await agent.memory.call_tool(spec.name, arguments)
+        found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
         return ToolResult(found.value) if isinstance(found, Answer) else ToolResult(found.reason, ok=False)
 
     return Tool(spec, run)
 
 
-def _after(agent: Agent, accepted: _Accepted, reply: Message | None) -> None:
-    """What happens off the turn: the provider hears of it, and now and then the notes are reviewed."""
+def _after(agent: Agent, accepted: _Accepted) -> None:
+    """What happens off the turn: memory prepares for the next one, and now and then the notes are reviewed."""
     compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
-    agent.memory.after_turn(FinishedTurn(agent.session_id, accepted.messages, reply))
+    agent.memory.after_turn(accepted.messages)
     review_soon(agent)

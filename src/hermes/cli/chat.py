@@ -15,8 +15,9 @@ import typer
 
 from hermes.agent.lane import WAITING
 from hermes.app import App
-from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.conversation import AT_THE_END, Conversation, find_live
 from hermes.cli.lines import Lines
+from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
@@ -26,6 +27,8 @@ from hermes.logs import start_log
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 INTERRUPTED = 130
+ONE_SHOT = 2.0
+"""Seconds that one question takes after its reply to tell memory what it has not been told yet."""
 ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 
 
@@ -67,9 +70,11 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
                 return await _read_lines(conversation, as_json)
             return await talk(conversation)
         finally:
-            await conversation.leave()
+            delivered = await conversation.end(ONE_SHOT if question is not None else AT_THE_END)
             for event in conversation.untold:
                 _tell(conversation, event, as_json)
+            if not delivered:
+                start_deliverer(app)
 
 
 async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
@@ -79,6 +84,7 @@ async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
     last = await _turn(conversation, text, as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
+        sys.stdout.flush()  # nobody waits for what memory is told after it
     return _exit_code(last)
 
 

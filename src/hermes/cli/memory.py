@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_shared_env
+from hermes.cli import memory_status, outbox
 from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
@@ -23,7 +24,13 @@ from hermes.loopback import is_loopback
 
 M_ARENA_MAX = -8
 """The name that glibc's mallopt has for the number of heaps."""
-app = typer.Typer(help="The memory server.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The memory provider, what it has not been told yet, and the memory server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(outbox.app, name="outbox")
+app.command()(memory_status.status)
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from hermes.agent.agent import Agent
+from hermes.agent.review import review_now
+from hermes.memory.values import Ending
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
@@ -39,7 +41,8 @@ class _Entry:
     signature: Hashable
     used_at: float
     users: int = 0
-    retired: bool = False
+    retired: Ending | None = None
+    """Why it was let go, once it was."""
 
 
 @dataclass(slots=True)
@@ -51,12 +54,11 @@ class AgentCache:
     largest: int
     idle: float
     now: Callable[[], float]
-    at_end: Callable[[], None] = lambda: None
-    """Called when the cache is closed, last."""
     _entries: OrderedDict[Hashable, _Entry] = field(default_factory=OrderedDict)
     """The longest unused first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
+    _ending: bool = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -71,8 +73,8 @@ class AgentCache:
         finally:
             entry.users -= 1
             entry.used_at = self.now()
-            if entry.retired:
-                self._close_unused(entry)
+            if entry.retired is not None:
+                self._close_unused(entry, entry.retired)
             self.evict()
 
     def evict(self) -> None:
@@ -82,21 +84,23 @@ class AgentCache:
             if not expired and len(self._entries) <= self.largest:
                 return
             if not entry.users:
-                self._retire(key)
+                self._retire(key, "idle")
 
     def retire(self, session_id: str) -> None:
-        """Nobody will talk in this session for now: let its agents go as soon as they are done."""
+        """A new session took this one's place: let its agents go as soon as they are done."""
         for key, entry in list(self._entries.items()):
             if entry.agent.session_id == session_id:
-                self._retire(key)
+                self._retire(key, "new")
 
     async def close(self) -> None:
-        """Close every agent, and wait until all are."""
+        """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
+        self._ending = True
+        for task in self._closing:
+            task.cancel()
         for key in list(self._entries):
-            self._retire(key, at_work=True)
+            self._retire(key, "shutdown", at_work=True)
         while self._closing:
             await asyncio.wait(self._closing)
-        self.at_end()
 
     async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
         """Find or make an entry and count us in. Making one waits for the same one alone."""
@@ -107,29 +111,39 @@ class AgentCache:
             if entry is None or entry.signature != signature:
                 made = _Entry(await self.make(session, person), signature, self.now())
                 if entry is not None:
-                    self._retire(key)
+                    self._retire(key, "settings")
                 entry = self._entries[key] = made
             entry.users += 1
             self._entries.move_to_end(key)
         return entry
 
-    def _retire(self, key: Hashable, *, at_work: bool = False) -> None:
+    def _retire(self, key: Hashable, why: Ending, *, at_work: bool = False) -> None:
         entry = self._entries.pop(key)
-        entry.retired = True
+        entry.retired = why
         if at_work:
             entry.users = 0
-        self._close_unused(entry)
+        self._close_unused(entry, why)
 
-    def _close_unused(self, entry: _Entry) -> None:
+    def _close_unused(self, entry: _Entry, why: Ending) -> None:
         if entry.users:
             return
-        task = asyncio.create_task(_close(entry.agent))
+        looks_back = not self._ending and why != "settings"
+        task = asyncio.create_task(_look_back(entry.agent, why) if looks_back else _close(entry.agent, why))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
 
-async def _close(agent: Agent) -> None:
+async def _look_back(agent: Agent, why: Ending) -> None:
+    """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
     try:
-        await agent.close()
+        if agent.turns:
+            await review_now(agent)
+    finally:
+        await _close(agent, why)
+
+
+async def _close(agent: Agent, why: Ending) -> None:
+    try:
+        await agent.close(why)
     except Exception:  # nobody waits for it who could be told
         log.exception("the agent of session %s did not close", agent.session_id)

@@ -87,6 +87,8 @@ async def _title(asked: Asked) -> str:
     if len(title) > LONGEST_TITLE:
         raise UsageError(f"a title has at most {LONGEST_TITLE} characters")
     await asked.store.write(lambda tx: asked.store.sessions.set_title(tx, session_id, title))
+    if not await asked.store.read(lambda tx: asked.store.incognito.is_on(tx, session_id)):
+        await asked.agent.memory.retitled(title)
     return f"Title: {title}"
 
 

@@ -1,236 +1,253 @@
-"""The single caller of a provider. A turn knows only this: before, after, before a compression, and the end."""
+"""The memory of one conversation: the only thing that a turn knows of a provider.
+
+    accept ──said(tx)──> recall ──> model ↔ tools ──replied(tx)──> turn_over ──> after_turn (off the turn)
+
+`said`, `replied` and what is noted become rows of the outbox, written in the turn's own commits; the rest are questions
+to the provider's session, each within its deadline.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from hermes.memory.health import Health
-from hermes.memory.isolation import Answer, Hook, HookResult, IsolatedProvider, Missed
+from hermes.db.engine import Tx
+from hermes.memory.active import ActiveProvider
+from hermes.memory.health import Told
+from hermes.memory.mirror import Action, NoteChange
 from hermes.memory.offered import usable_tools
-from hermes.memory.provider import FinishedTurn, MemoryProvider, ProviderContext
+from hermes.memory.plugin_thread import Answer, HookResult, Missed
+from hermes.memory.session_caller import SessionCaller
+from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse
 from hermes.types import Json, Message, ToolSpec
-
-T = TypeVar("T")
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
 """Characters that a provider may bring; more would crowd the conversation out of the model's window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds that a person may be kept waiting, by occasion."""
-
-    first_turn: float = 3.0
-    turn: float = 2.0
-    tool: float = 30.0
-    compress: float = 5.0
-    close: float = 5.0
+DELEGATED = 16_000
+"""Characters of a task, and of its result, that a provider is told."""
+NOTHING = type(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What memory brought for one turn; `missed` says why it brought nothing, when it should have."""
+    """What memory brought for one turn; `missed` says why something is not there that should be."""
 
     text: str = ""
     missed: str | None = None
 
 
 class Memory:
-    """The memory of one agent: a provider in isolation, or none. Made once per session, closed once."""
+    """The memory of one agent: a session of the active provider, or none. The session is opened with the first turn
+    that memory may know of, and closed once."""
 
-    def __init__(
-        self, name: str, make: Callable[[], MemoryProvider] | None, context: ProviderContext, deadlines: Deadlines
-    ) -> None:
-        self.name = name
-        self.health = Health(name)
-        self._context = context
-        self._deadlines = deadlines
-        self._provider = IsolatedProvider(make) if make is not None else None
-        self._starting: asyncio.Task[bool] | None = None
-        self._start_is_at = "is_available"
-        self._behind: set[asyncio.Task[None]] = set()
-        self._one_by_one = asyncio.Lock()
+    def __init__(self, provider: ActiveProvider, conversation: Conversation) -> None:
+        self.provider = provider
+        self._caller = SessionCaller(provider, conversation)
+        self._told = Told(provider.name)
+        self._turn = 1
+        self._speaker = Speaker(is_owner=True)
         self._closed = False
 
-    @classmethod
-    def none(cls, context: ProviderContext) -> Memory:
-        """The memory of an agent that has none."""
-        return cls("none", None, context, Deadlines())
-
-    def without_provider(self) -> Memory:
-        """The same for an incognito turn: there is nobody to ask and nobody to tell."""
-        return Memory.none(self._context)
+    @property
+    def name(self) -> str:
+        """How `memory.provider` calls it."""
+        return self.provider.name
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
         """What a status line shows."""
-        return "off" if self._provider is None else "failing" if self.health.failing else "ok"
-
-    @property
-    def failures(self) -> int:
-        """How often the provider gave nothing that could be used."""
-        return self.health.failures
+        return "failing" if self._failing() else "ok"
 
     def take_notices(self) -> list[str]:
-        """What a person should hear now: said once when it starts to fail and once when it works again."""
-        return self.health.take_notices()
+        """What the owner should hear now: once when something starts to fail and once when it works again. Guests and
+        groups hear nothing of it."""
+        return self._told.news(self._failing()) if self._caller.conversation.reach == "everything" else []
 
-    def begin(self, *, first: bool) -> float:
+    # What a turn writes, inside its own commits.
+
+    def said(self, tx: Tx, messages: Sequence[Message]) -> None:
+        """Record what people said, with who said it."""
+        if not messages:
+            return
+        spoken = [(message, self._speaker_of(message)) for message in messages]
+        self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
+        self._speaker = spoken[-1][1]
+        self._caller.asked = tuple(message.id for message in messages)
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        """Record a reply, or as much of it as was kept when the person stopped it."""
+        self.provider.outbox.replied(tx, self._caller.spot, message, self._turn, now=self._clock_now())
+        self._caller.asked = ()
+
+    # What a turn asks, while a person waits.
+
+    def begin(self) -> float:
         """A turn begins: the moment until which all its questions to the provider together may take."""
-        return self._in(self._deadlines.first_turn if first else self._deadlines.turn)
+        deadlines = self.provider.deadlines
+        return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
-    async def system_prompt_block(self, until: float) -> str:
-        """The provider's static text for the system prompt."""
-        found = await self._ask("system_prompt_block", lambda p: p.system_prompt_block(), str, until, _longer(BLOCK))
-        return found.value[:BLOCK] if isinstance(found, Answer) else ""
+    async def prompt_block(self, until: float) -> str | None:
+        """The session's text for the system prompt; None when it cannot be had now."""
+        opened = await self._caller.open(until)
+        if opened is None:
+            return None
+        self._report("prompt_block", _longer(BLOCK)(opened.block))
+        return opened.block[:BLOCK]
 
     async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:
-        """The provider's tools; those that are malformed or named like one of `taken` are left out and reported."""
-        found = await self._ask(
-            "tool_schemas",
-            lambda p: p.tool_schemas(),
-            (list, tuple),
-            until,
-            lambda given: usable_tools(given, taken)[1],
-        )
-        return usable_tools(found.value, taken)[0] if isinstance(found, Answer) else ()
+        """The session's tools; those that are malformed or named like one of `taken` are left out and reported."""
+        opened = await self._caller.open(until)
+        if opened is None:
+            return ()
+        good, problem = usable_tools(opened.tools, taken)
+        self._report("tools", problem)
+        return good
 
-    async def before_turn(self, session_id: str, text: str, until: float) -> Recall:
+    async def recall(self, messages: Sequence[Message], until: float) -> Recall:
         """What to recall for this turn."""
-        if self._provider is None:
-            return Recall()
-        await self._ask("on_turn_start", lambda p: p.on_turn_start(session_id, text), type(None), until)
-        found = await self._ask("prefetch", lambda p: p.prefetch(text), str, until, _longer(RECALL))
-        return Recall(found.value[:RECALL]) if isinstance(found, Answer) else Recall(missed=found.reason)
+        if await self._caller.open(until) is None:
+            return Recall(missed="the provider's session is not open")
+        question = self._question(messages, until)
+        found = await self._caller.ask("recall", lambda session: session.recall(question), Recalled, until, flaw=_flaw)
+        if not isinstance(found, Answer):
+            return Recall(missed=found.reason)
+        text = _joined(found.value)[:RECALL]
+        missed = "; ".join(f"{name}: {why}" for name, why in found.value.missed.items())
+        return Recall(text, missed or None)
 
-    def after_turn(self, turn: FinishedTurn) -> None:
-        """Tell the provider of a finished turn, off the turn."""
-        self._off_the_turn("sync_turn", lambda p: p.sync_turn(turn))
-        self._off_the_turn("queue_prefetch", lambda p: p.queue_prefetch(turn.text))
-
-    def note_written(self, target: str, action: Literal["add", "replace", "remove"], text: str) -> None:
-        """Mirror a change of the built-in notes, off the turn."""
-        self._off_the_turn("on_memory_write", lambda p: p.on_memory_write(target, action, text))
-
-    def delegated(self, task: str, result: str) -> None:
-        """Tell of a sub-agent's work, off the turn."""
-        self._off_the_turn("on_delegation", lambda p: p.on_delegation(task, result))
-
-    async def before_compress(self, messages: Sequence[Message]) -> None:
-        """Give the provider a last look at what leaves the window, within the deadline."""
-        await self._ask(
-            "on_pre_compress", lambda p: p.on_pre_compress(messages), type(None), self._in(self._deadlines.compress)
-        )
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> HookResult[str]:
-        """Run one of the provider's tools. Missed says what failed."""
-        until = self._in(self._deadlines.tool)
-        found = await self._ask(
-            "handle_tool_call", lambda p: p.handle_tool_call(name, arguments), str, until, _longer(RESULT)
+    async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
+        """Run one of the session's tools. Missed says what failed."""
+        until = _in(self.provider.deadlines.tool)
+        if await self._caller.open(until) is None:
+            return Missed("the provider's session is not open", skipped=True)
+        use, speaker = ToolUse(name, arguments, key, self.provider.wall(until)), self._speaker
+        found = await self._caller.ask(
+            "call_tool", lambda session: session.call_tool(use, speaker), str, until, flaw=_longer(RESULT)
         )
         return Answer(found.value[:RESULT]) if isinstance(found, Answer) else found
 
+    # What happens at the end of a turn, and off it.
+
+    async def turn_over(self) -> None:
+        """A turn has ended. What is held for a reply that did not come is let go; where the provider wants it, the turn
+        waits for its delivery, for a while."""
+        spot, turn, provider = self._caller.spot, self._turn, self.provider
+        if spot.asked:
+            self._caller.asked = ()
+            now = self._clock_now()
+            await provider.write_beside(
+                lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now), "letting a question go"
+            )
+        provider.wake.set()
+        if spot.address is not None and spot.address.pace == "turn":
+            await self.flush(provider.deadlines.delivered)
+
+    def after_turn(self, messages: Sequence[Message]) -> None:
+        """Have the session prepare the next recall, off the turn."""
+        if self._caller.opened is not None:
+            self._caller.prepare(self._question(messages, _in(self.provider.deadlines.prepare)))
+
+    def note_written(self, target: Literal["memory", "user"], action: Action, text: str) -> None:
+        """A built-in note changed: mirror it, off the turn. A crash in between is made up for at the next start."""
+        old, new = (text, "") if action == "remove" else ("", text)
+        self.provider.mirror_soon(NoteChange(target, action, old, new))
+
+    async def delegated(self, task: str, result: str) -> None:
+        """Record a sub-agent's work, unless the session was deleted meanwhile."""
+        spot, key, now, store = self._caller.spot, secrets.token_hex(8), self._clock_now(), self.provider.store
+        text, data = result[:DELEGATED], {"task": task[:DELEGATED]}
+
+        def record(tx: Tx) -> None:
+            if store.sessions.exists(tx, spot.place):
+                self.provider.outbox.put(tx, spot, "delegation", key, text, data, None, now=now)
+
+        await store.write(record)
+
+    async def before_compress(self, messages: Sequence[Message]) -> None:
+        """Give an open session a last look at what leaves the window, and deliver what is queued, within one
+        deadline."""
+        until = _in(self.provider.deadlines.compress)
+        wall = self.provider.wall(until)
+        if self._caller.opened is not None:
+            await self._caller.ask(
+                "before_compress", lambda session: session.before_compress(messages, wall), NOTHING, until
+            )
+        await self._release()
+        await self.flush(until - _in(0))
+
+    async def retitled(self, title: str) -> None:
+        """The person named the conversation."""
+        self._caller.conversation = replace(self._caller.conversation, title=title)
+        if self._caller.opened is not None:
+            until = _in(self.provider.deadlines.turn)
+            await self._caller.ask("retitled", lambda session: session.retitled(title), NOTHING, until)
+
+    async def flush(self, seconds: float) -> None:
+        """Wait, for so long, until what is due of this conversation has been delivered."""
+        await self.provider.flush(self._caller.spot.lane, seconds)
+
     async def settle(self) -> None:
-        """Return when all that happened so far has been told, or its deadline has passed."""
-        while self._behind:
-            await asyncio.wait(self._behind)
+        """Return when all work off the turn has ended."""
+        await self._caller.prepared()
+        await self.provider.settle()
 
-    async def close(self) -> None:
-        """Finish what is under way and let the provider go, all within one deadline."""
-        if self._provider is None:
+    async def close(self, why: Ending = "exit") -> None:
+        """Let the session go, within the deadline, and with it what was held back: it is delivered without it."""
+        if self._closed:
             return
-        begun, patience = self._in(0), self._deadlines.close
-        if self._behind:
-            await asyncio.wait(self._behind, timeout=patience / 3)
-        if self._starting is not None and self._starting.done():  # one that is still starting has nothing to finish
-            session_id = self._context.session_id
-            await self._ask("on_session_end", lambda p: p.on_session_end(session_id), type(None), begun + patience / 2)
-            await self._ask("shutdown", lambda p: p.shutdown(), type(None), begun + patience)
-        for task in [*self._behind, *([self._starting] if self._starting else [])]:
-            task.cancel()
         self._closed = True
-        self._provider.close()
+        until = _in(self.provider.deadlines.close)
+        if why not in ("deleted", "settings"):
+            await self._release()
+        await self._caller.close(why, until)
 
-    async def _ask(
-        self,
-        hook: str,
-        run: Hook[T],
-        expect: type[T] | tuple[type, ...],
-        until: float,
-        flaw: Callable[[T], str] = lambda _: "",
-    ) -> HookResult[T]:
-        """Call one hook until then. An answer that has a `flaw` is reported, and given all the same."""
-        result = await self._ask_in_time(hook, run, expect, until)
-        flawed = flaw(result.value) if isinstance(result, Answer) else ""
-        self._report(hook, Missed(f"{hook} returned {flawed}") if flawed else result)
-        return result
+    async def _release(self) -> None:
+        spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()
+        if spot.address is not None and (spot.asked or spot.address.pace not in ("async", "turn")):
+            await self.provider.write_beside(lambda tx: outbox.release(tx, spot, now=now), "letting entries go")
+            self.provider.wake.set()
 
-    async def _ask_in_time(
-        self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float
-    ) -> HookResult[T]:
-        if self._provider is None or self._closed:
-            return Missed(f"{hook} was skipped, there is no provider", skipped=True)
-        now = asyncio.get_running_loop().time
-        if not await self._started(until - now()):
-            return Missed(f"{hook} was skipped, the provider has not started", skipped=True)
-        if until <= now():
-            return Missed(f"{hook} was skipped, the time for memory was used up", skipped=True)
-        return await self._provider.call(hook, run, expect=expect, deadline=until - now())
+    def _report(self, hook: str, flaw: str) -> None:
+        found: HookResult[None] = Missed(f"{hook} has {flaw}") if flaw else Answer(None)
+        self.provider.report(hook, found, self._caller.conversation.session_id)
 
-    def _in(self, seconds: float) -> float:
-        return asyncio.get_running_loop().time() + seconds
+    def _failing(self) -> dict[str, str]:
+        return self.provider.health.failing(self._caller.conversation.session_id)
 
-    async def _started(self, deadline: float) -> bool:
-        """Start the provider once, whoever asks first; others wait for the same start."""
-        if self._starting is None:
-            self._starting = asyncio.create_task(self._start())
-        done, _ = await asyncio.wait({self._starting}, timeout=max(0.0, deadline))
-        if not done:
-            self._report(self._start_is_at, Missed(f"{self._start_is_at} has not come back"))
-        return bool(done) and self._starting.result()
+    def _speaker_of(self, message: Message) -> Speaker:
+        """Who said it: the person of a direct chat, in a group the author."""
+        return self._caller.conversation.person or Speaker(user_id=message.author_id, name=message.author_name)
 
-    async def _start(self) -> bool:
-        assert self._provider is not None, "only a provider is started"
-        until, now = self._in(self._deadlines.tool), asyncio.get_running_loop().time
-        available = await self._provider.call(
-            "is_available", lambda p: p.is_available(), expect=bool, deadline=self._deadlines.tool
-        )
-        if isinstance(available, Answer) and not available.value:
-            available = Missed("is_available says that it is not configured")
-        self._report("is_available", available)
-        if not isinstance(available, Answer):
-            return False
-        self._start_is_at = "initialize"
-        ready = await self._provider.call(
-            "initialize", lambda p: p.initialize(self._context), expect=type(None), deadline=max(0.01, until - now())
-        )
-        self._report("initialize", ready)
-        return isinstance(ready, Answer)
+    def _question(self, messages: Sequence[Message], until: float) -> Question:
+        said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
+        return Question(said, self._turn, self.provider.wall(until))
 
-    def _off_the_turn(self, hook: str, run: Hook[None]) -> None:
-        """Tell the provider something later, in the order in which it happened."""
-        if self._provider is None or self._closed:
-            return
-
-        async def call() -> None:
-            async with self._one_by_one:
-                await self._ask(hook, run, type(None), self._in(self._deadlines.tool))
-
-        task = asyncio.create_task(call())
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
-
-    def _report(self, hook: str, result: HookResult[T]) -> None:
-        if isinstance(result, Answer):
-            self.health.worked(hook)
-        elif result.skipped:
-            self.health.skipped()
-        else:
-            self.health.missed(hook, result.reason)
+    def _clock_now(self) -> float:
+        return self.provider.store.clock.now()
 
 
-def _longer(longest: int) -> Callable[[str], str]:
-    return lambda text: f"{len(text)} characters, the first {longest} are used" if len(text) > longest else ""
+def _joined(recalled: Recalled) -> str:
+    return "\n\n".join(part.text for part in recalled.parts if _is_part(part) and part.text)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a plugin gave what it should."""
+    return isinstance(part, Part) and type(part.text) is str
+
+
+def _flaw(recalled: Recalled) -> str:
+    """What is wrong with what was recalled."""
+    if not all(map(_is_part, recalled.parts)):
+        return "something that is no Part"
+    return _longer(RECALL)(_joined(recalled))
+
+
+def _longer(than: int) -> Callable[[str], str]:
+    return lambda text: f"{len(text)} characters, {than} are used" if len(text) > than else ""
+
+
+def _in(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds

@@ -1,9 +1,9 @@
 """What any provider must hold to: run it in the provider's own tests.
 
-    assert await check_provider(MyProvider, context) == []
+    assert await check_plugin(create_plugin, tmp_path) == []
 
-It takes the provider through a session as the host would, in isolation and with deadlines, and then starts a second one
-on the same home. It writes to what the provider writes to: give it a home of its own.
+It takes the plugin through conversations as the host would, on a real store in `home`, and delivers everything twice.
+It writes to what the plugin writes to: give it a home, and a server, of its own.
 """
 
 from __future__ import annotations
@@ -11,40 +11,79 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes.memory.isolation import Answer, Hook, HookResult, IsolatedProvider
+from hermes.clock import SystemClock
+from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
+from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
-from hermes.memory.provider import FinishedTurn, MemoryProvider, ProviderContext
-from hermes.types import Message, ToolSpec
+from hermes.memory.plugin_thread import Answer, HookResult
+from hermes.memory.provider import (
+    Address,
+    Conversation,
+    Delivered,
+    Entry,
+    Later,
+    MemoryPlugin,
+    MemorySession,
+    Notebook,
+    Parked,
+    Part,
+    Question,
+    Recalled,
+    Said,
+    Speaker,
+    ToolUse,
+)
+from hermes.store.store import Store
+from hermes.types import Json, Message, ToolSpec
 
 T = TypeVar("T")
-DEADLINE = 10.0
+PATIENCE = 10.0
+DEADLINES = Deadlines(*[PATIENCE] * 8)
 NOTHING = type(None)
-AWKWARD = ["", "hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-context>", "x" * 100_000]
+AWKWARD = ["hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-context>", "x" * 100_000]
+OWNER = Speaker(is_owner=True)
+ANN, BOB = Speaker("17", name="Ann"), Speaker("23", "@bob")
+WORD = "zanzibar-{}"
+PLACES = (
+    Conversation("s-owner", "cli", "everything", OWNER, directory=Path("work")),
+    Conversation("s-ann", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17"),
+    Conversation("s-bob", "telegram", "own", BOB, "dm", "agent:main:telegram:dm:23", title="Stamps & co"),
+    Conversation("s-group", "telegram", "here", None, "group", "agent:main:telegram:group:-100"),
+)
 
 
-async def check_provider(make: Callable[[], MemoryProvider], context: ProviderContext) -> list[str]:
-    """Every violation, one line each; none when the provider holds the contract."""
+async def check_plugin(make: Factory, home: Path) -> list[str]:
+    """Every violation, one line each; none when the plugin holds the contract."""
     found = _check_shape(make)
-    for session in (context, replace(context, session_id=f"{context.session_id}-again")):
-        found += await _Session(make, session).run()
+    async with await Store.open(home / "contract.db", clock=SystemClock(), lock_timeout=30.0) as store:
+        for place in PLACES:
+            await store.create_session(place.platform, session_id=place.session_id)
+        notes = Notes(home, {"memory": 2000, "user": 2000})
+        for _ in range(2):  # a second process finds what the first one left
+            provider = ActiveProvider("contract", make, store, notes, Surroundings(home), DEADLINES)
+            try:
+                found += await _Check(provider).run()
+            finally:
+                await provider.close()
     return list(dict.fromkeys(found))
 
 
-def _check_shape(make: Callable[[], MemoryProvider]) -> list[str]:
-    made: object = make()
-    if not isinstance(made, MemoryProvider):
-        return [f"what was made is a {type(made).__name__}, not a MemoryProvider"]
-    found = [] if isinstance(getattr(made, "name", None), str) else ["name is not set"]
-    for hook, default in inspect.getmembers(MemoryProvider, inspect.iscoroutinefunction):
-        if not inspect.iscoroutinefunction(getattr(made, hook)):
-            found.append(f"{hook} is not `async def`")
-        elif _needs(getattr(made, hook)) > _needs(default) - 1:
-            found.append(f"{hook} needs more arguments than the host gives")
+def _check_shape(make: Factory) -> list[str]:
+    if not (isinstance(make, type) and issubclass(make, MemoryPlugin)):
+        return []
+    found = [] if isinstance(getattr(make, "name", None), str) else ["name is not set"]
+    for name, default in inspect.getmembers(MemoryPlugin, inspect.isfunction):
+        given = getattr(make, name)
+        if inspect.iscoroutinefunction(default) != inspect.iscoroutinefunction(given):
+            found.append(f"{name} is {'not ' if inspect.iscoroutinefunction(default) else ''}`async def`")
+        elif name != "__init__" and _needs(given) > _needs(default):
+            found.append(f"{name} needs more arguments than the host gives")
     return found
 
 
@@ -54,106 +93,176 @@ def _needs(function: Callable[..., object]) -> int:
     return sum(parameter.kind in kinds and parameter.default is inspect.Parameter.empty for parameter in parameters)
 
 
-class _Session:
-    """One session, with every hook called as a host does."""
+class _Check:
+    """One process of a host, with every hook called as it does."""
 
-    def __init__(self, make: Callable[[], MemoryProvider], context: ProviderContext) -> None:
-        self._provider = IsolatedProvider(make)
-        self._context = context
+    def __init__(self, provider: ActiveProvider) -> None:
+        self._provider = provider
         self._found: list[str] = []
 
     async def run(self) -> list[str]:
-        try:
-            if await self._ask("is_available", lambda p: p.is_available(), bool):
-                await self._ask("initialize", lambda p: p.initialize(self._context), NOTHING)
-                await self._live()
-        finally:
-            self._provider.close()
+        for place in (*PLACES, Notebook(OWNER), Notebook(ANN, "telegram")):
+            await self._address(place)
+        for place in PLACES:
+            await self._converse(place)
+        await self._kept_apart()
+        await self._values()
         return self._found
 
-    async def _live(self) -> None:
-        context = self._context
-        blocks = [await self._ask("system_prompt_block", lambda p: p.system_prompt_block(), str) for _ in range(2)]
-        if blocks[0] != blocks[1]:
-            self._found.append("system_prompt_block changes within a session")
-        for number, text in enumerate(AWKWARD):
-            await self._turn(number, text)
-        await self._ask("on_pre_compress", lambda p: p.on_pre_compress([_message(context, 1, "hello")]), NOTHING)
-        await self._ask("on_pre_compress", lambda p: p.on_pre_compress([]), NOTHING)
-        await self._tools()
-        await self._values()
-        await self._ask("on_session_switch", lambda p: p.on_session_switch(replace(context, session_id="s-2")), NOTHING)
-        await self._ask("on_session_end", lambda p: p.on_session_end(context.session_id), NOTHING)
-        await self._ask("shutdown", lambda p: p.shutdown(), NOTHING)
+    async def _address(self, place: Conversation | Notebook) -> Address | None:
+        """Where a place's entries go must be the same whenever it is asked, and something that JSON can say."""
 
-    async def _turn(self, number: int, text: str) -> None:
-        user, assistant = (
-            _message(self._context, 2 * number + 1, text),
-            _message(self._context, 2 * number + 2, "reply"),
-        )
-        turn = FinishedTurn(self._context.session_id, (user,), assistant if number % 2 else None)
-        await self._ask("on_turn_start", lambda p: p.on_turn_start(self._context.session_id, text), NOTHING)
-        await self._ask("prefetch", lambda p: p.prefetch(text), str)
-        await self._ask("sync_turn", lambda p: p.sync_turn(turn), NOTHING)
-        await self._ask("queue_prefetch", lambda p: p.queue_prefetch(text), NOTHING)
-        await self._ask("on_memory_write", lambda p: p.on_memory_write("user", "add", text), NOTHING)
-        await self._ask("on_delegation", lambda p: p.on_delegation(text, "result"), NOTHING)
+        async def ask(plugin: MemoryPlugin) -> Address:
+            return plugin.address(place)
 
-    async def _tools(self) -> None:
-        given = await self._ask("tool_schemas", lambda p: p.tool_schemas(), (list, tuple))
-        good, problem = usable_tools(given or (), ())
+        first, second = await self._call("address", ask, Address), await self._call("address", ask, Address)
+        if first != second:
+            self._found.append("address is not the same twice")
+        if first is not None and (not first.lane or not _is_json(first.data)):
+            self._found.append("address should have a lane and data that JSON can say")
+        return first
+
+    async def _open(self, place: Conversation) -> tuple[Address, MemorySession] | None:
+        async def ask(plugin: MemoryPlugin) -> tuple[Address, MemorySession]:
+            address = plugin.address(place)
+            return address, plugin.open(replace(place, bound=address.data), address)
+
+        opened = await self._call("open", ask, tuple)
+        if opened is None or not isinstance(opened[1], MemorySession):
+            self._found.append("open should return a MemorySession")
+            return None
+        return opened
+
+    async def _converse(self, place: Conversation) -> None:
+        opened = await self._open(place)
+        if opened is None:
+            return
+        address, session = opened
+        await self._ask("prepare", partial(session.prepare, None), NOTHING)
+        for turn, text in enumerate([*AWKWARD, WORD.format(place.session_id)], start=1):
+            question = Question((Said(text, place.person or ANN),), turn, self._until())
+            recalled = await self._ask("recall", partial(session.recall, question), Recalled)
+            if recalled is not None and not all(isinstance(part, Part) for part in recalled.parts):
+                self._found.append("recall returned something that is no Part")
+            await self._deliver(_entries(place, address, turn, text))
+            await self._ask("prepare", partial(session.prepare, question), NOTHING)
+        await self._tools(session, place)
+        for leaving in ([], [Message(1, place.session_id, "user", "hello", 1.0)]):
+            await self._ask("before_compress", partial(session.before_compress, leaving, self._until()), NOTHING)
+        await self._ask("retitled", partial(session.retitled, "Stamps"), NOTHING)
+        await self._ask("close", partial(session.close, "exit", self._until()), NOTHING)
+
+    async def _deliver(self, entries: Sequence[Entry]) -> None:
+        """The same entries twice, the second time as ones that may have arrived."""
+        for tried_at in (None, self._provider.store.clock.now() - 60):
+            given = [replace(entry, tried_at=tried_at) for entry in entries]
+            until = self._until()
+
+            async def deliver(
+                plugin: MemoryPlugin, given: list[Entry] = given, until: float = until
+            ) -> Sequence[object]:
+                return await plugin.deliver(given, until)
+
+            outcomes = await self._call("deliver", deliver, (list, tuple))
+            if outcomes is None:
+                return
+            if len(outcomes) > len(given):
+                self._found.append("deliver returned more outcomes than there were entries")
+            if not all(isinstance(outcome, Delivered | Later | Parked) for outcome in outcomes):
+                self._found.append("deliver returned something that is no outcome")
+
+    async def _kept_apart(self) -> None:
+        """Nobody recalls what another person said in a chat of their own; a group recalls only its own."""
+        for place in PLACES[1:]:
+            opened = await self._open(place)
+            if opened is None:
+                return
+            for other in (one for one in PLACES if one is not place):
+                asked = Said(f"what about {WORD.format(other.session_id)}?", place.person or BOB)
+                question = Question((asked,), 9, self._until())
+                recalled = await self._ask("recall", partial(opened[1].recall, question), Recalled)
+                said = (
+                    " ".join(str(getattr(part, "text", "")) for part in recalled.parts) if recalled is not None else ""
+                )
+                if WORD.format(other.session_id) in said.replace(asked.text, ""):
+                    self._found.append(f"recall of {place.session_id} shows what was said in {other.session_id}")
+            await self._ask("close", partial(opened[1].close, "exit", self._until()), NOTHING)
+
+    async def _tools(self, session: MemorySession, place: Conversation) -> None:
+        good, problem = usable_tools(session.tools, ())
         if problem:
-            self._found.append(f"tool_schemas returned {problem}")
+            self._found.append(f"tools has {problem}")
+        speaker = place.person or ANN
         for spec in good:
-            await self._call(spec)
-        unknown = await self._provider.call(
-            "handle_tool_call", lambda p: p.handle_tool_call("no_such_tool", {}), expect=str, deadline=DEADLINE
-        )
-        if isinstance(unknown, Answer):
-            self._found.append("handle_tool_call answers for a tool that it does not have; it should raise")
+            await self._call_tool(session, spec, speaker)
+        unknown = ToolUse("no_such_tool", {}, "k", self._until())
+        result = await self._result("call_tool", lambda _: session.call_tool(unknown, speaker), str)
+        if isinstance(result, Answer):
+            self._found.append("call_tool answers for a tool that it does not have; it should raise")
 
-    async def _call(self, spec: ToolSpec) -> None:
+    async def _call_tool(self, session: MemorySession, spec: ToolSpec, speaker: Speaker) -> None:
         """A tool may refuse arguments by raising; it may not hang or answer with something that is no text."""
         for arguments in ({}, dict.fromkeys(spec.parameters.get("properties", {}), "x")):
+            use = ToolUse(spec.name, arguments, f"{spec.name}-{len(arguments)}", self._until())
 
-            async def call(provider: MemoryProvider, arguments: dict[str, str] = arguments) -> str:
-                return await provider.handle_tool_call(spec.name, arguments)
+            async def call(_: MemoryPlugin, use: ToolUse = use) -> str:
+                return await session.call_tool(use, speaker)
 
-            result = await self._provider.call(spec.name, call, expect=str, deadline=DEADLINE)
+            result = await self._result(spec.name, call, str)
             if not isinstance(result, Answer) and " failed: " not in result.reason:
                 self._found.append(result.reason)
 
     async def _values(self) -> None:
-        async def flat(provider: MemoryProvider) -> bool:
-            signature = provider.cache_busting_signature()
-            return signature is None or _is_flat(signature, provider.name)
+        async def flat(plugin: MemoryPlugin) -> bool:
+            signature = plugin.cache_busting_signature()
+            return signature is None or _is_flat(signature, plugin.name)
 
-        async def paths(provider: MemoryProvider) -> bool:
-            return all(isinstance(path, Path) for path in provider.backup_paths())
+        async def paths(plugin: MemoryPlugin) -> bool:
+            return all(isinstance(path, Path) for path in plugin.backup_paths())
 
-        async def status(provider: MemoryProvider) -> bool:
-            return _is_json(await provider.status())
+        async def status(plugin: MemoryPlugin) -> bool:
+            said = await plugin.status(self._until())
+            return _is_json(dict(said))
 
         for hook, ask, wanted in (
             ("cache_busting_signature", flat, "None or a flat dict of `name.key` and plain values"),
             ("backup_paths", paths, "paths"),
             ("status", status, "something that JSON can say"),
         ):
-            if await self._ask(hook, ask, bool) is False:
+            if await self._call(hook, ask, bool) is False:
                 self._found.append(f"{hook} should return {wanted}")
 
-    async def _ask(self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...]) -> T | None:
-        result: HookResult[T] = await self._provider.call(hook, run, expect=expect, deadline=DEADLINE)
-        await asyncio.sleep(0)
+    def _until(self) -> float:
+        return self._provider.store.clock.now() + PATIENCE
+
+    async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: type[T] | tuple[type, ...]) -> T | None:
+        """Call a hook of a session."""
+        return await self._call(hook, lambda _: begin(), expect)
+
+    async def _call(
+        self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
+    ) -> T | None:
+        result = await self._result(hook, run, expect)
         if isinstance(result, Answer):
             return result.value
         self._found.append(result.reason)
         return None
 
+    async def _result(
+        self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
+    ) -> HookResult[T]:
+        until = asyncio.get_running_loop().time() + PATIENCE
+        return await self._provider.call(hook, run, expect, until, line=hook)
 
-def _message(context: ProviderContext, number: int, text: str) -> Message:
-    role = "user" if number % 2 else "assistant"
-    return Message(id=number, session_id=context.session_id, role=role, content=text, timestamp=float(number))
+
+def _entries(place: Conversation, address: Address, turn: int, text: str) -> list[Entry]:
+    """What a turn leaves in the outbox, as far as the plugin wants it."""
+    key, person = f"{place.session_id}-{turn}", place.person or ANN
+    said = Entry(f"{key}-said", "said", address.data, text, float(turn), person, place.session_id)
+    reply = Entry(f"{key}-reply", "reply", address.data, "fine", float(turn), None, place.session_id)
+    note: Json = {"target": "user", "action": "add", "old": ""}
+    noted = Entry(f"{key}-note", "note", address.data, "likes figs", float(turn), person, None, note)
+    return [entry for entry in (said, reply, noted) if entry.kind in address.wants]
 
 
 def _is_flat(value: Mapping[Any, Any], name: str) -> bool:
@@ -166,4 +275,4 @@ def _is_json(value: object) -> bool:
         json.dumps(value)
     except (TypeError, ValueError):
         return False
-    return isinstance(value, Mapping)
+    return True

@@ -1,128 +1,255 @@
-"""The one thing the host knows of a memory provider. Every hook but the first few has a default.
+"""The two faces of a memory provider, and the little of the host that it sees. Neither side knows anything else.
 
-Hooks run on an event loop in a thread of the provider's own, each within a deadline; a late one is cancelled. What the
-provider is told (`sync_turn`, `queue_prefetch`, `on_memory_write`, `on_delegation`) comes in order, one thing at a
-time; while it awaits, a question (`prefetch`, `tool_schemas`) may come in between. A hook may raise: it is then
-reported once, with the provider's name, and the turn goes on.
+    turn ──commit──> outbox row ──any process──> plugin.deliver ──> the provider's server
+    turn ──until───> session.recall ──> parts, fenced, in this one request
+    turn ──after───> session.prepare ──> what the next recall finds ready
+
+Threads: every hook runs on the plugin's one event loop, in a thread of its own; there is one per process and profile. A
+hook must not block that loop: use an async client, or `asyncio.to_thread`, which has 16 threads.
+
+Time: `until` is a moment of `host.clock`. A hook returns by then with what it has; one that does not is cancelled.
+
+Errors: what a hook raises is logged once with the provider's name, counted, and told to the owner when it starts and
+when it ends. The turn goes on. What `deliver` raises is a defect: the entries come again, alone from the third time on,
+and are parked after the fifth.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
+from hermes.clock import Clock
+from hermes.memory.values import (
+    Address,
+    Conversation,
+    Delivered,
+    Ending,
+    Entry,
+    Kind,
+    Later,
+    Notebook,
+    Outcome,
+    Pace,
+    Parked,
+    Part,
+    Question,
+    Reach,
+    Recalled,
+    Said,
+    Speaker,
+    ToolUse,
+)
+from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 
+__all__ = [
+    "Address",
+    "Connect",
+    "Conversation",
+    "Delivered",
+    "Dialog",
+    "Ending",
+    "Entry",
+    "Host",
+    "Kind",
+    "Later",
+    "MemoryPlugin",
+    "MemorySession",
+    "Notebook",
+    "Outcome",
+    "Pace",
+    "Parked",
+    "Part",
+    "Question",
+    "Reach",
+    "Recalled",
+    "Said",
+    "Speaker",
+    "ToolUse",
+]
 
-@dataclass(frozen=True, slots=True)
-class ProviderContext:
-    """What a provider is started with. The gateway's identifiers arrive as the platform gave them."""
 
-    home: Path
-    profile: str | None
-    session_id: str
-    platform: str
-    title: str | None = None
-    gateway_session_key: str | None = None
-    user_id: str | None = None
-    user_id_alt: str | None = None
-    chat_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTurn:
-    """One turn, as it is stored: what people said (each message with its author), and the reply, if there was one."""
-
-    session_id: str
-    said: tuple[Message, ...]
-    reply: Message | None
+class Host(Protocol):
+    """What a plugin is made with."""
 
     @property
-    def text(self) -> str:
-        """What was said, in one piece."""
-        return "\n".join(message.content or "" for message in self.said)
+    def home(self) -> Path: ...
+
+    @property
+    def profile(self) -> str | None: ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment, with `.env` of the home below it."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` on the plugin's loop beside the hooks; it is cancelled at shutdown. At most 64 at a time: one more
+        raises ProviderError."""
+        ...
+
+    async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
+        """Commit an `own` entry of a conversation; it is delivered as soon as possible, after all that was recorded
+        before it. Returns a ticket for `outcome`. The same key twice is one entry.
+
+        Raises StoreError when nothing was saved, ProviderError for an incognito conversation or data over 64,000
+        characters.
+        """
+        ...
+
+    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
+        """What became of an entry, whichever process delivered it; None while it is still queued at `until`."""
+        ...
+
+    def trouble(self, about: str, line: str | None) -> None:
+        """Say once that something is wrong, and with None that it is over. Never put a secret into it."""
+        ...
+
+    def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
+        """Hold the lock `<path>.lock`, which other processes take too. Raises TimeoutError at `until`."""
+        ...
+
+    async def kept(self, key: str) -> Json:
+        """What was kept under `key`, or None."""
+        ...
+
+    async def keep(self, key: str, value: Json) -> None:
+        """Keep a small value durably, for this provider and profile."""
+        ...
 
 
-class MemoryProvider(ABC):
-    """Long-term memory behind a seam. Name a subclass in the entry-point group `hermes.memory_providers`."""
+class MemorySession(ABC):
+    """One conversation's view of memory. Made by `open`; it may be closed and opened again at any time, in any
+    process."""
+
+    prompt_block: str = ""
+    """A text for the system prompt, the same for the life of the session."""
+    tools: Sequence[ToolSpec] = ()
+    """Tools that the model may call, the same for the life of the session."""
+
+    async def prepare(self, question: Question | None) -> None:
+        """Do the slow work for the next `recall`, off the turn, for up to 120 s: None right after `open`, then the
+        question of each turn that memory may know. One at a time; of those that wait the newest runs."""
+
+    @abstractmethod
+    async def recall(self, question: Question) -> Recalled:
+        """Once per turn, while a person waits: what is there by `question.until`. It must obey the conversation's
+        `reach`."""
+
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
+        """Run one of `tools`, in 30 s; `speaker` is who spoke last. The text goes to the model; raise when it
+        failed."""
+        raise NotImplementedError(use.name)
+
+    async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
+        """These messages are about to leave the window; none of them is incognito."""
+
+    async def retitled(self, title: str) -> None:
+        """The person named the conversation. That never moves it."""
+
+    async def close(self, why: Ending, until: float) -> None:
+        """The last call. It creates nothing on a server: what is in the outbox is delivered without it."""
+
+
+class MemoryPlugin(ABC):
+    """One provider, in one process and profile. Keep nothing in module globals: two profiles may share the module."""
 
     name: ClassVar[str]
     """How `memory.provider` calls it."""
+    settings: ClassVar[Sequence[Setting[Any]]] = ()
+    """The keys of its own configuration: `hermes.settings` has the kinds."""
+
+    def __init__(self, host: Host) -> None:
+        """No I/O and no heavy import: every command of the profile may make one."""
+        self.host = host
 
     @abstractmethod
-    async def is_available(self) -> bool:
-        """Whether it is configured well enough to start. Must not use the network."""
+    def is_available(self) -> bool:
+        """Whether it is configured well enough to try, without the network. ProviderError says what is wrong."""
 
     @abstractmethod
-    async def initialize(self, context: ProviderContext) -> None:
-        """Get ready for one session. Called once, before any other hook but `is_available`."""
+    def address(self, place: Conversation | Notebook) -> Address:
+        """Where entries of a place go: a function of the settings and `place` alone. While it fails entries wait, and
+        they are addressed when it works again."""
 
-    async def system_prompt_block(self) -> str:
-        """A static text for the system prompt; asked once per session, so that prompts stay byte-stable."""
-        return ""
+    @abstractmethod
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        """A session, without the network; thousands may be open. Temporary agents open none."""
 
-    async def prefetch(self, query: str) -> str:
-        """What is worth recalling for `query`, as plain text; "" for nothing."""
-        return ""
-
-    async def queue_prefetch(self, query: str) -> None:
-        """Prepare the next `prefetch` in the background."""
-
-    async def sync_turn(self, turn: FinishedTurn) -> None:
-        """Take note of a finished turn."""
-
-    async def tool_schemas(self) -> Sequence[ToolSpec]:
-        """Tools the model may call."""
-        return ()
-
-    async def handle_tool_call(self, name: str, arguments: Mapping[str, Json]) -> str:
-        """Run one of `tool_schemas`. The text goes to the model; raise when it failed."""
-        raise NotImplementedError(f"{self.name} has no tool {name}")
-
-    async def on_turn_start(self, session_id: str, text: str) -> None:
-        """A turn begins."""
-
-    async def on_session_end(self, session_id: str) -> None:
-        """The person left or began anew."""
-
-    async def on_session_switch(self, context: ProviderContext) -> None:
-        """The same agent goes on with another session."""
-
-    async def on_pre_compress(self, messages: Sequence[Message]) -> None:
-        """These messages are about to leave the window."""
-
-    async def on_memory_write(self, target: str, action: Literal["add", "replace", "remove"], text: str) -> None:
-        """A built-in note changed."""
-
-    async def on_delegation(self, task: str, result: str) -> None:
-        """A sub-agent finished a task."""
+    @abstractmethod
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        """Up to 50 entries of one lane, in order, whether or not a session is open; start no request that could outlive
+        `until`. Outcomes for the first so many; an entry without one comes again, with `tried_at`."""
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
-        """Values, as `provider.key`, that a running agent has frozen; when they change it is made anew."""
+        """Values, as `provider.key`, that a session has frozen; asked before each message, so at most a `stat` per
+        file. Sessions are opened anew when one changes."""
         return None
 
-    async def status(self) -> Mapping[str, Json]:
-        """What `status` shows."""
+    async def status(self, until: float) -> Mapping[str, Json]:
+        """Labels and values for `hermes memory status`, without secrets; the host adds the outbox."""
         return {}
 
     def backup_paths(self) -> Sequence[Path]:
-        """Files that a backup should hold."""
+        """Files that a backup of the home should hold beside the store."""
         return ()
 
-    async def shutdown(self) -> None:
-        """Finish what is under way. Called once, last."""
+    async def shutdown(self, until: float) -> None:
+        """Close connections. Nothing is delivered after it."""
+
+    # These are called by commands and the web page, on their own thread, and may block.
+
+    def save_config(self, values: Mapping[str, Json]) -> Path:
+        """Write settings where this provider keeps them, for their owner alone and in one step; keys that are not its
+        own survive. Where they are now."""
+        raise NotImplementedError(f"{self.name} keeps no configuration")
+
+    def setup(self, dialog: Dialog) -> None:
+        """Ask a person for what it needs, and save it. By default each of `settings` is asked for."""
+        if asked := {row.key: dialog.ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
+            dialog.say(f"Saved in {self.save_config(asked)}.")
+
+    def commands(self) -> Any | None:
+        """A `typer.Typer` for `hermes <name> …`."""
+        return None
+
+    def connect(self) -> Connect | None:
+        """Signing in with a browser; None when there is nothing to sign in to."""
+        return None
 
 
-class NullProvider(MemoryProvider):
-    """No provider: every hook keeps its default."""
+class Dialog(Protocol):
+    """How a set-up talks with a person."""
 
-    name = "none"
+    def ask(self, text: str, default: str = "", *, secret: bool = False) -> str: ...
 
-    async def is_available(self) -> bool:
-        return True
+    def choose(self, text: str, options: Mapping[str, str], default: str) -> str: ...
 
-    async def initialize(self, context: ProviderContext) -> None:
-        pass
+    def say(self, text: str) -> None: ...
+
+    def open_page(self, url: str) -> bool:
+        """Open a page in a browser; False when that is not possible here."""
+        ...
+
+
+class Connect(Protocol):
+    """One sign-in at a time per profile."""
+
+    async def begin(self, redirect: str, source: Literal["cli", "web"]) -> str:
+        """The page to open."""
+        ...
+
+    async def callback(self, query: Mapping[str, str]) -> None:
+        """What came back. Raises ProviderError, in words."""
+        ...
+
+    def state(self) -> tuple[Literal["idle", "waiting", "connected", "error"], str]: ...
+
+    async def disconnect(self) -> None: ...

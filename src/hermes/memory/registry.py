@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import sys
@@ -10,20 +11,23 @@ from pathlib import Path
 from typing import cast
 
 from hermes.errors import ProviderError
-from hermes.memory.provider import MemoryProvider, NullProvider
+from hermes.memory.provider import Host, MemoryPlugin
 
 GROUP = "hermes.memory_providers"
-FACTORY = "create_provider"
-"""What a plugin folder's `__init__.py` defines: a function without arguments that returns a MemoryProvider."""
+FACTORY = "create_plugin"
+"""What a plugin folder's `__init__.py` defines: a class, or a function, that takes a Host and gives a MemoryPlugin."""
+NONE = "none"
+"""The name that chooses no provider."""
+PAGE = "docs/memory-providers.md"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-Factory = Callable[[], MemoryProvider]
+OLD_FACTORY = "create_provider"
+OLD_WORDS = ("MemoryProvider", "ProviderContext", "FinishedTurn")
+Factory = Callable[[Host], MemoryPlugin]
 
 
 def find_provider(name: str, plugins: Path) -> Factory:
     """How to make the provider called `name`. Raises ProviderError when there is none or it cannot be loaded."""
-    if name == NullProvider.name:
-        return NullProvider
     folder = plugins / name
     if NAME.fullmatch(name) and (folder / "__init__.py").is_file():
         return _load_folder(name, folder)
@@ -35,9 +39,12 @@ def find_provider(name: str, plugins: Path) -> Factory:
             f"there is no memory provider '{name}'", hint=f"Known: {', '.join(provider_names(plugins))}"
         )
     try:
-        return cast(Factory, next(iter(found)).load())
+        made: object = next(iter(found)).load()
     except BaseException as error:  # see below
-        raise ProviderError(f"memory provider '{name}' cannot be loaded: {type(error).__name__}: {error}") from error
+        raise _not_loaded(f"'{name}'", error) from error
+    if isinstance(made, type) and hasattr(made, "sync_turn") and not issubclass(made, MemoryPlugin):
+        raise _too_old(f"'{name}'")
+    return cast(Factory, made)
 
 
 def provider_names(plugins: Path) -> list[str]:
@@ -45,11 +52,13 @@ def provider_names(plugins: Path) -> list[str]:
     from importlib.metadata import entry_points
 
     folders = [path.parent.name for path in plugins.glob("*/__init__.py") if NAME.fullmatch(path.parent.name)]
-    return sorted({NullProvider.name, *folders, *(point.name for point in entry_points(group=GROUP))})
+    return sorted({NONE, *folders, *(point.name for point in entry_points(group=GROUP))})
 
 
 def _load_folder(name: str, folder: Path) -> Factory:
-    module_name = f"hermes_plugins.{name}"
+    # Two profiles of one process may have different plugins of one name.
+    mark = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    module_name = f"hermes_plugins.{name}_{mark}"
     spec = importlib.util.spec_from_file_location(
         module_name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
@@ -59,9 +68,22 @@ def _load_folder(name: str, folder: Path) -> Factory:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
+        if hasattr(module, OLD_FACTORY) and not hasattr(module, FACTORY):
+            raise _too_old(f"'{name}' in {folder}")
         return cast(Factory, getattr(module, FACTORY))
+    except ProviderError:
+        del sys.modules[module_name]
+        raise
     except BaseException as error:  # a plugin that calls sys.exit() is one that cannot be loaded
         del sys.modules[module_name]
-        raise ProviderError(
-            f"memory provider '{name}' in {folder} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+        raise _not_loaded(f"'{name}' in {folder}", error) from error
+
+
+def _not_loaded(which: str, error: BaseException) -> ProviderError:
+    if isinstance(error, ImportError) and any(word in str(error) for word in OLD_WORDS):
+        return _too_old(which)
+    return ProviderError(f"memory provider {which} cannot be loaded: {type(error).__name__}: {error}")
+
+
+def _too_old(which: str) -> ProviderError:
+    return ProviderError(f"memory provider {which} is written for an older hermes; {PAGE} tells what changed")

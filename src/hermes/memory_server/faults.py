@@ -26,8 +26,9 @@ class Fault(Exception):
 class Missing(Fault):
     """A thing by that name does not exist."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"{kind} {name} not found")
+    def __init__(self, kind: str, name: str, workspace: str | None = None) -> None:
+        where = "" if workspace is None else f" in workspace {workspace}"
+        super().__init__(f"{kind} {name} not found{where}")
         self.kind = kind
         self.name = name
 

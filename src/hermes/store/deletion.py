@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.store.holdings import revoke_holdings
+from hermes.store.memory_rows import forget_place
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
@@ -52,6 +53,7 @@ class Deletions:
         for key in planned.session_ids:
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
+            forget_place(tx, key)
             revoke_holdings(tx, key)
             for table in ("hermes_message_extra", "hermes_mended"):
                 tx.execute(
@@ -64,8 +66,10 @@ class Deletions:
                 "hermes_session_extra",
                 "hermes_incognito",
                 "hermes_reviews",
+                "hermes_reviews_due",
                 "hermes_compression_failures",
                 "hermes_inbox_messages",
+                "hermes_prompts",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -16,7 +16,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import compression_failures, inbox, incognito, mended, moved_chats, reviews
+from hermes.store import compression_failures, inbox, incognito, memory_rows, mended, moved_chats, prompts, reviews
 from hermes.types import Json
 
 SESSIONS = """
@@ -139,6 +139,8 @@ MIGRATIONS = (
     Migration(3, (mended.SCHEMA,)),
     Migration(4, (moved_chats.SCHEMA,)),
     Migration(5, queue.TRIED_AT),
+    Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
+    Migration(7, (reviews.DUE,)),
 )
 
 

@@ -20,7 +20,7 @@ from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.threads import compute
 
@@ -66,8 +66,8 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = get_workspace(tx, workspace_id)
-        pair = [find_peer(tx, place.id, name) for name in (observer, observed)]
+        place = workspace_id_of(tx, workspace_id)
+        pair = [find_peer(tx, place, name) for name in (observer, observed)]
         condition = build_filter(rest, engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []

@@ -50,7 +50,10 @@ def install(app: FastAPI) -> None:
 async def _fault(_request: Request, error: Exception) -> Json:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
-    return Json({"detail": _encodable(error.reason)}, STATUS[type(error)], headers=headers)
+    said: Any = _encodable(error.reason)
+    if isinstance(error, faults.Invalid):
+        said = [{"type": "value_error", "loc": ["body"], "msg": said}]
+    return Json({"detail": said}, STATUS[type(error)], headers=headers)
 
 
 async def _validation(_request: Request, error: Exception) -> Json:
@@ -82,13 +85,19 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
     shown["msg"] = _encodable(str(shown.get("msg", "")))
     shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
     if "ctx" in problem:
-        shown["ctx"] = {key: _encodable(str(value)) for key, value in problem["ctx"].items()}
+        shown["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
     try:
         if len(orjson.dumps(problem.get("input"))) > limits.INPUT_CHARS:
             return shown
     except TypeError:
         return shown
     return {**shown, "input": problem.get("input")}
+
+
+def _plain(value: Any) -> int | float | str:
+    """A number as it is, anything else as text."""
+    finite = isinstance(value, (int, float)) and abs(value) <= limits.LARGEST_INTEGER
+    return value if finite else _encodable(str(value))
 
 
 def _encodable(text: str) -> str:

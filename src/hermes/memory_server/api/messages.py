@@ -64,10 +64,7 @@ async def upload_messages(
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    drafts = await compute(read)
-    if not drafts:
-        raise Invalid("The file holds no text")
-    return await _append(here, workspace_id, session_id, drafts)
+    return await _append(here, workspace_id, session_id, await compute(read))
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])

@@ -17,7 +17,8 @@ Record: TypeAlias = Any
 
 class Database(Protocol):
     """An open database. Others may write to it at the same time: a function that writes what it read before either
-    does both in one statement, or locks what it reads (`with_for_update`)."""
+    does both in one statement, or locks what it reads: `with_for_update(key_share=True)`, which lets others add rows
+    that refer to it."""
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It cannot write. One that takes too long may be stopped."""

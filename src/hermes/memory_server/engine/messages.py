@@ -58,7 +58,6 @@ COUNT = Prepared(
     update(sessions)
     .where(sessions.c.id == bindparam("id_"))
     .values(message_count=sessions.c.message_count + bindparam("added"))
-    .returning(sessions.c.message_count)
 )
 IDS = Prepared(
     select(messages.c.id)
@@ -84,8 +83,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    count = int(COUNT.rows(tx, id_=place.id, added=len(drafts))[0].message_count)
-    appended = _insert(tx, place, ids, drafts, count - len(drafts), at)
+    appended = _insert(tx, place, ids, drafts, at)
+    COUNT.run(tx, id_=place.id, added=len(drafts))
+    count = place.message_count + len(drafts)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
@@ -93,10 +93,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     return appended
 
 
-def _insert(
-    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], after: int, at: int
-) -> list[Appended]:
-    """Write messages behind number `after`, with what makes them findable."""
+def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
+    """Write messages behind those of the session, which is locked, with what makes them findable."""
+    after = session.message_count
     rows = [
         {
             "public_id": new_id(),
@@ -171,7 +170,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     query = select_messages().where(messages.c.session_id == place.id, messages.c.public_id == public_id)
     found = tx.execute(query).first()
     if found is None:
-        raise Missing("Message", public_id)
+        raise Missing("Message", public_id, workspace)
     return found
 
 

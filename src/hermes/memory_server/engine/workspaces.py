@@ -29,13 +29,19 @@ DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED)
-LOCK = Prepared(NAMED.with_for_update())
+LOCK = Prepared(NAMED.with_for_update(key_share=True))
 INSERT = Prepared(inserting_new(workspaces, "uid", "name", "metadata", "configuration", "created_at"))
 
 
 def find_workspace(tx: Tx, name: str) -> Record | None:
     """The workspace, or None."""
     return BY_NAME.first(tx, name=name)
+
+
+def workspace_id_of(tx: Tx, name: str) -> int:
+    """The id of the workspace; 0, which none has, so that nothing is found in it, when there is none."""
+    found = find_workspace(tx, name)
+    return 0 if found is None else int(found.id)
 
 
 def get_workspace(tx: Tx, name: str) -> Record:

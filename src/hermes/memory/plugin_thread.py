@@ -1,21 +1,29 @@
-"""A provider in a thread of its own: whatever it does, the host waits no longer than the deadline."""
+"""A plugin on a thread of its own: whatever it does, the host waits no longer than it wants to.
+
+One thread and one event loop for all conversations of a process and profile. A hook that is late holds up the next
+hook of the same line (a session's questions, one lane's deliveries) and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from hermes.errors import ProviderError
-from hermes.memory.daemon_threads import DaemonThreads
-from hermes.memory.provider import MemoryProvider
+from hermes.errors import HermesError, ProviderError
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.thread_pool import DaemonPool
 
 T = TypeVar("T")
 log = logging.getLogger("hermes.memory")
+BLOCKING_CALLS = 16
+"""Threads for what hooks hand to `asyncio.to_thread`."""
+SPAWNED = 64
+"""Tasks of the plugin's own that may run at a time."""
 LONGEST_REASON = 300
 GRACE = 0.05
 """Seconds of a deadline that are left to a late hook to end when it is cancelled, so that the next can be asked."""
@@ -32,18 +40,20 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The hook gave nothing that can be used. `reason` is one line; `skipped` when the hook was not even called."""
+    """The hook gave nothing that can be used. `reason` is one line; `skipped` when the hook was not even called,
+    `defect` when it raised or returned what it should not."""
 
     reason: str
     skipped: bool = False
+    defect: bool = False
 
 
 HookResult: TypeAlias = Answer[T] | Missed
-Hook: TypeAlias = Callable[[MemoryProvider], Awaitable[T]]
+Hook: TypeAlias = Callable[[MemoryPlugin], Awaitable[T]]
 
 
 class _Started(Generic[T]):
-    """A hook under way in the provider's thread; `ended` is set when it has really ended, also after a cancel.
+    """A hook under way in the plugin's thread; `ended` is set when it has really ended, also after a cancel.
 
     It never holds an exception: nobody could be sure to fetch it.
     """
@@ -51,33 +61,37 @@ class _Started(Generic[T]):
     def __init__(self, hook: str) -> None:
         self.hook = hook
         self.ended: Future[HookResult[T]] = Future()
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[HookResult[T]] | None = None
 
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
 
+    def end(self, task: asyncio.Task[HookResult[T]]) -> None:
+        self.ended.set_result(Missed(f"{self.hook} was cancelled") if task.cancelled() else task.result())
 
-class IsolatedProvider:
-    """Makes a provider in its own thread and calls its hooks there, each within its caller's deadline."""
 
-    def __init__(self, make: Callable[[], MemoryProvider]) -> None:
+class PluginThread:
+    """Makes a plugin in its own thread and calls its hooks there, each for as long as its caller wants to wait."""
+
+    def __init__(self, make: Callable[[], MemoryPlugin]) -> None:
         self._make = make
-        self._provider: MemoryProvider | None = None
-        self._late: list[_Started[Any]] = []
+        self._plugin: MemoryPlugin | None = None
+        self._late: dict[str, _Started[Any]] = {}
+        self._spawned: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_stray)
-        self._loop.set_default_executor(DaemonThreads())
+        self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, "hermes-memory-call"))
         self._thread = threading.Thread(target=self._run, name="hermes-memory", daemon=True)
         self._thread.start()
 
     async def call(
-        self, hook: str, run: Hook[T], *, expect: type[T] | tuple[type, ...], deadline: float
+        self, hook: str, run: Hook[T], *, line: str, expect: type[T] | tuple[type, ...], deadline: float
     ) -> HookResult[T]:
-        """Call one hook. Never raises what the provider raised."""
-        self._late = [late for late in self._late if not late.ended.done()]
-        if self._late:
-            return Missed(f"{hook} was skipped, {self._late[0].hook} has not come back", skipped=True)
+        """Call one hook. While an earlier one of the same `line` has not come back it is skipped. Never raises what the
+        plugin raised."""
+        if (late := self._late.get(line)) is not None and not late.ended.done():
+            return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
         started: _Started[T] = _Started(hook)
         if not self._begin(started, run, expect):
             return Missed(f"{hook} was skipped, the provider's thread has ended", skipped=True)
@@ -86,14 +100,33 @@ class IsolatedProvider:
         try:
             await asyncio.wait({ended}, timeout=deadline - grace)
         finally:
-            late = not started.ended.done()
-            blocking = self._blocking(started) if late else ""
-            if late:
-                self._abandon(started)
-        if not late:
+            late_now = not started.ended.done()
+            blocking = self._blocking(started) if late_now else ""
+            if late_now:
+                self._late[line] = started
+                ended.add_done_callback(lambda _: self._came_back(line, started))
+                self._tell(started.cancel)
+        if not late_now:
             return started.ended.result()
         await asyncio.wait({ended}, timeout=grace)
         return Missed(f"{hook} took longer than {deadline:.2g} s{blocking}")
+
+    def forget(self, line: str) -> None:
+        """Nothing more will be called in this line."""
+        self._late.pop(line, None)
+
+    def _came_back(self, line: str, started: _Started[Any]) -> None:
+        if self._late.get(line) is started:
+            del self._late[line]
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task of the plugin's own on its loop. Called on the plugin's thread."""
+        if len(self._spawned) >= SPAWNED:
+            work.close()
+            raise ProviderError(f"{SPAWNED} tasks of the provider run already, so {name} was not begun", hint="")
+        task = self._loop.create_task(work, name=name)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
 
     def close(self) -> None:
         """Stop the thread. One that hangs is left behind; it is a daemon and ends with the process."""
@@ -101,34 +134,27 @@ class IsolatedProvider:
         self._thread.join(timeout=LAST_MOMENT)
 
     def _begin(self, started: _Started[T], run: Hook[T], expect: type[T] | tuple[type, ...]) -> bool:
-        async def call() -> None:
-            result: HookResult[T] = Missed(f"{started.hook} was cancelled")
+        async def call() -> HookResult[T]:
             try:
-                result = _judge(started.hook, await run(self._made()), expect)
+                return _judge(started.hook, await run(self._made()), expect)
             except asyncio.CancelledError:
-                pass  # it was told so by `_abandon`, or cancelled itself
+                raise  # it was told so because it was late, or cancelled itself
             except BaseException as error:  # noqa: BLE001 - the seam: not even an exit in a hook may reach the host
-                result = Missed(f"{started.hook} failed: {_describe(error)}")
-            finally:
-                started.ended.set_result(result)
+                return Missed(f"{started.hook} failed: {describe(error)}", defect=True)
 
         def begin() -> None:
             started.task = self._loop.create_task(call(), name=started.hook)
+            started.task.add_done_callback(started.end)  # also of one that is cancelled before it could begin
 
         return self._tell(begin)
 
-    def _made(self) -> MemoryProvider:
-        if self._provider is None:
+    def _made(self) -> MemoryPlugin:
+        if self._plugin is None:
             made: object = self._make()
-            if not isinstance(made, MemoryProvider):
-                raise ProviderError(f"what was made is a {type(made).__name__}, not a MemoryProvider", hint="")
-            self._provider = made
-        return self._provider
-
-    def _abandon(self, started: _Started[T]) -> None:
-        """Cancel a late hook; until it has really ended nothing else is asked of the provider."""
-        self._late.append(started)
-        self._tell(started.cancel)
+            if not isinstance(made, MemoryPlugin):
+                raise ProviderError(f"what was made is a {type(made).__name__}, not a MemoryPlugin", hint="")
+            self._plugin = made
+        return self._plugin
 
     def _blocking(self, started: _Started[T]) -> str:
         """Which other hook holds the thread, if one does."""
@@ -166,17 +192,9 @@ class IsolatedProvider:
             self._loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT / 2))
 
 
-def _judge(hook: str, value: T, expect: type[T] | tuple[type, ...]) -> HookResult[T]:
-    return Answer(value) if isinstance(value, expect) else Missed(f"{hook} returned {_kind(value)}")
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else type(value).__name__
-
-
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """One line, whatever the provider put into its error."""
-    if isinstance(error, ProviderError):
+    if isinstance(error, HermesError):
         return error.message
     try:
         said = " ".join(str(error).split())
@@ -186,7 +204,13 @@ def _describe(error: BaseException) -> str:
     return named if len(named) <= LONGEST_REASON else f"{named[: LONGEST_REASON - 1]}…"
 
 
+def _judge(hook: str, value: T, expect: type[T] | tuple[type, ...]) -> HookResult[T]:
+    if isinstance(value, expect):
+        return Answer(value)
+    return Missed(f"{hook} returned {'nothing' if value is None else type(value).__name__}", defect=True)
+
+
 def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What a provider's own tasks left behind: one line in the log, never a traceback on a person's screen."""
     error = context.get("exception")
-    log.debug("memory provider's thread: %s %s", context.get("message"), _describe(error) if error else "")
+    log.debug("memory provider's thread: %s %s", context.get("message"), describe(error) if error else "")

@@ -1,0 +1,298 @@
+"""The provider that a profile has chosen, as one process sees it: its plugin on a thread, its health and its outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from hermes.db.engine import Tx
+from hermes.memory.background import Background
+from hermes.memory.health import EVERYWHERE, Health
+from hermes.memory.mirror import OWNER, NoteChange, mirror_notes
+from hermes.memory.notes import Notes
+from hermes.memory.offered import address_flaw
+from hermes.memory.outbox import OWNERS_NOTES, Outbox, Spot
+from hermes.memory.plugin_host import PluginHost
+from hermes.memory.plugin_thread import Answer, Hook, HookResult, Missed, PluginThread
+from hermes.memory.provider import Host, MemoryPlugin
+from hermes.memory.values import Address, Conversation, Notebook
+from hermes.store.store import Store
+from hermes.types import Json
+
+T = TypeVar("T")
+Factory = Callable[[Host], MemoryPlugin]
+
+TRY_AGAIN = 30.0
+"""Seconds after which a provider that did not start is tried again."""
+PLUGIN = "plugin"
+"""The line of hooks that belong to no conversation."""
+START = "is_available"
+"""The hook that a plugin starts with."""
+PREPARING = 16
+"""Conversations that prepare their next recall at a time; others wait their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds that someone may be kept waiting, by occasion."""
+
+    first_turn: float = 3.0
+    turn: float = 2.0
+    tool: float = 30.0
+    compress: float = 5.0
+    close: float = 5.0
+    prepare: float = 120.0
+    delivered: float = 5.0
+    """How long a turn waits for its delivery, where the provider asks for it."""
+    deliver: float = 45.0
+    """How long a provider may take to deliver what it is handed: shorter than the lane is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a plugin is told of where it runs."""
+
+    home: Path
+    profile: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class ActiveProvider:
+    """One per process and profile. The plugin is found and made with the first question; close it at the end."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Factory,
+        store: Store,
+        notes: Notes,
+        surroundings: Surroundings,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.deadlines = deadlines or Deadlines()
+        self.health = Health(name)
+        self.outbox = Outbox(name)
+        self.background = Background(name)
+        self.preparing = asyncio.Semaphore(PREPARING)
+        self.wake = asyncio.Event()
+        """Set when there may be something to deliver."""
+        self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
+        """Delivers a lane ahead of others, until a moment of the clock; None while nobody delivers in this process."""
+        self._make = make
+        self._notes = notes
+        self._surroundings = surroundings
+        self._thread: PluginThread | None = None
+        self._starting: asyncio.Task[bool] | None = None
+        self._try_again_at = 0.0
+        self._signature: str | None = None
+        self._addressing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def wall(self, until: float) -> float:
+        """A moment of the running loop by the clock that a plugin is told."""
+        return self.store.clock.now() + until - asyncio.get_running_loop().time()
+
+    async def call(
+        self,
+        hook: str,
+        run: Hook[T],
+        expect: type[T] | tuple[type, ...],
+        until: float,
+        *,
+        line: str = PLUGIN,
+        whose: str = EVERYWHERE,
+        flaw: Callable[[T], str] = lambda _: "",
+    ) -> HookResult[T]:
+        """Call one hook until then (a moment of the running loop). An answer that has a `flaw` is reported, and given
+        all the same."""
+        result = await self._call_in_time(hook, run, expect, until, line)
+        flawed = flaw(result.value) if isinstance(result, Answer) else ""
+        self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
+        return result
+
+    def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
+        """Take note of how a hook went."""
+        if isinstance(result, Answer):
+            self.health.worked(hook, whose)
+        elif result.skipped:
+            self.health.skipped()
+        else:
+            self.health.missed(hook, result.reason, whose)
+
+    def report_late_open(self, whose: str) -> None:
+        """Someone waits no longer for a session to be opened: say what it is that has not come back."""
+        hook, where = ("open", whose) if self._starting is not None and self._starting.done() else (START, EVERYWHERE)
+        self.health.missed(hook, f"{hook} has not come back", where)
+
+    def let_go(self, session_id: str, lines: Iterable[str]) -> None:
+        """A conversation is closed: nothing more is asked for it."""
+        self.health.forget(session_id)
+        if self._thread is not None:
+            for line in lines:
+                self._thread.forget(f"{line}:{session_id}")
+
+    async def signature(self) -> str | None:
+        """What sessions have frozen, as one text that depends on its values alone; the last answer stays in force when
+        a new one is late. None without one."""
+
+        async def ask(plugin: MemoryPlugin) -> dict[str, Json] | None:
+            return plugin.cache_busting_signature()
+
+        until = asyncio.get_running_loop().time() + self.deadlines.turn
+        found = await self.call("cache_busting_signature", ask, (dict, type(None)), until, line="signature")
+        if isinstance(found, Answer):
+            self._signature = None if found.value is None else json.dumps(found.value, sort_keys=True, default=repr)
+        return self._signature
+
+    async def status(self) -> Mapping[str, Json]:
+        """What the plugin says of itself."""
+        until = asyncio.get_running_loop().time() + self.deadlines.close
+        wall = self.wall(until)
+        found: HookResult[Mapping[str, Json]] = await self.call("status", lambda p: p.status(wall), (dict,), until)
+        return found.value if isinstance(found, Answer) else {}
+
+    async def flush(self, lane: str, seconds: float) -> None:
+        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then. Trouble of the
+        store is logged: a turn goes on without it."""
+        if self.deliver_lane is not None:
+            with self.background.logged(f"delivering lane {lane}"):
+                await self.deliver_lane(lane, self.store.clock.now() + seconds)
+
+    def mirror_soon(self, change: NoteChange | None) -> None:
+        """Tell the provider what changed in the notes, off the turn; `change` is what was just changed, if anything."""
+        self.background.begin(self._mirror(change), "mirroring the notes")
+
+    def address_soon(self) -> None:
+        """Address what was recorded while the plugin could not say where it goes, off the turn."""
+        if self._addressing is None or self._addressing.done():
+            self._addressing = self.background.begin(self.address_waiting(), "addressing entries")
+
+    async def address_waiting(self) -> None:
+        """Address what was recorded while the plugin could not say where it goes, and let it go."""
+        for place, known in (await self.store.read(self.outbox.unaddressed)).items():
+            notes = place == OWNERS_NOTES
+            about = Notebook.from_json(known.about) if notes else Conversation.from_json(known.about, known.bound)
+            address = await self._address(place, about)
+            if address is None:
+                return  # the plugin cannot say now: asked again later
+            await self.address_place(Spot(place, about, address), address)
+
+    async def address_place(self, spot: Spot, address: Address) -> None:
+        """A place has this address: what waits there for one gets it, and is let go unless a reply is awaited."""
+        outbox, now = self.outbox, self.store.clock.now()
+
+        def settle(tx: Tx) -> None:
+            if outbox.settle_known(tx, spot, now=now) is not None:
+                outbox.join_waiting(tx, spot, address)
+                if not spot.asked:
+                    outbox.let_go(tx, spot, now=now)
+
+        await self.store.write(settle)
+        self.wake.set()
+
+    async def write_beside(self, run: Callable[[Tx], None], what: str) -> None:
+        """Commit something that a turn can go on without: when it fails it is logged."""
+        with self.background.logged(what):
+            await self.store.write(run)
+
+    async def settle(self) -> None:
+        """Return when all work off the turn has ended."""
+        await self.background.settle()
+
+    async def close(self) -> None:
+        """Let the plugin go, within its deadline. Sessions are closed before."""
+        await self.background.settle(self.deadlines.close / 3)
+        if self._thread is not None and not self._closed:
+            until = asyncio.get_running_loop().time() + self.deadlines.close
+            if self._starting is not None and self._starting.done() and self._starting.result():
+                wall = self.wall(until)
+                await self.call("shutdown", lambda p: p.shutdown(wall), type(None), until)
+            elif self._starting is not None:
+                self._starting.cancel()
+            self._thread.close()
+        self._closed = True
+
+    async def _mirror(self, change: NoteChange | None) -> None:
+        address = await self._address(OWNERS_NOTES, Notebook(OWNER))
+        now = self.store.clock.now()
+        if await self.store.write(lambda tx: mirror_notes(tx, self.outbox, self._notes, address, change, now=now)):
+            self.wake.set()
+
+    async def _address(self, place: str, about: Conversation | Notebook) -> Address | None:
+        """Ask the plugin where a place's entries go; None when it cannot say."""
+
+        async def ask(plugin: MemoryPlugin) -> Address:
+            return plugin.address(about)
+
+        until = asyncio.get_running_loop().time() + self.deadlines.turn
+        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
+        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
+
+    async def _call_in_time(
+        self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str
+    ) -> HookResult[T]:
+        now = asyncio.get_running_loop().time
+        if self._closed:
+            return Missed(f"{hook} was skipped, the provider was closed", skipped=True)
+        if not await self._started(until):
+            return Missed(f"{hook} was skipped, the provider has not started", skipped=True)
+        if until <= now():
+            return Missed(f"{hook} was skipped, the time for memory was used up", skipped=True)
+        return await self._running().call(hook, run, line=line, expect=expect, deadline=until - now())
+
+    async def _started(self, until: float) -> bool:
+        """Start the plugin once, whoever asks first; others wait for the same start. One that failed is tried again
+        after a while."""
+        now = asyncio.get_running_loop().time
+        if self._starting is None or (
+            self._starting.done() and not self._starting.result() and now() >= self._try_again_at
+        ):
+            self._starting = asyncio.create_task(self._start())
+        done, _ = await asyncio.wait({self._starting}, timeout=max(0.0, until - now()))
+        if not done:
+            self.health.missed(START, f"{START} has not come back")
+        return bool(done) and self._starting.result()
+
+    async def _start(self) -> bool:
+        async def ask(plugin: MemoryPlugin) -> bool:
+            return plugin.is_available()
+
+        available = await self._running().call(START, ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool)
+        if isinstance(available, Answer) and not available.value:
+            available = Missed(f"{START} says that it is not configured")
+        self.report(START, available)
+        self._try_again_at = asyncio.get_running_loop().time() + TRY_AGAIN
+        return isinstance(available, Answer)
+
+    def _running(self) -> PluginThread:
+        if self._thread is None:
+            loop = asyncio.get_running_loop()
+            self._thread = PluginThread(lambda: self._make(self._host(loop)))
+        return self._thread
+
+    def _trouble(self, about: str, line: str | None) -> None:
+        if line is None:
+            self.health.worked(about)
+        else:
+            self.health.missed(about, line)
+
+    def _host(self, loop: asyncio.AbstractEventLoop) -> PluginHost:
+        assert self._thread is not None, "the plugin is made on its thread"
+        here = self._surroundings
+        return PluginHost(
+            home=here.home,
+            profile=here.profile,
+            env=here.env,
+            store=self.store,
+            outbox=self.outbox,
+            report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),
+            run_beside=self._thread.spawn,
+            wake_delivery=partial(loop.call_soon_threadsafe, self.wake.set),
+        )

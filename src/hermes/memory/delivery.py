@@ -1,0 +1,137 @@
+"""Delivery: rows of the outbox become entries, the plugin delivers them, and what came of it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from hermes.db.engine import Tx
+from hermes.db.outcomes import Dead, Done, Retry
+from hermes.db.outcomes import Outcome as QueueOutcome
+from hermes.db.queue import Claim, Item, backoff
+from hermes.memory.outbox import OWNERS_NOTES
+from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
+from hermes.store.memory_rows import find_place
+from hermes.store.store import Store
+
+LEASE = 60.0
+"""Seconds that a lane is held for one batch."""
+BATCH = 50
+BASE, CAP = 1.0, 300.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
+"""Seconds of a pause that a plugin may ask for."""
+LONGEST_REASON = 1000
+"""Characters of a note or reason that are kept."""
+GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The items of a claim: those that have something to deliver with their entries, in order, and what became of the
+    others."""
+
+    items: tuple[Item, ...]
+    entries: tuple[Entry | None, ...]
+
+    @property
+    def to_deliver(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry is not None]
+
+
+def read_batch(store: Store, tx: Tx, provider: str, claimed: Claim) -> Batch:
+    """What the rows of a claim tell of, as it is now: a message that was deleted, or is incognito, has no entry."""
+    entries = [_read_entry(store, tx, provider, item) for item in claimed.items]
+    return Batch(claimed.items, tuple(entries))
+
+
+def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None:
+    row = item.payload
+    if row is None or not _is_wanted(tx, provider, item):
+        return None
+    text, at = row.get("text", ""), item.created_at
+    if "message" in row:
+        message = store.messages.get(tx, row["message"])
+        if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
+            return None
+        text, at = message.content or "", message.timestamp
+    return Entry(
+        key=row["key"],
+        kind=row["kind"],
+        address=row["address"],
+        text=text,
+        at=at,
+        speaker=Speaker.from_json(row.get("speaker")),
+        session_id=item.session_id,
+        data=row.get("data"),
+        tried_at=item.tried_at,
+    )
+
+
+def _is_wanted(tx: Tx, provider: str, item: Item) -> bool:
+    """Entries that were recorded before their provider said what it wants are judged now."""
+    kind = item.payload["kind"]
+    place = OWNERS_NOTES if kind == "note" else item.session_id
+    known = None if place is None else find_place(tx, provider, place)
+    return known is None or known.address is None or kind in known.address["wants"]
+
+
+def settle_batch(
+    batch: Batch, outcomes: Sequence[Outcome], *, now: float, chance: Callable[[], float]
+) -> list[QueueOutcome]:
+    """What became of the items, first to last, up to where the plugin said nothing more."""
+    told = iter(outcomes)
+    settled: list[QueueOutcome] = []
+    for item, entry in zip(batch.items, batch.entries, strict=True):
+        if entry is None:
+            settled.append(Done(GONE))
+            continue
+        match next(told, None):
+            case None:
+                settled.append(Retry(now + pause_of(item, chance), "the provider gave no outcome"))
+            case Delivered(note):
+                settled.append(Done(note and note[:LONGEST_REASON]))
+            case Parked(reason):
+                settled.append(Dead(reason[:LONGEST_REASON]))
+            case Later(reason, after):
+                pause = pause_of(item, chance) if after is None else asked_pause(after)
+                settled.append(Retry(now + pause, reason[:LONGEST_REASON]))
+    return settled
+
+
+def asked_pause(seconds: float) -> float:
+    """The pause that a plugin asks for, within bounds."""
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, seconds))
+
+
+def outcomes_flaw(outcomes: Sequence[object]) -> str:
+    """What is wrong with outcomes, because it could not be recorded; "" when nothing is."""
+    for outcome in outcomes:
+        match outcome:
+            case Delivered(note) if note is None or _is_text(note):
+                pass
+            case Parked(reason) if _is_text(reason):
+                pass
+            case Later(reason, after) if _is_text(reason) and (after is None or _is_seconds(after)):
+                pass
+            case Delivered() | Parked() | Later():
+                return f"a {type(outcome).__name__} that cannot be recorded"
+            case _:
+                return f"{type(outcome).__name__}, which is no outcome"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:  # half a character: no database takes it
+        return False
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isnan(value)
+
+
+def pause_of(item: Item, chance: Callable[[], float]) -> float:
+    """Seconds until an item is tried again, longer each time."""
+    return backoff(item.attempts, chance, base=BASE, cap=CAP)

@@ -1,0 +1,80 @@
+"""The built-in notes as a provider knows them: what changed since it was last told becomes rows of the outbox.
+
+Notes are files that people edit by hand, so a change is found by comparing: after each change of ours, and when a
+conversation is opened. A crash between the file and the row, and an edit by hand, are the same case.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from hermes.db.engine import Tx
+from hermes.memory.entries import find_entries
+from hermes.memory.notes import Notes, Target
+from hermes.memory.outbox import OWNERS_NOTES, Outbox, Spot
+from hermes.memory.values import Address, Notebook, Speaker
+from hermes.store.memory_rows import get_value, set_value
+
+MIRRORED = "mirrored"
+LONGEST_NOTE = 16_000
+"""Characters of a note's entry that a provider is told."""
+OWNER = Speaker(is_owner=True)
+Action = Literal["add", "replace", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteChange:
+    """One entry of a note that changed. `old` is what it was, `text` what it is; "" where there is none."""
+
+    target: Target
+    action: Action
+    old: str
+    text: str
+
+
+def mirror_notes(
+    tx: Tx, outbox: Outbox, notes: Notes, address: Address | None, first: NoteChange | None, *, now: float
+) -> int:
+    """Record what changed in the notes since the provider was last told; how many changes that are.
+
+    A provider that was never told begins with the notes as they are: `first` is the change that was just made, if one
+    was. The files are read inside the transaction, so that of two processes the later one compares with what the
+    earlier one recorded.
+    """
+    read = notes.read_all().texts  # one that cannot be read is said elsewhere, and compared when it can be
+    found = [change for target in read for change in _compare(tx, outbox.provider, target, read[target], first)]
+    spot = Spot(OWNERS_NOTES, Notebook(OWNER), address)
+    for change in found:
+        data = {"target": change.target, "action": change.action, "old": change.old[:LONGEST_NOTE]}
+        outbox.put(tx, spot, "note", secrets.token_hex(8), change.text[:LONGEST_NOTE], data, OWNER, now=now)
+    return len(found)
+
+
+def _compare(tx: Tx, provider: str, target: Target, text: str, first: NoteChange | None) -> Iterator[NoteChange]:
+    here = [entry.text for entry in find_entries(text)]
+    before = get_value(tx, provider, MIRRORED, target)
+    if before != here:
+        set_value(tx, provider, MIRRORED, target, here)
+    if before is not None:
+        yield from diff_entries(target, before, here)
+    elif first is not None and first.target == target:
+        yield first
+
+
+def diff_entries(target: Target, before: Sequence[str], here: Sequence[str]) -> Iterator[NoteChange]:
+    """What turned one list of entries into another."""
+    for _, b1, b2, h1, h2 in SequenceMatcher(None, before, here, autojunk=False).get_opcodes():
+        old, new = list(before[b1:b2]), list(here[h1:h2])
+        if old == new:
+            continue
+        both = min(len(old), len(new))
+        for was, text in zip(old[:both], new[:both], strict=True):
+            yield NoteChange(target, "replace", was, text)
+        for was in old[both:]:
+            yield NoteChange(target, "remove", was, "")
+        for text in new[both:]:
+            yield NoteChange(target, "add", "", text)

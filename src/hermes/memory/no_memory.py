@@ -1,0 +1,68 @@
+"""The memory of an agent that has none, and of an incognito turn: nobody is asked and nobody told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from hermes.db.engine import Tx
+from hermes.memory.caller import Recall
+from hermes.memory.plugin_thread import HookResult, Missed
+from hermes.memory.values import Ending
+from hermes.types import Json, Message, ToolSpec
+
+
+class NoMemory:
+    """Has every method of `hermes.memory.caller.Memory`, and does nothing."""
+
+    name = "none"
+    state: Literal["off", "ok", "failing"] = "off"
+
+    def take_notices(self) -> list[str]:
+        return []
+
+    def said(self, tx: Tx, messages: Sequence[Message]) -> None:
+        pass
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        pass
+
+    def begin(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def prompt_block(self, until: float) -> str | None:  # noqa: ARG002 - the shape, here and below
+        return ""
+
+    async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002
+        return ()
+
+    async def recall(self, messages: Sequence[Message], until: float) -> Recall:  # noqa: ARG002
+        return Recall()
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:  # noqa: ARG002
+        return Missed("there is no memory provider", skipped=True)
+
+    async def turn_over(self) -> None:
+        pass
+
+    def after_turn(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def note_written(self, target: str, action: str, text: str) -> None:
+        pass
+
+    async def delegated(self, task: str, result: str) -> None:
+        pass
+
+    async def before_compress(self, messages: Sequence[Message]) -> None:
+        pass
+
+    async def retitled(self, title: str) -> None:
+        pass
+
+    async def settle(self) -> None:
+        pass
+
+    async def close(self, why: Ending = "exit") -> None:
+        pass

@@ -1,0 +1,110 @@
+"""What a plugin is given of the host: home and clock, durable entries and values, locks, a way to say trouble."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.clock import Clock
+from hermes.db.engine import Tx
+from hermes.db.queue_items import find
+from hermes.errors import ProviderError
+from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.plugin_thread import LONGEST_REASON
+from hermes.memory.values import Conversation, Delivered, Parked, Speaker
+from hermes.store.memory_rows import find_place, get_value, set_value
+from hermes.store.store import Store
+from hermes.types import Json
+
+POLL = 0.05
+"""Seconds between two looks at what became of an entry, or at a lock that another process holds."""
+KEPT = "kept"
+LONGEST_VALUE = 64_000
+"""Characters of an entry of the plugin's own, and of a value to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginHost:
+    """See `hermes.memory.provider.Host`. Its methods run on the plugin's thread."""
+
+    home: Path
+    profile: str | None
+    env: Mapping[str, str]
+    store: Store
+    outbox: Outbox
+    report_trouble: Callable[[str, str | None], object]
+    run_beside: Callable[[Coroutine[Any, Any, None], str], None]
+    wake_delivery: Callable[[], object]
+
+    @property
+    def clock(self) -> Clock:
+        return self.store.clock
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.run_beside(work, name)
+
+    async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
+        if len(repr(data)) > LONGEST_VALUE:
+            raise ProviderError(f"an entry for memory has more than {LONGEST_VALUE} characters", hint="Shorten it")
+
+        def commit(tx: Tx) -> str:
+            known = find_place(tx, self.outbox.provider, session_id)
+            if known is None or not self.store.sessions.exists(tx, session_id):
+                raise ProviderError(f"there is no conversation {session_id} that memory knows", hint="")
+            if self.store.incognito.is_on(tx, session_id):
+                raise ProviderError("the conversation is incognito: nothing of it is kept", hint="")
+            spot = Spot(session_id, Conversation.from_json(known.about))
+            ticket = self.outbox.put(tx, spot, "own", key, "", data, speaker, now=self.clock.now())
+            if ticket is None:
+                raise ProviderError("the provider's address does not want entries of its own", hint="")
+            return ticket
+
+        ticket = await self.store.write(commit)
+        self.wake_delivery()
+        return ticket
+
+    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
+        while True:
+            item = await self.store.read(lambda tx: find(tx, self.outbox.queue, ticket))
+            if item is not None and item.state == "done":
+                return Delivered(item.reason)
+            if item is not None and item.state == "dead":
+                return Parked(item.reason or "")
+            if self.clock.now() >= until:
+                return None
+            await self.clock.sleep(POLL)
+
+    def trouble(self, about: str, line: str | None) -> None:
+        self.report_trouble(about, None if line is None else " ".join(line.split())[:LONGEST_REASON])
+
+    def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
+        return self._locked(path, until)
+
+    @asynccontextmanager
+    async def _locked(self, path: Path, until: float) -> AsyncIterator[None]:
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(f"{path}.lock", thread_local=False, mode=0o600)
+        while True:
+            try:
+                lock.acquire(timeout=0)
+                break
+            except Timeout:
+                if self.clock.now() >= until:
+                    raise TimeoutError(f"another process holds {path}.lock") from None
+            await self.clock.sleep(POLL)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    async def kept(self, key: str) -> Json:
+        return await self.store.read(lambda tx: get_value(tx, self.outbox.provider, KEPT, key))
+
+    async def keep(self, key: str, value: Json) -> None:
+        if len(key) + len(repr(value)) > LONGEST_VALUE:
+            raise ProviderError(f"a value to keep has more than {LONGEST_VALUE} characters", hint="")
+        await self.store.write(lambda tx: set_value(tx, self.outbox.provider, KEPT, key, value))

@@ -1,0 +1,226 @@
+"""What host and provider say to each other: who spoke, where, what is to be delivered, asked and recalled.
+
+Plain values, the same in every process. Times are Unix seconds of the host's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from hermes.types import Json
+
+Kind = Literal["said", "reply", "note", "delegation", "own", "forget"]
+"""What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
+something of the provider's own (`Host.put`), or the wish to forget."""
+
+Pace: TypeAlias = Literal["async", "turn", "session"] | int
+"""When entries are delivered: at once; before the turn ends; when the conversation ends; after so many turns."""
+
+Reach = Literal["everything", "own", "here"]
+"""What may be read: all of it (the owner, alone), what is the person's own (a guest, alone), or what belongs to this
+conversation (a group, whoever speaks)."""
+
+Ending = Literal["new", "switch", "exit", "idle", "settings", "deleted", "shutdown"]
+"""Why a session is closed. `settings`: it is opened again at once, with what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who spoke, by the ids that the platform gave, unchanged. The terminal's is `Speaker(is_owner=True)`."""
+
+    user_id: str | None = None
+    user_id_alt: str | None = None
+    name: str | None = None
+    is_owner: bool = False
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Speaker | None:
+        return None if value is None else cls(**value)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation. It is kept in the store, so that a process that never opened it says the same of it."""
+
+    session_id: str
+    platform: str
+    reach: Reach
+    person: Speaker | None = None
+    """Of a direct chat; None in a group, where each message has its own."""
+    chat_type: str | None = None
+    gateway_session_key: str | None = None
+    title: str | None = None
+    directory: Path | None = None
+    """Where a terminal stood when the conversation began."""
+    bound: Json = None
+    """`Address.data` of the first time: what a live conversation must not be moved away from."""
+
+    def to_json(self) -> Json:
+        """All but `bound`, which is kept beside it."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name != "bound"}
+        kept["person"] = None if self.person is None else self.person.to_json()
+        kept["directory"] = None if self.directory is None else str(self.directory)
+        return kept
+
+    @classmethod
+    def from_json(cls, value: Json, bound: Json = None) -> Conversation:
+        directory = value["directory"]
+        return cls(
+            **{
+                **value,
+                "person": Speaker.from_json(value["person"]),
+                "directory": None if directory is None else Path(directory),
+                "bound": bound,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """Built-in notes: the owner's, a guest's, or (by `gateway_session_key`) a group's. They belong to no
+    conversation."""
+
+    person: Speaker | None
+    platform: str | None = None
+    gateway_session_key: str | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "person": None if self.person is None else self.person.to_json(),
+            "platform": self.platform,
+            "gateway_session_key": self.gateway_session_key,
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> Notebook:
+        return cls(Speaker.from_json(value["person"]), value["platform"], value["gateway_session_key"])
+
+
+DEFAULT_WANTS: frozenset[Kind] = frozenset({"said", "reply", "note", "own", "forget"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where entries go. Those of one `lane` are delivered in order, by one process at a time. `data` is kept in each
+    row and comes back with it. Kinds that are not in `wants` are not recorded."""
+
+    lane: str
+    data: Json = None
+    wants: frozenset[Kind] = DEFAULT_WANTS
+    pace: Pace = "async"
+
+    def to_json(self) -> Json:
+        return {"lane": self.lane, "data": self.data, "wants": sorted(self.wants), "pace": self.pace}
+
+    @classmethod
+    def from_json(cls, value: Json) -> Address:
+        return cls(value["lane"], value["data"], frozenset(cast(list[Kind], value["wants"])), value["pace"])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the outbox. `key` is random, made with the row, and the same at every attempt."""
+
+    key: str
+    kind: Kind
+    address: Json
+    text: str
+    """What was said, whole and without fences, read from the store when it is delivered; "" where `data` says it."""
+    at: float
+    speaker: Speaker | None
+    """Of `said`, `note` and `own`."""
+    session_id: str | None
+    data: Json = None
+    """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
+    the person cut off. forget: what."""
+    tried_at: float | None = None
+    """When the last attempt began that may have arrived: look before you repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Done for good. `note` is kept and shown, such as the server's id."""
+
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Not now, for as long as it takes; what follows in the lane waits too. `everyone`: it is the server's fault and
+    not this entry's, so no lane is tried for a while."""
+
+    reason: str
+    after: float | None = None
+    """Seconds to wait; None leaves it to the host, which waits longer each time."""
+    everyone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Never by itself again: refused for good, or nobody can tell whether it arrived. It is shown; the lane goes on."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Delivered | Later | Parked
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a question."""
+
+    text: str
+    speaker: Speaker
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a turn is about. `turn` counts the turns of the conversation that memory may know, from 1, over restarts.
+    `until` is when the answer is due."""
+
+    said: tuple[Said, ...]
+    turn: int
+    until: float
+
+    @property
+    def text(self) -> str:
+        """All that was said, in one piece."""
+        return "\n".join(said.text for said in self.said)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One piece of recalled text, as it goes into the request."""
+
+    layer: str
+    text: str
+    as_of: float
+    """When it was fetched."""
+    tokens: int
+    cut: int = 0
+    """Characters that were left out to fit."""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was recalled, in the order of the request. `missed` names what was not there in time, and why."""
+
+    parts: tuple[Part, ...] = ()
+    missed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One call by the model. `key` is unique for ever: put entries under it."""
+
+    name: str
+    arguments: Mapping[str, Json]
+    key: str
+    until: float

@@ -1,0 +1,155 @@
+"""What the host keeps for memory providers beside their queue: where a conversation's entries go, small values, health.
+
+Rows are written in the transaction of what they tell of. A place is a session's id, or the name of a notebook.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hermes.db.engine import Tx
+from hermes.types import Json
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_memory_places (
+        provider TEXT NOT NULL,
+        place TEXT NOT NULL,
+        about TEXT NOT NULL,
+        address TEXT,
+        bound TEXT,
+        turns INTEGER NOT NULL DEFAULT 0,
+        last_said INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (provider, place)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE hermes_memory_values (
+        provider TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (provider, kind, key)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE hermes_memory_health (
+        provider TEXT PRIMARY KEY,
+        last_success REAL,
+        last_error TEXT,
+        last_error_at REAL,
+        failing_since REAL
+    ) WITHOUT ROWID
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
+
+    `bound` is what its first address held. `turns` counts what memory was told of, `last_said` is the newest of it.
+    """
+
+    about: Json
+    address: Json
+    bound: Json
+    turns: int
+    last_said: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHealth:
+    """How deliveries to a provider went, over all processes."""
+
+    last_success: float | None = None
+    last_error: str | None = None
+    last_error_at: float | None = None
+    failing_since: float | None = None
+
+
+def find_place(tx: Tx, provider: str, place: str) -> Place | None:
+    """What is known of a place, or None."""
+    row = tx.execute(
+        "SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)
+    ).fetchone()
+    if row is None:
+        return None
+    return Place(json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"])
+
+
+def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bound: Json) -> None:
+    """Keep what a place is and where its entries go. What it was bound to first stays."""
+    tx.execute(
+        """
+        INSERT INTO hermes_memory_places (provider, place, about, address, bound) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (provider, place) DO UPDATE SET
+            about = ?3, address = coalesce(?4, address), bound = coalesce(bound, ?5)
+        """,
+        (provider, place, _dumps(about), _dumps(address), _dumps(bound)),
+    )
+
+
+def count_turn(tx: Tx, provider: str, place: str, last_said: int) -> int:
+    """A turn begins that ends in message `last_said`: which one it is, from 1. One that begins again counts once."""
+    row = tx.execute(
+        "UPDATE hermes_memory_places SET turns = turns + (last_said < ?3), last_said = max(last_said, ?3) "
+        "WHERE provider = ?1 AND place = ?2 RETURNING turns",
+        (provider, place, last_said),
+    ).fetchone()
+    return 1 if row is None else int(row["turns"])
+
+
+def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
+    """A small value, or None."""
+    row = tx.execute(
+        "SELECT value FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key)
+    ).fetchone()
+    return None if row is None else json.loads(row["value"])
+
+
+def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
+    """Keep a small value."""
+    tx.execute(
+        "INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (provider, kind, key) DO UPDATE SET value = excluded.value",
+        (provider, kind, key, _dumps(value)),
+    )
+
+
+def get_health(tx: Tx, provider: str) -> DeliveryHealth:
+    """How deliveries went."""
+    row = tx.execute("SELECT * FROM hermes_memory_health WHERE provider = ?", (provider,)).fetchone()
+    if row is None:
+        return DeliveryHealth()
+    return DeliveryHealth(row["last_success"], row["last_error"], row["last_error_at"], row["failing_since"])
+
+
+def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> None:
+    """A delivery worked, or did not: `error` says why."""
+    tx.execute(
+        """
+        INSERT INTO hermes_memory_health (provider, last_success, last_error, last_error_at, failing_since)
+        VALUES (?1, iif(?2 IS NULL, ?3, NULL), ?2, iif(?2 IS NULL, NULL, ?3), iif(?2 IS NULL, NULL, ?3))
+        ON CONFLICT (provider) DO UPDATE SET
+            last_success = coalesce(excluded.last_success, last_success),
+            last_error = coalesce(excluded.last_error, last_error),
+            last_error_at = coalesce(excluded.last_error_at, last_error_at),
+            failing_since = iif(?2 IS NULL, NULL, coalesce(failing_since, ?3))
+        """,
+        (provider, error, now),
+    )
+
+
+def forget_place(tx: Tx, place: str) -> None:
+    """The session is deleted: nothing of where its entries went is kept."""
+    tx.execute("DELETE FROM hermes_memory_places WHERE place = ?", (place,))
+
+
+def _dumps(value: Json) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _loads(text: str | None) -> Json:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,92 @@
+"""A conversation's memory for tests: a real store, a plugin that records or misbehaves, deliveries of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hermes.clock import Clock, SystemClock
+from hermes.db.engine import Tx
+from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
+from hermes.memory.caller import Memory
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.notes import Notes
+from hermes.memory.values import Conversation
+from hermes.store.store import Store
+from hermes.types import Draft, Message
+from tests.memory.providers import CONVERSATION, SHORT
+
+
+@asynccontextmanager
+async def active(
+    home: Path, make: Factory, deadlines: Deadlines = SHORT, *, clock: Clock | None = None, delivers: bool = True
+) -> AsyncIterator[ActiveProvider]:
+    """The provider `troubled` in a process of its own making, over the store of `home`."""
+    async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
+        notes = Notes(home, {"memory": 2200, "user": 1400})
+        provider = ActiveProvider("troubled", make, store, notes, Surroundings(home), deadlines)
+        deliveries = Deliveries(provider, "test", 4)
+        if delivers:
+            deliveries.start()
+        try:
+            yield provider
+        finally:
+            await deliveries.finish(1.0)
+            await provider.close()
+
+
+async def begin(provider: ActiveProvider, conversation: Conversation = CONVERSATION) -> Memory:
+    """The memory of a conversation, whose session is made where it is missing."""
+    store = provider.store
+    if not await store.read(lambda tx: store.sessions.exists(tx, conversation.session_id)):
+        await store.create_session(conversation.platform, session_id=conversation.session_id)
+    return Memory(provider, conversation)
+
+
+async def say(memory: Memory, text: str, session_id: str = CONVERSATION.session_id) -> Message:
+    """What the first commit of a turn does."""
+    store = memory.provider.store
+
+    def accept(tx: Tx) -> Message:
+        [message] = store.messages.append(tx, session_id, [Draft("user", text)], now=store.clock.now())
+        memory.said(tx, [message])
+        return message
+
+    return await store.write(accept)
+
+
+async def reply(memory: Memory, text: str, session_id: str = CONVERSATION.session_id) -> Message:
+    """What the last commit of a turn does."""
+    store = memory.provider.store
+
+    def conclude(tx: Tx) -> Message:
+        [message] = store.messages.append(tx, session_id, [Draft("assistant", text)], now=store.clock.now())
+        memory.replied(tx, message)
+        return message
+
+    return await store.write(conclude)
+
+
+async def turn(memory: Memory, text: str = "hello", session_id: str = CONVERSATION.session_id) -> str:
+    """Everything that a turn asks of its memory and tells it; what was recalled."""
+    said = await say(memory, text, session_id)
+    until = memory.begin()
+    await memory.prompt_block(until)
+    await memory.tools(until)
+    recalled = await memory.recall([said], until)
+    await reply(memory, f"reply to {text}", session_id)
+    await memory.turn_over()
+    memory.after_turn([said])
+    return recalled.text
+
+
+async def live(memory: Memory) -> None:
+    """A turn, and all that happens beside turns."""
+    await turn(memory)
+    memory.note_written("user", "add", "likes figs")
+    await memory.delegated("task", "result")
+    await memory.call_tool("lookup", {"what": "figs"}, "k")
+    await memory.before_compress([])
+    await memory.retitled("Figs")
+    await memory.settle()

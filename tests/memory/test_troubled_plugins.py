@@ -1,0 +1,364 @@
+"""Whatever a hook does, the turn goes on within its deadline, and one line names provider and hook."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.memory.active import Deadlines
+from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
+from hermes.memory.plugin_thread import Answer
+from hermes.memory.provider import MemoryPlugin, MemorySession, Part, Recalled
+from hermes.types import ToolSpec
+from tests.memory.providers import (
+    CONVERSATION,
+    LOOKUP,
+    PATIENT,
+    SHORT,
+    TROUBLES,
+    Recorder,
+    Troubled,
+    block_thread,
+    hang,
+    hang_in_pool,
+    raise_error,
+)
+from tests.memory.remembering import active, begin, live, turn
+
+HOOKS = ["recall", "prepare", "call_tool", "before_compress", "retitled", "close", "deliver", "shutdown"]
+"""Hooks that are asynchronous: those that can hang."""
+OTHERS = {
+    *("name", "is_available", "address", "open", "cache_busting_signature", "status", "backup_paths"),
+    *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
+}
+HANG_GUARD = 30.0
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged, and that none of it carries a traceback."""
+    assert not any(record.exc_info for record in caplog.records)
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+
+
+def test_every_hook_is_either_tried_here_or_in_a_test_of_its_own() -> None:
+    public = {name for kind in (MemoryPlugin, MemorySession) for name in vars(kind) if not name.startswith("_")}
+    assert public | {"name"} == {*HOOKS, *OTHERS}
+
+
+@pytest.mark.contract("4.3", "4.8", "P4")
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("hook", HOOKS)
+async def test_a_hook_in_trouble_costs_its_deadline_and_one_line(
+    tmp_path: Path, hook: str, trouble: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = Troubled(hook, TROUBLES[trouble])
+    async with asyncio.timeout(HANG_GUARD):
+        async with active(tmp_path, plugin) as provider:
+            memory = await begin(provider)
+            await live(memory)
+            await memory.close()
+        said = [line for line in lines(caplog) if "memory provider" in line]
+    assert plugin.hooks().count(hook) >= 1
+    assert said, "it was said"
+    assert said[0].startswith("memory provider troubled: ")
+    assert f" {hook} " in said[0]
+    assert len([line for line in said if f": {hook} " in line]) <= 1, "once"
+    assert provider.health.failures >= 1
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.contract("4.8", "P5")
+@pytest.mark.parametrize("trouble", ["raise_error", "hang"])
+@pytest.mark.parametrize("hook", ["recall", "prepare", "call_tool", "before_compress", "retitled"])
+async def test_trouble_is_told_once_when_it_starts_and_once_when_it_ends(
+    tmp_path: Path, hook: str, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = Troubled(hook, TROUBLES[trouble])
+    async with active(tmp_path, plugin) as provider:
+        memory = await begin(provider)
+        said: list[str] = []
+        for _ in range(3):
+            await live(memory)
+            said += memory.take_notices()
+        assert len(said) == 1
+        assert said[0].startswith(f"memory provider troubled: {hook} ")
+        assert said[0].endswith("; going on without it")
+        assert "\n" not in said[0]
+        states = [str(memory.state)]
+        plugin.troubled = False
+        for _ in range(2):
+            await live(memory)
+            said += memory.take_notices()
+        assert said[1:] == [f"memory provider troubled works again ({hook})"]
+        assert len(lines(caplog)) == 2
+        assert [*states, memory.state] == ["failing", "ok"]
+        await memory.close()
+        assert memory.take_notices() == []
+
+
+@pytest.mark.contract("P4", "4.8")
+@pytest.mark.parametrize("blocked", [hang, hang_in_pool], ids=["hangs", "blocks a thread of the pool"])
+async def test_a_conversation_whose_recall_hangs_delays_no_other_and_no_delivery(
+    tmp_path: Path, blocked: Callable[[], Awaitable[None]]
+) -> None:
+    class Half(Recorder):
+        async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+            if hook == "recall" and args == ("slow",):
+                await blocked()
+            return await super().run(hook, answer, *args)
+
+    plugin = Half()
+    async with active(tmp_path, plugin, replace(PATIENT, first_turn=0.3, turn=0.3)) as provider:
+        slow, quick = await begin(provider), await begin(provider, replace(CONVERSATION, session_id="s2"))
+        for _ in range(3):
+            assert await turn(slow, "slow") == ""
+            assert await turn(quick, "quick", "s2") == "recalled for quick"
+        await slow.flush(10)
+        await quick.flush(10)
+        assert plugin.told("said") == ["slow", "quick"] * 3
+        assert quick.take_notices() == []
+        [line] = slow.take_notices()
+        assert "recall took longer than 0.3 s" in line
+
+
+@pytest.mark.contract("P4")
+async def test_a_hook_that_blocks_the_plugins_thread_is_named(tmp_path: Path) -> None:
+    plugin = Troubled("prepare", block_thread)
+    async with active(tmp_path, plugin, replace(SHORT, first_turn=0.5)) as provider:
+        memory = await begin(provider)
+        assert await turn(memory) == ""
+        [line] = memory.take_notices()
+        assert "prepare blocks its thread" in line or line.startswith("memory provider troubled: prepare")
+
+
+@pytest.mark.contract("4.8")
+async def test_guests_and_groups_hear_nothing_of_an_outage_and_the_owner_in_each_conversation(tmp_path: Path) -> None:
+    async with active(tmp_path, Troubled("recall", raise_error)) as provider:
+        heard = {}
+        for name, reach in (("a", "everything"), ("b", "everything"), ("c", "own"), ("d", "here")):
+            memory = await begin(provider, replace(CONVERSATION, session_id=name, reach=reach))  # type: ignore[arg-type]
+            await turn(memory, session_id=name)
+            heard[name] = len(memory.take_notices())
+            await turn(memory, session_id=name)
+            heard[name] += len(memory.take_notices())
+        assert heard == {"a": 1, "b": 1, "c": 0, "d": 0}
+
+
+NONSENSE: list[Any] = [None, 7, "text", b"bytes", [1, None], {"a": 1}, object(), lambda: "x", float("nan")]
+GOOD: dict[str, tuple[type, ...]] = {**dict.fromkeys(HOOKS, (type(None),)), "recall": (), "call_tool": (str,)}
+
+
+@pytest.mark.contract("4.8")
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook not in ("deliver", "shutdown", "close")])
+async def test_a_hook_that_returns_nonsense_is_said_and_does_no_harm(tmp_path: Path, hook: str) -> None:
+    for place, value in enumerate(NONSENSE):
+
+        async def answer(value: Any = value) -> Any:
+            return value
+
+        home = tmp_path / str(place)
+        home.mkdir()
+        async with active(home, Troubled(hook, answer)) as provider:
+            memory = await begin(provider)
+            await live(memory)
+            said = memory.take_notices()
+            assert (said == []) == isinstance(value, GOOD[hook]), (value, said)
+            assert all(hook in line and "\n" not in line for line in said)
+
+
+@pytest.mark.contract("4.8")
+async def test_parts_that_are_none_are_left_out_and_said(tmp_path: Path) -> None:
+    async def answer() -> Recalled:
+        return Recalled(("text", Part("all", "figs", 0.0, 1), Part("all", 3, 0.0, 1)))  # type: ignore[arg-type]
+
+    async with active(tmp_path, Troubled("recall", answer), PATIENT) as provider:
+        memory = await begin(provider)
+        assert await turn(memory) == "figs"
+        assert "recall returned something that is no Part" in memory.take_notices()[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "left", "said"),
+    [
+        ([LOOKUP, 3], ["lookup"], "a int, which is no ToolSpec"),
+        ([LOOKUP, LOOKUP], ["lookup"], "two tools 'lookup'"),
+        ([ToolSpec("memory", "x", {}), LOOKUP], ["lookup"], "a tool 'memory', which is a built-in one"),
+        ([ToolSpec("no good", "x", {})], [], "a tool whose name"),
+        ([ToolSpec("", "x", {})], [], "a tool whose name"),
+        ([ToolSpec(None, "x", {})], [], "a tool whose name"),  # type: ignore[arg-type]
+        ([ToolSpec("a", None, {})], [], "'a' without a description"),  # type: ignore[arg-type]
+        ([ToolSpec("a", "x", None)], [], "'a' whose parameters are no JSON schema"),
+        ([ToolSpec("a", "x", {"b": object()})], [], "'a' whose parameters are no JSON schema"),
+        ([ToolSpec(f"t{n}", "x", {}) for n in range(1000)], [f"t{n}" for n in range(64)], "more tools than"),
+    ],
+)
+async def test_tools_that_no_endpoint_would_take_are_left_out_and_said(
+    tmp_path: Path, given: Any, left: list[str], said: str
+) -> None:
+    plugin = Recorder()
+    plugin.tools = given
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        for number in range(2):
+            offered = await memory.tools(memory.begin(), taken={"memory"})
+            assert [spec.name for spec in offered] == left
+            notices = memory.take_notices()
+            assert len(notices) == (1 if number == 0 else 0)
+            assert number or said in notices[0]
+
+
+async def _recall(memory: Memory) -> str:
+    return await turn(memory)
+
+
+async def _block(memory: Memory) -> str:
+    return await memory.prompt_block(memory.begin()) or ""
+
+
+async def _tool(memory: Memory) -> str:
+    found = await memory.call_tool("lookup", {}, "k")
+    return found.value if isinstance(found, Answer) else ""
+
+
+@pytest.mark.contract("4.8")
+@pytest.mark.parametrize(
+    ("hook", "longest", "ask"), [("recall", RECALL, _recall), ("", BLOCK, _block), ("call_tool", RESULT, _tool)]
+)
+async def test_text_without_end_is_cut_and_said_once(
+    tmp_path: Path, hook: str, longest: int, ask: Callable[[Memory], Awaitable[str]]
+) -> None:
+    async def answer() -> Any:
+        return Recalled((Part("all", "x" * 5_000_000, 0.0, 1),)) if hook == "recall" else "x" * 5_000_000
+
+    plugin = Troubled(hook, answer)
+    plugin.block = "x" * 5_000_000 if not hook else ""
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        for number in range(2):
+            assert len(await ask(memory)) == longest
+            assert len(memory.take_notices()) == (1 if number == 0 else 0)
+
+
+@pytest.mark.contract("4.3")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda _: 1 / 0, "is_available failed: ZeroDivisionError: division by zero"),
+        (lambda _: None, "is_available failed: what was made is a NoneType, not a MemoryPlugin"),
+        (lambda _: sys.exit(2), "is_available failed: SystemExit: 2"),
+        (lambda _: threading.Event().wait(2), "is_available has not come back"),
+    ],
+)
+async def test_a_plugin_that_cannot_be_made_is_said_once_and_the_host_goes_on(
+    tmp_path: Path, make: Any, said: str
+) -> None:
+    async with active(tmp_path, make, replace(SHORT, first_turn=0.5, tool=10)) as provider:
+        memory = await begin(provider)
+        notices: list[str] = []
+        for _ in range(2):
+            assert await turn(memory) == ""
+            notices += memory.take_notices()
+        assert notices == [f"memory provider troubled: {said}; going on without it"]
+
+
+async def test_a_plugin_that_is_not_configured_is_said_once_and_opens_nothing(tmp_path: Path) -> None:
+    class Bare(Recorder):
+        def is_available(self) -> bool:
+            return False
+
+    plugin = Bare()
+    async with active(tmp_path, plugin) as provider:
+        memory = await begin(provider)
+        for _ in range(2):
+            await turn(memory)
+        line = "memory provider troubled: is_available says that it is not configured; going on without it"
+        assert memory.take_notices() == [line]
+    assert plugin.calls == []
+
+
+async def test_a_slow_start_misses_the_first_turn_and_serves_the_next(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class Slow(Recorder):
+        def is_available(self) -> bool:
+            gate.wait()
+            return super().is_available()
+
+    plugin = Slow()
+    async with active(tmp_path, plugin, replace(PATIENT, first_turn=0.1)) as provider:
+        memory = await begin(provider)
+        assert await turn(memory, "first") == ""
+        assert memory.take_notices() == [
+            "memory provider troubled: is_available has not come back; going on without it"
+        ]
+        gate.set()
+        assert await turn(memory, "second") == "recalled for second"
+        assert memory.take_notices() == ["memory provider troubled works again (is_available)"]
+        await memory.flush(10)
+        assert plugin.told() == ["first", "reply to first", "second", "reply to second"]
+
+
+async def test_threads_are_as_many_however_many_conversations_there_are(tmp_path: Path) -> None:
+    before = threading.active_count()
+    plugin = Troubled("prepare", hang_in_pool)
+    async with active(tmp_path, plugin, replace(SHORT, turn=10, first_turn=10)) as provider:
+        memories = [await begin(provider, replace(CONVERSATION, session_id=f"s{n}")) for n in range(100)]
+        for number, memory in enumerate(memories):
+            await turn(memory, session_id=f"s{number}")
+        used = threading.active_count() - before
+    assert used <= 1 + 16 + 6, "the plugin's thread, its pool, and the store's"
+
+
+@pytest.mark.processes
+def test_a_process_ends_though_a_provider_hangs_in_every_way_at_once() -> None:
+    program = """
+        import asyncio, tempfile, time
+        from pathlib import Path
+        from tests.memory.providers import Recorder
+        from tests.memory.remembering import active, begin, live
+
+        class Hanging(Recorder):
+            async def run(self, hook, answer, *args):
+                if hook == "recall":
+                    await asyncio.to_thread(time.sleep, 60)
+                if hook == "prepare":
+                    await asyncio.Event().wait()
+                if hook in ("deliver", "close"):
+                    time.sleep(60)
+                return answer
+
+        async def main(home):
+            async with active(home, Hanging()) as provider:
+                memory = await begin(provider)
+                await live(memory)
+                await memory.close()
+            print(provider.health.failures > 0)
+
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(main(Path(folder)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_deadlines_leave_a_person_waiting_for_seconds_only() -> None:
+    assert (Deadlines().turn, Deadlines().first_turn) == (2.0, 3.0)
