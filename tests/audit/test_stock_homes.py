@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.stock_homes.check import find_faults
+from tests.audit.looking import bytes_of, findings
 from tests.audit.stock_fixtures import NAMES, put_home
-from tests.audit.test_repair import bytes_of, findings
 from tests.conftest import Ran
 from tests.store import old_files as old
 
