@@ -14,6 +14,7 @@
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
         ├── StoreFullError      no room on the disk; nothing of the write was kept
+        ├── StoreStoppedError   a read took longer than it may, or nobody waited for it any more
         ├── StoreReadOnlyError  the file or its folder may not be written
         ├── StoreDamagedError   not a database, or one whose pages do not fit together
         ├── StoreNewerError     written by a newer version than this one
@@ -115,6 +116,12 @@ class StoreFullError(StoreError):
     """No room on the disk; nothing of the write was kept."""
 
     default_hint = "Free some space and try again; what was saved before is untouched"
+
+
+class StoreStoppedError(StoreError):
+    """A read took longer than it may, or nobody waited for it any more."""
+
+    default_hint = "Ask for less"
 
 
 class StoreReadOnlyError(StoreError):

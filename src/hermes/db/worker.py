@@ -141,7 +141,7 @@ class Worker:
                 await self._wait(until, *(ours or self._running))
             elif self._paused_until > now:
                 await self._wait(min(until, self._paused_until))
-            elif not await self._begin(lane):
+            elif not await self._begin(lane) and lane not in self._running.values():  # else it was begun meanwhile
                 head = await self._db.write(lambda tx: head_time(tx, self._name, lane))
                 if head is None or head >= until:
                     return head is None

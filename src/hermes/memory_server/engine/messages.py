@@ -144,7 +144,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     query = select_messages().where(messages.c.session_id == place.id, messages.c.public_id == public_id)
     found = tx.execute(query).first()
     if found is None:
-        raise Missing("Message", public_id)
+        raise Missing("Message", public_id, workspace)
     return found
 
 

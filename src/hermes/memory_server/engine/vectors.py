@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
 from hermes.memory_server.embedder import Vector, from_blobs
@@ -209,7 +210,7 @@ class VectorIndex:
 
     def _rows(self, tx: Tx, source: Source, key: int, workspace_id: int = 0) -> Rows:
         matrix = self._matrix(source.kind, key)
-        with matrix.guard:
+        with holding(matrix.guard):
             _follow(tx, matrix, source, {"key": key, "workspace_id": workspace_id})
             return matrix.rows()
 
@@ -234,3 +235,4 @@ def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> No
             # The last message may have more pieces: it comes whole with the next batch.
             rows = [row for row in rows if row[0] != rows[-1][0]]
         matrix.add(rows)
+        check_reading()
