@@ -55,6 +55,7 @@ def test_a_restored_file_is_what_it_was_before_the_repair(hermes: Hermes, home: 
     assert hermes("doctor", "--repair", "--yes").code == 0
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12")
 def test_a_log_that_lies_beside_the_file_does_not_write_into_the_restored_one(hermes: Hermes, home: Path) -> None:
     backup, before = repaired(hermes, home)
@@ -94,6 +95,7 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(hermes: Hermes, 
     assert bytes_of(home) == before
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12")
 def test_a_store_that_is_in_use_is_not_replaced(hermes: Hermes, home: Path) -> None:
     backup, _ = repaired(hermes, home)
