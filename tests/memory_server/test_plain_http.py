@@ -278,7 +278,7 @@ def test_numbers_that_explain_a_422_are_numbers(http: httpx.Client) -> None:
     assert problem["ctx"] == {"le": 100}
     (problem,) = http.get("/peers/ann/context?search_max_distance=1.5").json()["detail"]
     assert problem["ctx"] == {"le": 1.0}
-    (problem,) = http.post("/peers", json={"id": "ann", "nam": 1, "metdata": {}}).json()["detail"]
+    (problem,) = http.post("/peers", json={"id": "ann", "metdata": {}}).json()["detail"]
     assert "metadata" in problem["ctx"]["error"]
 
 

@@ -22,12 +22,12 @@ class Body(BaseModel):
         if not isinstance(given, dict) or given.keys() <= cls.model_fields.keys():
             return given
         spellings = _spellings(cls)
-        for name in given.keys() - spellings.keys():
-            if isinstance(name, str) and (meant := _meant(name, spellings)) is not None:
-                raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
         said: dict[str, Any] = {}
-        for name in spellings.keys() & given.keys():
-            if said.setdefault(spellings[name], given[name]) != given[name]:
+        for name, value in given.items():
+            if name not in spellings:
+                if (meant := _meant(str(name), spellings)) is not None:
+                    raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
+            elif said.setdefault(spellings[name], value) != value:
                 raise ValueError(f"'{spellings[name]}' is given twice, under two names")
         return given
 
