@@ -113,7 +113,10 @@ USER_LIMIT = Setting(
     "memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.", also=("memory.user_char_limit",)
 )
 REVIEW_EVERY = Setting(
-    "memory.review_every", Integer(0), 6, "After how many turns the background review reads along; 0 for never."
+    "memory.review_every",
+    Integer(0),
+    6,
+    "After how many turns the background review reads along; a session that is left is read too. 0 for never.",
 )
 
 COMPRESSION_ENABLED = Setting(

@@ -47,12 +47,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _fault(_request: Request, error: Exception) -> Json:
+async def _fault(request: Request, error: Exception) -> Json:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
     said: Any = _encodable(error.reason)
     if isinstance(error, faults.Invalid):
-        said = [{"type": "value_error", "loc": ["body"], "msg": said}]
+        said = [{"type": "value_error", "loc": ["query" if request.method == "GET" else "body"], "msg": said}]
     return Json({"detail": said}, STATUS[type(error)], headers=headers)
 
 
