@@ -66,7 +66,7 @@ async def test_an_address_that_cannot_be_used_is_said_and_breaks_no_turn(
     async with active(tmp_path, Odd(), PATIENT) as provider:
         memory = await begin(provider)
         await turn(memory)
-        assert f"open returned an address with {flaw} that cannot be used" in memory.take_notices()[0]
+        assert f"returned an address with {flaw} that cannot be used" in memory.take_notices()[0]
         await provider.settle()
         assert await left(provider) == ["said", "reply"]
 

@@ -287,3 +287,19 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
         until = asyncio.get_running_loop().time() + 10
         assert isinstance(await provider.call("spawn", spawn_many, str, until), Answer)
     assert sorted(ended) == list(range(SPAWNED))
+
+
+async def test_a_delivery_that_is_late_is_tried_again_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    plugin = Troubled("deliver", asyncio.Event().wait)
+    async with active(tmp_path, plugin, SHORT) as provider:
+        await turn(await begin(provider))
+
+        async def tried_twice() -> bool:
+            return len(plugin.called("deliver")) == 2
+
+        await until(tried_twice, provider)
+        found = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
+        assert [item.crashes for item in found] == [0, 0]
+        assert all(item.tried_at is not None for item in found)
+        plugin.troubled = False
+        await until_empty(provider)
