@@ -53,7 +53,9 @@ def serve(
     _share_one_heap()
     import uvicorn
 
+    from hermes.memory_server import limits
     from hermes.memory_server.api.app import create_app
+    from hermes.memory_server.api.connection import PatientConnection
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_database, open_for_work
     from hermes.memory_server.engine.word_vectors import WordVectors
@@ -70,7 +72,9 @@ def serve(
     folder = _folder(ctx, data, env)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
-    database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
+    database = open_database(
+        folder, read_seconds=limits.READ_SECONDS
+    )  # here, so that a folder that cannot be opened is told in one line
     built = create_app(
         lambda: database,
         clock=SystemClock(),
@@ -79,7 +83,9 @@ def serve(
         open_for_work=None if no_worker else lambda: open_for_work(folder),
     )
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
-    config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        built, http=PatientConnection, log_level="warning", access_log=False, timeout_graceful_shutdown=4
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 
