@@ -335,11 +335,13 @@ async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_se
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
-        for text in ("kept", "gone"):
+        for text in ("kept", "gone", "hidden"):
             await turn(memory, text)
 
         def forget(tx: Tx) -> None:
             tx.execute("DELETE FROM messages WHERE content = 'gone'")
+            [[hidden]] = tx.execute("SELECT id FROM messages WHERE content = 'hidden'").fetchall()
+            tx.execute("INSERT INTO hermes_incognito VALUES ('s1', ?, NULL)", (hidden - 1,))
 
         await store.write(forget)
     async with active(tmp_path, plugin, PATIENT) as provider:
