@@ -13,7 +13,8 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from tests.audit.looking import backups, bytes_of, findings
-from tests.audit.wounds import CASES, Wound, wounded
+from tests.audit.stock_wounds import CASES
+from tests.audit.wounds import Wound, wounded
 from tests.conftest import Ran
 from tests.store import old_files as old
 

@@ -98,7 +98,7 @@ async def test_chat_killed_at_any_moment_loses_nothing_and_repeats_nothing(tmp_p
             heard = talk_until_killed(start_chat(env, "--json"), chance)
             session_id = heard[0]["session_id"]
             before = await read_session(home, session_id)
-            noted = notes_text(home).splitlines()
+            noted = [line for line in notes_text(home).splitlines() if line != "§"]
             assert len(set(noted)) == len(noted)
             check_accepted(heard, before)
             check_goes_on(env, endpoint, session_id, before)

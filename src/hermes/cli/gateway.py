@@ -19,11 +19,13 @@ from hermes.cli.table import print_table
 from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
-from hermes.gateway.gateway import request_stop, running_gateway
+from hermes.files import check_room
+from hermes.gateway.holding import request_stop, running_gateway
+from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
 from hermes.settings import API_KEY, API_SERVER_KEY, LOG_FORMAT, LOG_LEVEL, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET
-from hermes.store.inbox import Pairing, allow_pairing, pairings, read_status, remove_pairing
+from hermes.store.inbox import Pairing, PartStatus, allow_pairing, pairings, read_status, remove_pairing
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -100,7 +102,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
         waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        parts = [asdict(part) for part in read_status(tx)]
+        parts = [asdict(part) for part in [*read_status(tx), *_store_status(host)]]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting}
 
     found = with_store(host, lambda store: store.read(look))
@@ -114,6 +116,16 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         for name, stats in found["queues"].items():
             say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
     return 0 if found["running"] else 1
+
+
+def _store_status(host: App) -> list[PartStatus]:
+    """A gateway that can store nothing cannot tell so either: look for ourselves."""
+    try:
+        check_room(host.home.path)
+    except OSError as error:
+        detail = f"nothing can be written in {host.home.path} ({error.strerror})"
+        return [PartStatus(PART, "failing", detail, host.clock.now())]
+    return []
 
 
 @app.command("stop")

@@ -20,6 +20,8 @@ from hermes.memory.values import Address, Notebook, Speaker
 from hermes.store.memory_rows import get_value, set_value
 
 MIRRORED = "mirrored"
+LONGEST_NOTE = 16_000
+"""Characters of a note's entry that a provider is told."""
 OWNER = Speaker(is_owner=True)
 Action = Literal["add", "replace", "remove"]
 
@@ -47,8 +49,8 @@ def mirror_notes(
     found = [change for target in read for change in _compare(tx, outbox.provider, target, read[target], first)]
     spot = Spot(OWNERS_NOTES, Notebook(OWNER), address)
     for change in found:
-        data = {"target": change.target, "action": change.action, "old": change.old}
-        outbox.put(tx, spot, "note", secrets.token_hex(8), change.text, data, OWNER, now=now)
+        data = {"target": change.target, "action": change.action, "old": change.old[:LONGEST_NOTE]}
+        outbox.put(tx, spot, "note", secrets.token_hex(8), change.text[:LONGEST_NOTE], data, OWNER, now=now)
     return len(found)
 
 

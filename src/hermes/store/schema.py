@@ -140,6 +140,7 @@ MIGRATIONS = (
     Migration(4, (moved_chats.SCHEMA,)),
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
+    Migration(7, (reviews.DUE,)),
 )
 
 
