@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 CLOCKS = {"time.time", "time.monotonic", "time.perf_counter", "time.process_time"}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every file, parsed."""
+    return {str(path.relative_to(TESTS)): ast.parse(path.read_bytes()) for path in sorted(TESTS.rglob("*.py"))}
+
+
 def nodes() -> Iterator[tuple[str, ast.AST]]:
     """Every node of every file, with the place to look at."""
-    for path in sorted(TESTS.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield f"{path.relative_to(TESTS)}:{getattr(node, 'lineno', 0)}", node
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
 def is_elapsed(node: ast.AST) -> bool:
