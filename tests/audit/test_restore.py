@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.audit.looking import backups, bytes_of
-from tests.audit.test_mishaps import check_sound
+from tests.audit.looking import backups, bytes_of, check_sound
 from tests.audit.wounds import Hand, child_that_no_key_follows
 from tests.conftest import Ran
 from tests.db.processes import hear

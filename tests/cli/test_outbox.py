@@ -20,9 +20,9 @@ from hermes.home import Home
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.provider import Entry, Outcome
 from hermes.types import Session
+from tests.memory.delivering import left
 from tests.memory.providers import PATIENT, Recorder
 from tests.memory.remembering import active, begin, turn
-from tests.memory.test_outbox import left
 
 
 class Slow(Recorder):

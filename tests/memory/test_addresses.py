@@ -17,9 +17,9 @@ from hermes.memory.outbox import Spot
 from hermes.memory.provider import Address, Conversation, Kind, Notebook
 from hermes.store.memory_rows import find_place
 from tests.compression.hand_clock import HandClock
+from tests.memory.delivering import QUEUE, left, until_empty
 from tests.memory.providers import CONVERSATION, OWNER, PATIENT, Recorder
 from tests.memory.remembering import active, begin, reply, say, turn
-from tests.memory.test_outbox import QUEUE, left, until_empty
 
 
 class Moving(Recorder):

@@ -18,9 +18,9 @@ from hermes.memory.plugin_thread import SPAWNED, Answer
 from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
+from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty
 from tests.memory.providers import PATIENT, SHORT, Recorder, Troubled
 from tests.memory.remembering import active, begin, say, turn
-from tests.memory.test_outbox import QUEUE, Refusing, left, until, until_empty
 
 
 @pytest.mark.parametrize(
