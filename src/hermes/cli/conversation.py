@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from hermes.agent.review import review_now, wants_review
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_provider, open_speaker
+from hermes.cli.background import Background
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -73,7 +75,7 @@ class Conversation:
         self._starts_incognito = False
         self._said_floor = False
         self._looked_back = False
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -139,7 +141,7 @@ class Conversation:
     async def leave(self, why: Ending = "new") -> None:
         """The next message begins a new session. The last one is reviewed and closed off everybody's turn."""
         if self._agent is not None and wants_review(self._agent) and self._agent.turns:
-            self._in_background(self._look_back(self._agent, why))
+            self._background.begin(review_now(self._agent), partial(self._close, self._agent, why))
         elif self._agent is not None:
             await self._close(self._agent, why)
         self._agent, self._session, self._starts_incognito = None, None, False
@@ -149,10 +151,7 @@ class Conversation:
 
         What a review has not read yet is read after the next start. Ending twice is fine.
         """
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        await self._background.end()
         memory = self._agent.memory if self._agent is not None else NoMemory()
         if self._agent is not None:
             await self._close(self._agent, "exit")
@@ -162,17 +161,6 @@ class Conversation:
             await self._provider.close()
         self.untold += map(Notice, memory.take_notices())
         return self._all_told
-
-    def _in_background(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def _look_back(self, agent: Agent, why: Ending) -> None:
-        try:
-            await review_now(agent)
-        finally:
-            await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
         self.untold += await agent.close(why)
@@ -208,7 +196,7 @@ class Conversation:
                     yield event
             if not self._looked_back and wants_review(self._agent):
                 self._looked_back = True
-                self._in_background(review_leftovers(self.store, self._is_left, self._lend))
+                self._background.begin(review_leftovers(self.store, self._is_left, self._lend))
         finally:
             SESSION.reset(token)
 
