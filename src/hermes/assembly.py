@@ -184,8 +184,16 @@ def conversation_of(session: Session, person: Person = NOBODY) -> Conversation:
         chat_type=session.chat_type,
         gateway_session_key=session.session_key,
         title=session.title,
-        directory=Path.cwd() if local else None,
+        directory=_here() if local else None,
     )
+
+
+def _here() -> Path | None:
+    """Where the terminal stands; None in a folder that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def tools_off(settings: Settings) -> frozenset[str]:

@@ -170,3 +170,43 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
     told = [(entry.data["action"], len(entry.data["old"]), len(entry.text)) for entry in noted]
     assert told == [("add", 0, 16_000), ("add", 0, 10), ("remove", 16_000, 0)]
     assert [len(text) for text in plugin.told("delegation")] == [16_000]
+
+
+async def test_a_store_that_cannot_be_read_opens_no_session_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
+        memory = await begin(provider)
+        said = await say(memory, "hello")
+
+        async def unreadable(run: Callable[[Tx], Any]) -> Any:
+            raise StoreError("the file is locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(provider.store, "read", unreadable)
+            assert (await memory.recall([said], memory.begin())).text == ""
+        assert "the file is locked" in memory.take_notices()[0]
+        assert (await memory.recall([said], memory.begin())).text == "recalled for hello"
+
+
+async def test_own_entries_put_by_many_tasks_at_once_arrive_once_each_and_in_each_ones_order(tmp_path: Path) -> None:
+    tasks, each = 16, 60
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        await turn(await begin(provider))
+
+        def put(task: int) -> None:
+            async def put_all() -> None:
+                for number in range(each):
+                    await plugin.host.put("s1", f"{task}:{number}", [task, number])
+                    await plugin.host.put("s1", f"{task}:{number}", [task, number])
+
+            asyncio.run(put_all())
+
+        await asyncio.gather(*(asyncio.to_thread(put, task) for task in range(tasks)))
+        await until_empty(provider)
+    told = [tuple(entry.data) for entry in plugin.entries if entry.kind == "own"]
+    assert len(told) == tasks * each
+    assert [sorted(t for t in told if t[0] == task) for task in range(tasks)] == [
+        [t for t in told if t[0] == task] for task in range(tasks)
+    ]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -18,10 +17,10 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
+from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_provider, open_speaker
-from hermes.cli.background import Background
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -75,7 +74,8 @@ class Conversation:
         self._starts_incognito = False
         self._said_floor = False
         self._looked_back = False
-        self._background = Background()
+        self._background: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -141,7 +141,7 @@ class Conversation:
     async def leave(self, why: Ending = "new") -> None:
         """The next message begins a new session. The last one is reviewed and closed off everybody's turn."""
         if self._agent is not None and wants_review(self._agent) and self._agent.turns:
-            self._background.begin(review_now(self._agent), partial(self._close, self._agent, why))
+            self._in_background(self._look_back(self._agent, why))
         elif self._agent is not None:
             await self._close(self._agent, why)
         self._agent, self._session, self._starts_incognito = None, None, False
@@ -151,7 +151,9 @@ class Conversation:
 
         What a review has not read yet is read after the next start. Ending twice is fine.
         """
-        await self._background.end()
+        self._ending.set()
+        if self._background:
+            await asyncio.wait(self._background)
         memory = self._agent.memory if self._agent is not None else NoMemory()
         if self._agent is not None:
             await self._close(self._agent, "exit")
@@ -161,6 +163,15 @@ class Conversation:
             await self._provider.close()
         self.untold += map(Notice, memory.take_notices())
         return self._all_told
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _look_back(self, agent: Agent, why: Ending) -> None:
+        await unless_stopped(review_now(agent), self._ending)
+        await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
         self.untold += await agent.close(why)
@@ -196,7 +207,8 @@ class Conversation:
                     yield event
             if not self._looked_back and wants_review(self._agent):
                 self._looked_back = True
-                self._background.begin(review_leftovers(self.store, self._is_left, self._lend))
+                leftovers = review_leftovers(self.store, self._is_left, self._lend)
+                self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
 

@@ -126,17 +126,15 @@ class AgentCache:
     def _close_unused(self, entry: _Entry, why: Ending) -> None:
         if entry.users:
             return
-        work = _close(entry.agent, why) if why == "settings" else _look_back(entry.agent, why, self._ending)
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._let_go(entry.agent, why))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-
-async def _look_back(agent: Agent, why: Ending, ending: asyncio.Event) -> None:
-    """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
-    if agent.turns and not ending.is_set():
-        await unless_stopped(review_now(agent), ending)
-    await _close(agent, why)
+    async def _let_go(self, agent: Agent, why: Ending) -> None:
+        """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
+        if agent.turns and why != "settings":
+            await unless_stopped(review_now(agent), self._ending)
+        await _close(agent, why)
 
 
 async def _close(agent: Agent, why: Ending) -> None:

@@ -9,10 +9,11 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar
 
+from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import Answer, HookResult
+from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place
@@ -99,7 +100,11 @@ class SessionCaller:
 
     async def _open(self, until: float) -> Opened | None:
         session_id, provider = self.conversation.session_id, self._provider
-        known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        try:
+            known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        except StoreError as error:
+            provider.report("open", Missed(f"open failed: {error.line()}"), session_id)
+            return None
         if known is not None:
             directory = known.about.get("directory")
             here = self.conversation.directory if directory is None else Path(directory)
