@@ -72,6 +72,8 @@ class Draft:
     platform_message_id: str | None = None
     author_id: str | None = None
     author_name: str | None = None
+    author_alt: str | None = None
+    author_is_owner: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Message:
     platform_message_id: str | None = None
     author_id: str | None = None
     author_name: str | None = None
+    author_alt: str | None = None
+    author_is_owner: bool | None = None
 
 
 class Line(NamedTuple):

@@ -110,7 +110,7 @@ def test_json_lines_have_one_ending_per_turn(home: Path, tmp_path: Path) -> None
 def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path, [], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
-        assert "no session to go on with" in chat(env, "-c", "-q", "x").err
+        assert "no terminal session to go on with" in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
         assert chat(env, "-s", session, "-q", "two").out == "two\n"
         assert chat(env, "-s", session[:-2], "-q", "three").out == "three\n"

@@ -17,7 +17,16 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.prompt import read_soul
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_provider, open_speaker
+from hermes.assembly import (
+    FLOOR_NOTICE,
+    OPENAI,
+    has_model,
+    open_agent,
+    open_notes,
+    open_people,
+    open_provider,
+    open_speaker,
+)
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -34,6 +43,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import FILES
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
+from hermes.scope import OWNER
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
@@ -120,11 +130,12 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            model = open_speaker(self.app, self.store)
-            self._open_agent(model, self._session)
+            await self._open_agent(open_speaker(self.app), self._session)
 
-    def _open_agent(self, model: Model, session: Session) -> None:
-        self._agent = open_agent(self.app, self.store, model, session, self._owner, self._provider)
+    async def _open_agent(self, model: Model, session: Session) -> None:
+        """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
+        scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
+        self._agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider)
         if self._deliveries is not None:
             self._deliveries.start()
 
@@ -143,7 +154,7 @@ class Conversation:
         if self._deliveries is not None and self._provider is not None:
             delivered = await self._deliveries.finish(seconds)
             await self._provider.close()
-        self.untold += map(Notice, memory.take_notices())
+        self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         return delivered
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -178,12 +189,12 @@ class Conversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model = open_speaker(self.app, self.store)
+        model = open_speaker(self.app)
         session = await self.store.create_session("cli", title=self._wanted_title)
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
         self._wanted_title, self._session = None, session
-        self._open_agent(model, session)
+        await self._open_agent(model, session)
 
     async def _new(self, _: str) -> Answered:
         await self.leave()
@@ -246,7 +257,8 @@ class Conversation:
             )
         if word:
             raise UsageError(f"/memory takes on or off, not '{word}'")
-        read = open_notes(self.app).read_all()
+        notes = open_notes(self.app, OWNER) if self._agent is None else self._agent.notes
+        read = notes.read_all()
         parts = [f"{FILES[target]}\n{text or '(empty)'}" for target, text in sorted(read.texts.items(), reverse=True)]
         parts += [problem.line() for problem in read.problems]
         state = "off (incognito)" if self._starts_incognito else "on"

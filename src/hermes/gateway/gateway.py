@@ -8,7 +8,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -31,8 +31,10 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
+from hermes.gateway.remarks import RemarkTerms
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
+from hermes.store.people import People
 from hermes.store.store import Store
 
 log = logging.getLogger("hermes.gateway")
@@ -58,6 +60,8 @@ class GatewayTerms:
     allow: frozenset[str] = frozenset()
     at_once: int = 64
     drain: float = DRAIN
+    people: People = field(default_factory=People)
+    remarks: RemarkTerms = field(default_factory=RemarkTerms)
 
 
 class Gateway:
@@ -77,9 +81,9 @@ class Gateway:
         self._ending = False
         self._platforms: dict[str, Platform] = {}
         access = Access(terms.allow, secrets.choice)
-        self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
+        self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)

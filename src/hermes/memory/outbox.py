@@ -26,8 +26,6 @@ HOLD_AT_MOST = 3600.0
 """Seconds that anything is held back at most."""
 LONGEST_VALUE = 64_000
 """Characters of an entry that is kept by value."""
-OWNERS_NOTES = "notes:owner"
-"""The place of the owner's notebook."""
 
 
 def queue_name(provider: str) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.memory.active import ActiveProvider
+from hermes.memory.mirror import Mirrored
+from hermes.memory.notes import Notes
 from hermes.memory.plugin_thread import Answer, HookResult
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
@@ -32,9 +34,10 @@ class Opened:
 class SessionCaller:
     """Calls the hooks of one conversation's session, one question at a time; preparing goes on beside them."""
 
-    def __init__(self, provider: ActiveProvider, conversation: Conversation) -> None:
+    def __init__(self, provider: ActiveProvider, conversation: Conversation, notes: Notes) -> None:
         self._provider = provider
         self.conversation = conversation
+        self._notes = notes
         self.opened: Opened | None = None
         self._opening: asyncio.Task[Opened | None] | None = None
         self._missed_opening = False
@@ -111,7 +114,7 @@ class SessionCaller:
             return None
         self.opened = found.value
         self.prepare(None)
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(self._notes, conversation), None)
         if self._missed_opening:  # a turn went on without it: what it recorded has no address yet
             provider.address_soon()
         return self.opened
