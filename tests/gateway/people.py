@@ -20,6 +20,7 @@ from hermes.llm.scripted import Answer
 from hermes.store.people import mark
 from hermes.types import Json, ToolCall
 from tests.gateway.core import Core, load_app, message, request, running_core, talk
+from tests.gateway.processes import rows
 
 OWNER, GUEST, OTHER, GROUP = "111", "222", "333", "-100"
 SECRETS = {"owner": "alderwood", "guest": "birchwood", "other": "cedarwood", "group": "dogwood"}
@@ -143,3 +144,9 @@ def notes_on_disk(home: Path) -> dict[str, str]:
     root = home / "memories"
     found = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.md")}
     return {str(path.parent.relative_to(root)).removeprefix("."): text for path, text in found.items()}
+
+
+def session_of(home: Path, chat_id: str) -> str:
+    """The session that a chat is in."""
+    [(session,)] = rows(home, f"SELECT session_id FROM hermes_routes WHERE session_key LIKE '%:{chat_id}'")
+    return str(session)

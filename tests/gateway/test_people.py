@@ -40,6 +40,7 @@ from tests.gateway.people import (
     notes_on_disk,
     open_world,
     seen,
+    session_of,
 )
 from tests.gateway.processes import rows
 
@@ -81,8 +82,7 @@ async def stateless(world: World, text: str) -> str:
 
 async def in_a_guests_session_by_the_owner(world: World, text: str) -> str:
     """The holder of the key names a guest's session."""
-    [(session,)] = rows(world.home, f"SELECT session_id FROM hermes_routes WHERE session_key LIKE '%dm:{GUEST}'")
-    return await world.over_api(text, str(session))
+    return await world.over_api(text, session_of(world.home, GUEST))
 
 
 GUESTS, GROUPS = frozenset({"guest"}), frozenset({"group"})
@@ -156,7 +156,7 @@ async def test_a_user_of_the_api_is_a_label_of_the_owner_by_default(tmp_path: Pa
 async def test_the_owner_in_a_guests_session_on_a_terminal_brings_nothing_of_his_own_into_it(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         app, store = load_app(tmp_path, world.core.store.clock), world.core.store
-        guests = await store.read(lambda tx: store.sessions.get(tx, _session(tmp_path, GUEST)))
+        guests = await store.read(lambda tx: store.sessions.get(tx, session_of(tmp_path, GUEST)))
         scope = await store.read(lambda tx: open_people(app).scope_of(tx, guests))
         agent = open_agent(app, store, world.core.model, guests, scope, "terminal")
         for text, secrets in ((SEARCH, SECRETS), (SHOW_PROMPT, NOTED)):
@@ -198,7 +198,7 @@ async def test_a_stored_prompt_that_holds_another_persons_notes_is_made_anew_wit
     ask = alone(GUEST) if chat == GUEST else in_group(OTHER)
     async with open_world(tmp_path) as world:
         await ask(world, "hello")
-        await _spoil_prompt(world.core.store, _session(tmp_path, chat))
+        await _spoil_prompt(world.core.store, session_of(tmp_path, chat))
         assert NOTED["owner"] not in await ask(world, SHOW_PROMPT)
     kept = rows(tmp_path, "SELECT system_prompt FROM hermes_session_extra")
     assert NOTED["owner"] not in str([prompt for (prompt,) in kept if NOTED["guest"] in str(prompt)])
@@ -253,8 +253,3 @@ def test_no_two_people_share_a_folder_and_none_leads_elsewhere(one: Guest | Grou
         assert ".." not in path.parts
         assert len(path.parts) in (3, 5)
         assert all(len(part) < 100 for part in path.parts)
-
-
-def _session(home: Path, chat: str) -> str:
-    [(session,)] = rows(home, f"SELECT session_id FROM hermes_routes WHERE session_key LIKE '%:{chat}'")
-    return str(session)
