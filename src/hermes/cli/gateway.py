@@ -69,23 +69,30 @@ async def _serve(host: App, store: Store) -> None:
             "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
         )
     stopping = asyncio.Event()
+    telling: list[asyncio.Task[None]] = []
 
     def begun() -> None:
+        telling.append(asyncio.create_task(_tell_of_guests(host, store)))
         if not has_model(host.settings):
             note(FLOOR_NOTICE)
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
 
     try:
-        allowed = host.settings.get(ALLOW)
-        if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
-            note(f"gateway: {told}: `hermes gateway people`")
         with _signals(stopping):
             await gateway.run(platforms, stopping, note, begun)
     finally:
+        await asyncio.gather(*telling)
         for platform in platforms:
             await platform.close()
         await model.close()
     note("gateway: ended")
+
+
+async def _tell_of_guests(host: App, store: Store) -> None:
+    """Say once of each person who was let in without being asked about that they are a guest."""
+    allowed = host.settings.get(ALLOW)
+    if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
+        note(f"gateway: {told}: `hermes gateway people`")
 
 
 @contextmanager
@@ -129,7 +136,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         for name, stats in found["queues"].items():
             say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
         for one in found["people"]:
-            say(f"  {one['who']} {printable(one_line(one['name'], 64))}: {one['role']}")
+            say(f"  {' '.join(filter(None, (one['who'], _shown(one['name']))))}: {one['role']}")
     return 0 if found["running"] else 1
 
 
