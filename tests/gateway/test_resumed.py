@@ -130,7 +130,8 @@ def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_p
             api.say(ann.dm, "when is my flight?", ann)
             wait_until(model.asked)
             gateway.kill()
-        assert gateway.hermes("chat", "-c", "-q", "what is 2 + 2?") == "4\n"
+        [(session,)] = gateway.rows("SELECT id FROM sessions")
+        assert gateway.hermes("chat", "-s", str(session), "-q", "what is 2 + 2?") == "4\n"
         with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["At nine."])
             gateway.stop()
