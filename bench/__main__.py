@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, log, memory_server, startup, store, turn
+from bench import compression, gateway, log, memory_server, outbox, repair, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
     "store": store.run,
     "log": log.run,
     "turn": turn.run,
+    "outbox": outbox.run,
     "compression": compression.run,
     "gateway": gateway.run,
+    "repair": repair.run,
     "memory_server": memory_server.run,
 }
 

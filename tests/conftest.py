@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import is_hypothesis_test
 
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from tests.process_guard import ProcessGuard
+from tests.scale import load_profile
 
 GUARD = ProcessGuard()
+load_profile()  # before the modules with properties are read
 
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -23,10 +26,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands on a fixture that starts processes; `-m` chooses after this."""
+    """Mark what stands on a fixture that starts processes, and properties as stress; `-m` chooses after this."""
     for item in items:
         if isinstance(item, pytest.Function) and "processes" in item.fixturenames:
             item.add_marker("processes")
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("stress")
 
 
 @pytest.hookimpl(wrapper=True)

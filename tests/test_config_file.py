@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -92,7 +92,7 @@ def test_entry_knows_its_line(config: Path) -> None:
         ("a: 1\n---\nb: 2\n", "document"),
         ("&r\na: *r\n", "'a' contains itself"),
         ("a: 2024-99-99\n", "config.yaml"),
-        ("[" * 5000, "config.yaml"),
+        ("[" * 1000, "config.yaml"),
     ],
 )
 def test_broken_file_is_one_clear_line(config: Path, text: str | bytes, said: str) -> None:
@@ -109,7 +109,6 @@ def test_folder_in_its_place_is_said(config: Path) -> None:
         read_entries(config)
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     data=st.binary(max_size=40)
     | st.text(alphabet="ab:-[]{}&*!|>'\"#%@`~,? \n\t0123456789.", max_size=40).map(str.encode)
@@ -209,7 +208,6 @@ DOCUMENTS = st.recursive(VALUES, lambda inner: st.dictionaries(KEYS, inner, max_
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(DOCUMENTS, st.text(min_size=1, max_size=8).filter(str.isprintable))
 def test_anything_written_is_read_back_and_nothing_else_changes(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], value: str
@@ -237,7 +235,6 @@ DOTTED = st.recursive(
 ).filter(lambda value: isinstance(value, dict))
 
 
-@settings(deadline=None, max_examples=200)
 @given(DOTTED)
 def test_a_setting_is_written_where_it_stands_however_its_name_is_split(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, object]

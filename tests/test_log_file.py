@@ -60,7 +60,7 @@ def read_numbers(path: Path) -> dict[str, list[int]]:
 @pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_write_and_rotate_at_once_lose_and_tear_no_line(tmp_path: Path) -> None:
-    path, count = tmp_path / "agent.log", scale(1_500, 20_000)
+    path, count = tmp_path / "agent.log", scale(600, 20_000)
     names = [f"w{number}" for number in range(6)]
     writers = [start("tests.log_writer", path, name, count, LARGEST, 10_000) for name in names]
     for writer in writers:

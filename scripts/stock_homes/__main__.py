@@ -1,4 +1,4 @@
-"""`python -m scripts.stock_homes make FOLDER [NAME …]`, `… list`."""
+"""`python -m scripts.stock_homes make FOLDER [NAME …]`, `… check FOLDER [NAME …]`, `… together FOLDER`, `… list`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from scripts.stock_homes.check import run, table
 from scripts.stock_homes.drive import make_home
 from scripts.stock_homes.install import install
-from scripts.stock_homes.recipes import recipes
+from scripts.stock_homes.recipes import Recipe, recipes
+from scripts.stock_homes.together import live_together
 
 KEPT = (
     "state.db",
@@ -32,17 +34,33 @@ KEPT = (
 def main() -> int:
     """Make the homes that are not there yet."""
     parser = argparse.ArgumentParser(prog="python -m scripts.stock_homes", description=__doc__)
-    parser.add_argument("command", choices=("make", "list"))
+    parser.add_argument("command", choices=("make", "check", "together", "list"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
     if given.command == "list" or given.folder is None:
         sys.stdout.write("".join(f"{recipe.name}\n" for recipe in recipes()))
         return 0
-    python = install(given.folder.resolve() / "environment")
-    for recipe in recipes():
-        home = given.folder.resolve() / "homes" / recipe.name
-        if home.exists() or (given.names and recipe.name not in given.names):
+    folder = given.folder.resolve()
+    python = install(folder / "environment")
+    wanted = [recipe for recipe in recipes() if not given.names or recipe.name in given.names]
+    if given.command == "check":
+        rows = run(python, folder / "homes", wanted, folder / "work")
+        (folder / "table.md").write_text(table(rows), encoding="utf-8")
+        return 1 if any(row.wrong for row in rows) else 0
+    if given.command == "together":
+        shutil.rmtree(folder / "together", ignore_errors=True)
+        faults = asyncio.run(live_together(python, folder / "together"))
+        sys.stdout.write("".join(f"{fault}\n" for fault in faults) or "nothing is lost, both go on\n")
+        return 1 if faults else 0
+    _make(python, folder, wanted)
+    return 0
+
+
+def _make(python: Path, folder: Path, wanted: list[Recipe]) -> None:
+    for recipe in wanted:
+        home = folder / "homes" / recipe.name
+        if home.exists():
             continue
         began = time.monotonic()
         working = home.with_name(f".{recipe.name}")
@@ -58,7 +76,6 @@ def main() -> int:
         answered = sum(one.answered for one in said)
         sys.stdout.write(f"{recipe.name}: {answered} of {len(said)} answered, {time.monotonic() - began:.0f} s\n")
         sys.stdout.flush()
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ import signal
 import socket
 import sqlite3
 import urllib.request
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from scripts.stock_homes.loopback import GROW, WINDOW, Irc, Model, serving
+from scripts.stock_homes.loopback import GROW, Irc, Model, serving
 from scripts.stock_homes.recipes import Recipe
 
 BOT, ROOM = "bot", "#room"
@@ -51,6 +52,7 @@ class Stock:
         self._named: dict[str, str] = {}
         self.irc = irc
         self.said: list[Said] = []
+        self.requests: list[list[dict[str, Any]]] = []
 
     async def start(self) -> None:
         """Start the gateway and wait until it has joined the room."""
@@ -135,7 +137,8 @@ class Stock:
 
     def _post(self, session: str, text: str) -> str:
         """Ask over the HTTP API; the session id that the answer names."""
-        body = {"model": "loop", "messages": [{"role": "user", "content": text}]}
+        padded = f"{text} {'lorem ipsum ' * 3_500}" if "fill" in text else text
+        body = {"model": "loop", "messages": [{"role": "user", "content": padded}]}
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Hermes-Session-Id": session}
         url = f"http://127.0.0.1:{self._api_port}/v1/chat/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
@@ -145,6 +148,10 @@ class Stock:
     def _await_api(self) -> None:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._api_port}/health", timeout=5):
             pass
+
+    async def configure(self, name: str, value: str) -> bool:
+        """Change a setting with its own command."""
+        return await (await self._run("config", "set", name, value)).wait() == 0
 
     async def _run(self, *arguments: str, kill: str | None = None) -> asyncio.subprocess.Process:
         env = {
@@ -163,26 +170,35 @@ class Stock:
             )
 
 
-async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
-    """The home of a recipe, left as the killed process left it."""
+@asynccontextmanager
+async def open_stock(python: Path, home: Path, recipe: Recipe) -> AsyncIterator[Stock]:
+    """A stock Hermes in a home, with a model and a room; it is ended at the end, whatever it does."""
     async with AsyncExitStack() as stack:
         irc = Irc()
-        model_port = await stack.enter_async_context(serving(Model()))
+        model = Model()
+        model_port = await stack.enter_async_context(serving(model))
         irc_port = await stack.enter_async_context(serving(irc))
         _configure(home, recipe, model_port)
         stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
+        stock.requests = model.requests
         try:
-            await stock.start()
-            for step in recipe.steps:
-                await stock.step(step)
+            yield stock
         finally:
             await stock.stop()
+
+
+async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
+    """The home of a recipe, left as the killed process left it."""
+    async with open_stock(python, home, recipe) as stock:
+        await stock.start()
+        for step in recipe.steps:
+            await stock.step(step)
     return stock.said
 
 
 def _configure(home: Path, recipe: Recipe, port: int) -> None:
-    home.mkdir(parents=True)
-    config = CONFIG.format(port=port, window=WINDOW, in_place=str(recipe.in_place).lower())
+    home.mkdir(parents=True, exist_ok=True)
+    config = CONFIG.format(port=port, window=recipe.window, in_place=str(recipe.in_place).lower())
     (home / "config.yaml").write_text(config, encoding="utf-8")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from scripts.stock_homes.loopback import WINDOW
+
 ROTATION = (
     "try_acquire_compression_lock:after:1",
     "append_message:after:3",
@@ -29,18 +31,20 @@ class Recipe:
     """A home. A step is `NICK> text` to the bot, `NICK#> text` in the room, `ID@> text` over the API with a session id
     that the client keeps, `ID@@> text` with the id that the last answer named, `NICK$> text` from a terminal in that
     person's session, or `restart`, `stop`. `kill` is armed up to the first end; `delay` kills that long after a step
-    whose text has `grow` was said."""
+    whose text has `grow` was said. A text with `fill` is as long as `window` needs it to be full after a few of them:
+    then the compression comes at the beginning of a turn, before its model was asked."""
 
     name: str
     steps: tuple[str, ...]
     in_place: bool = False
     kill: str | None = None
     delay: float | None = None
+    window: int = WINDOW
 
 
 def recipes() -> list[Recipe]:
     """Every home, by name."""
-    made = [*_whole(), *_exact(), *_api(), *_groups(), *_random(), *_two_processes()]
+    made = [*_whole(), *_exact(), *_api(), *_early(), *_groups(), *_random(), *_two_processes()]
     assert len({recipe.name for recipe in made}) == len(made)
     return made
 
@@ -78,6 +82,18 @@ def _api() -> Iterator[Recipe]:
     yield Recipe("api-in-place", (*begin, *later), in_place=True)
     yield Recipe("api-killed-after-end", (*begin, "restart", *later), kill="end_session:after:1")
     yield Recipe("api-killed-after-child", (*begin, "restart", *later), kill="replace_messages:after:1")
+
+
+def _early() -> Iterator[Recipe]:
+    steps = tuple(f"api-chat-1@> {word} fill" for word in ("one", "two", "three", "four", "five", "six"))
+    later = ("api-chat-1@> seven", "api-chat-1@> eight")
+    small = 64_000
+    yield Recipe("early-rotation", (*steps, *later), window=small)
+    yield Recipe("early-in-place", (*steps, *later), in_place=True, window=small)
+    for kill in ("append_message:after:4", "end_session:before:1", "end_session:after:1", "replace_messages:after:1"):
+        step, when, _ = kill.split(":")
+        name = f"early-{when}-{step.replace('_', '-')}"
+        yield Recipe(name, (*steps, "restart", *later), kill=kill, window=small)
 
 
 def _groups() -> Iterator[Recipe]:

@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from hermes.agent.agent import Agent, AgentMemory, Policy
-from hermes.agent.delegate_tool import delegate_tool
+from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
+from hermes.agent.notes_tool import read_notes_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
@@ -36,6 +37,8 @@ from hermes.settings import (
     COMPRESSION_IDLE,
     COMPRESSION_THRESHOLD,
     CONTEXT_LENGTH,
+    DELEGATE_STEPS,
+    DELEGATE_TIMEOUT,
     FIRST_DEADLINE,
     KEEP_TURNS,
     LONGEST_REPLY,
@@ -112,6 +115,8 @@ def open_agent(
         policy=Policy(
             max_steps=app.settings.get(MAX_STEPS),
             max_calls=app.settings.get(MAX_CALLS),
+            delegate_steps=app.settings.get(DELEGATE_STEPS),
+            delegate_deadline=app.settings.get(DELEGATE_TIMEOUT),
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
             compresses_itself=app.settings.get(COMPRESSION_ENABLED),
@@ -196,7 +201,7 @@ def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> 
         chat_type=session.chat_type,
         gateway_session_key=session.session_key,
         title=session.title,
-        directory=Path.cwd() if local else None,
+        directory=_here() if local else None,
     )
 
 
@@ -211,6 +216,14 @@ def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None
             return Speaker(person.user_id or session.user_id, person.user_id_alt, is_owner=True)
 
 
+def _here() -> Path | None:
+    """Where the terminal stands; None in a folder that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
     return frozenset(settings.get(TOOLS_OFF))
@@ -218,10 +231,11 @@ def tools_off(settings: Settings) -> frozenset[str]:
 
 def builtin_tools(agent: Agent) -> list[Tool]:
     """The tools every agent has. A sub-agent gets those that only read."""
-    searching = session_search_tool(agent.store, agent.scope)
-    allowed = [] if searching.spec.name in agent.policy.tools_off else [searching]
+    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
+    allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
+    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
     return [
         memory_tool(agent.notes, agent.memory.note_written),
-        searching,
-        delegate_tool(agent.model, allowed, agent.clock, agent.policy.max_steps, agent.memory.delegated),
+        reading[0],
+        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
     ]

@@ -21,6 +21,7 @@ from hermes.clock import Clock
 from hermes.config_file import read_entries
 from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
+from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import provider_names
@@ -83,6 +84,11 @@ def _check_home(home: Home) -> Iterator[Finding]:
         return
     if not os.access(home.path, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("home", "fail", f"{home.path} may not be read and written by this user", "Check its owner")
+        return
+    try:
+        check_room(home.path)
+    except OSError as error:
+        yield Finding("home", "fail", f"{home.path}: nothing can be written ({error.strerror})", "Free some space")
         return
     free = shutil.disk_usage(home.path).free
     space = f"{free // (1024 * 1024)} MB free"
@@ -155,9 +161,11 @@ def _check_log(log: LogAudit) -> Iterator[Finding]:
         fix = "This is a defect of this version: report it" if anomaly.ours else "An older version did this"
         yield Finding("log", level, anomaly.detail, fix, anomaly.code, anomaly.sessions)
     if log.unfinished:
-        yield Finding("log", "ok", f"{len(log.unfinished)} compressions have no end in the log: cut off, or under way")
-    if log.operations and not log.anomalies:
-        yield Finding("log", "ok", f"{len(log.operations)} compressions, each in its own session")
+        yield Finding(
+            "log", "ok", f"{len(log.unfinished)} compressions have no end in the log: given up, cut off, or under way"
+        )
+    if (ended := len(log.operations) - len(log.unfinished)) and not log.anomalies:
+        yield Finding("log", "ok", f"{ended} compressions, each in its own session")
 
 
 def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
@@ -197,9 +205,23 @@ def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
     for damage in audit.damage:
         fix = "`hermes doctor --repair` mends it"
         yield Finding("sessions", "fail", damage.detail, fix, damage.code, damage.sessions, damage.remedy)
-    for key, first, today in audit.history:
-        detail = f"an older version changed the id of {key} from {first} to {today}; it is whole"
-        yield Finding("sessions", "ok", detail, "", "route-to-child", (first, today))
+    for loss in audit.losses:
+        detail = (
+            f"{loss.session_key} began anew as {loss.today}, because a compression of {loss.before} was cut off: what "
+            "was said before is not seen there"
+        )
+        fix = f"It is all there: `hermes sessions show {loss.before}`"
+        yield Finding("sessions", "warn", detail, fix, "began-anew", (loss.before, loss.today))
+    for key, (ours, theirs) in sorted(audit.differing.items()):
+        detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
+        fix = "What was bound last counts here; say something in that chat with the one that you mean to use"
+        yield Finding("sessions", "warn", detail, fix, "routes-differ", (ours, theirs))
+    for history in audit.history:
+        detail = (
+            f"an older version changed the id of {history.session_key} from {history.first} to {history.today}; "
+            "it is whole"
+        )
+        yield Finding("sessions", "ok", detail, "", "route-to-child", (history.first, history.today))
 
 
 def _check_contents(health: StoreHealth) -> Iterator[Finding]:

@@ -14,9 +14,11 @@
     └── StoreError              the database file
         ├── StoreBusyError      another process held the lock for longer than we wait
         ├── StoreFullError      no room on the disk; nothing of the write was kept
+        ├── StoreStoppedError   a read took longer than it may, or nobody waited for it any more
         ├── StoreReadOnlyError  the file or its folder may not be written
         ├── StoreDamagedError   not a database, or one whose pages do not fit together
         ├── StoreNewerError     written by a newer version than this one
+        ├── StoreGoneError      deleted, moved or replaced while it was in use
         └── StoreEmbedderError  its vectors were made by another embedder than the one in use
 
 An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person.
@@ -116,6 +118,12 @@ class StoreFullError(StoreError):
     default_hint = "Free some space and try again; what was saved before is untouched"
 
 
+class StoreStoppedError(StoreError):
+    """A read took longer than it may, or nobody waited for it any more."""
+
+    default_hint = "Ask for less"
+
+
 class StoreReadOnlyError(StoreError):
     """The file or its folder may not be written."""
 
@@ -126,6 +134,12 @@ class StoreDamagedError(StoreError):
     """Not a database, or one whose pages do not fit together."""
 
     default_hint = "Nothing was changed. Move the file away or restore a backup of it"
+
+
+class StoreGoneError(StoreError):
+    """Deleted, moved or replaced while it was in use: what was written since is nowhere."""
+
+    default_hint = "Bring it back or leave it so, then start again; what was said since is not kept"
 
 
 class StoreNewerError(StoreError):

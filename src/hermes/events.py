@@ -1,6 +1,7 @@
 """What happens in a turn, as one tagged union: terminal, web page, HTTP API and platforms all consume it.
 
-    Waiting? · Accepted · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolFinished | MemoryUpdated)*
+    Waiting? · Accepted
+             · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolProgress* · ToolFinished | MemoryUpdated)*
              · Replied | Stopped | Failed
 
 Exactly one of Replied, Stopped or Failed comes, and it comes last.
@@ -48,6 +49,15 @@ class ToolStarted:
     call_id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """What a tool that takes a while does now, in one line."""
+
+    call_id: str
+    name: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +111,9 @@ class Stopped:
 
 GONE = "the session was deleted, and the message with it"
 
-FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "host"]
-"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `host`: the
-store, the notes or the home."""
+FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "store", "host"]
+"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `store`: it
+cannot be written. `host`: the notes or the home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,7 @@ TurnEvent: TypeAlias = (
     | TextDelta
     | ReasoningDelta
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | MemoryUpdated
     | Notice

@@ -20,6 +20,8 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+ROOM = 256 * 1024
+"""Bytes that must fit for a folder to have room."""
 NO_FILE = "it is {}, not a file"
 
 
@@ -70,6 +72,14 @@ def replacing(path: Path) -> Iterator[TextIO]:
         _sync_folder(target.parent)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
         raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def check_room(folder: Path) -> None:
+    """Raise OSError unless something can be written in `folder`. Nothing is left there."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _follow(path: Path) -> Path:

@@ -12,6 +12,10 @@ Json: TypeAlias = Any
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+ECHO = "echo"
+"""Why a reply ended that only quotes what was said before: it is not found as something said itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call that the model asked for. `arguments` is the text the model wrote, which may not be valid JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import typing
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from hermes.agent.agent import Policy, TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.tools import Toolbox
-from hermes.events import ToolFinished
+from hermes.events import Replied, ToolFinished, ToolProgress, ToolStarted
 from hermes.fence import fence
-from hermes.llm.events import Failed, Reply
+from hermes.llm.events import Completed, Failed, Reply
+from hermes.llm.scripted import Answer
 from hermes.memory.caller import Memory
 from hermes.store.store import Store
 from tests.agent.seam import calls, offered, open_seam, requests, say
@@ -57,7 +59,7 @@ async def test_a_sub_agent_cannot_delegate_note_or_use_the_provider(tmp_path: Pa
     provider = Recorder()
     async with open_seam(tmp_path, script, provider) as agent:
         await say(agent, "go")
-        assert offered(requests(agent)[1]) == {"session_search"}
+        assert offered(requests(agent)[1]) == {"session_search", "read_notes"}
         results = [m["content"] for m in requests(agent)[4].messages if m["role"] == "tool"]
         assert [text.split(".")[0] for text in results] == [
             f"There is no tool '{name}'" for name in ("delegate", "memory", "lookup")
@@ -71,7 +73,7 @@ async def test_a_sub_agent_has_no_search_when_the_policy_switches_it_off(tmp_pat
     policy = Policy(review_every=0, tools_off=frozenset({"session_search"}))
     async with open_seam(tmp_path, [calls("delegate", task="t"), Reply("r"), Reply("d")], None, policy) as agent:
         await say(agent, "go")
-        assert offered(requests(agent)[1]) == set()
+        assert offered(requests(agent)[1]) == {"read_notes"}
 
 
 @pytest.mark.contract("4.6")
@@ -114,3 +116,54 @@ def test_a_temporary_agent_has_no_place_for_a_memory_or_a_store() -> None:
     assert held >= {Speaker, Toolbox, str}
     assert not any(issubclass(kind, Memory | Store) for kind in held)
     assert not hasattr(TemporaryAgent, "__dict__") or "__slots__" in vars(TemporaryAgent)
+
+
+async def test_what_a_sub_agent_does_is_shown_as_it_does_it(tmp_path: Path) -> None:
+    script = [
+        calls("delegate", task="find out"),
+        calls("session_search", "c2", query="figs"),
+        calls("read_notes", "c3"),
+        Reply("two figs"),
+        Reply("done"),
+    ]
+    async with open_seam(tmp_path, script, Recorder()) as agent:
+        agent.notes.add("user", "likes figs")
+        events = await say(agent, "go")
+        shown = [(event.call_id, event.text) for event in events if isinstance(event, ToolProgress)]
+        assert shown == [("c1", 'session_search {"query": "figs"}'), ("c1", "read_notes {}")]
+        place = [type(event) for event in events].index
+        assert place(ToolStarted) < place(ToolProgress) < place(ToolFinished)
+        notes = [m["content"] for m in requests(agent)[3].messages if m["role"] == "tool"][-1]
+        assert "likes figs" in notes
+        assert notes.startswith("<memory-context>")
+
+
+async def test_sub_agent_that_searches_without_end_must_answer(tmp_path: Path) -> None:
+    policy = Policy(review_every=0, delegate_steps=3)
+    searches = [calls("session_search", f"s{number}", query="x") for number in range(3)]
+    script = [calls("delegate", task="search"), *searches, Reply("nothing found"), Reply("done")]
+    async with open_seam(tmp_path, script, Recorder(), policy) as agent:
+        events = await say(agent, "go")
+        [finished] = [event for event in events if isinstance(event, ToolFinished)]
+        assert (finished.result, finished.ok) == ("nothing found", True)
+        assert requests(agent)[4].tools == (), "in the last round there is nothing more to call"
+
+
+async def test_sub_agent_that_takes_too_long_is_given_up_and_the_turn_goes_on(tmp_path: Path) -> None:
+    policy = Policy(review_every=0, delegate_deadline=0.05)
+    hang: Answer = [asyncio.Event(), Completed(Reply("too late"))]
+    async with open_seam(tmp_path, [calls("delegate", task="wait"), hang, Reply("done")], Recorder(), policy) as agent:
+        events = await say(agent, "go")
+        [finished] = [event for event in events if isinstance(event, ToolFinished)]
+        assert not finished.ok
+        assert "did not finish within 0.05 s (`agent.delegate_timeout`)" in finished.result
+        assert isinstance(events[-1], Replied)
+
+
+@pytest.mark.contract("4.11")
+async def test_sub_agent_of_an_incognito_turn_can_neither_search_nor_read_notes(tmp_path: Path) -> None:
+    script = [calls("delegate", task="look"), Reply("nothing"), Reply("done")]
+    async with open_seam(tmp_path, script, Recorder()) as agent:
+        await agent.store.write(lambda tx: agent.store.incognito.begin(tx, agent.session_id))
+        await say(agent, "go")
+        assert requests(agent)[1].tools == ()

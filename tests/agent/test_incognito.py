@@ -25,6 +25,7 @@ from hermes.store.store import Store
 from hermes.types import Draft
 from tests.agent.seam import calls, offered, open_seam, requests, say
 from tests.memory.providers import Recorder
+from tests.scale import scale
 
 
 async def switch(agent: Agent, word: str) -> None:
@@ -154,7 +155,7 @@ steps = st.lists(
 
 
 @pytest.mark.contract("4.11")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scale(15, 300))
 @given(steps)
 def test_no_memory_ever_hears_what_was_said_incognito(plan: list[str]) -> None:
     async def live(home: Path) -> None:

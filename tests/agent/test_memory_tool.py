@@ -57,7 +57,8 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
         ({"action": "sing", "target": "user"}, "no action 'sing'"),
         ({"action": "remove", "target": "user", "old_text": "nothing"}, "no entry contains 'nothing'"),
         ({"action": "add", "target": "user", "content": "x" * 5000}, "is the limit"),
-        ({"action": "add"}, "needs target"),
+        ({"action": "add"}, "cannot be empty"),
+        ({"action": "replace", "target": "user", "old_text": "figs"}, "cannot be empty"),
     ],
 )
 async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
@@ -71,6 +72,35 @@ async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
         assert not finished.ok
         assert not any(isinstance(event, MemoryUpdated) for event in events)
         assert provider.told("note") == []
+
+
+@pytest.mark.contract("4.10")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "replace", "target": "user", "content": "likes dates"},
+        {"action": "replace", "target": "user", "content": "likes dates", "old_text": "plums"},
+        {"action": "ADD", "target": "USER.md", "content": "likes dates"},
+        {"target": "user", "content": "likes dates"},
+        {"content": "likes dates"},
+    ],
+)
+async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
+    tmp_path: Path, arguments: dict[str, str]
+) -> None:
+    provider = Recorder()
+    script = [calls("memory", **arguments), calls("memory", action="add", content="Likes dates."), DONE]
+    async with open_seam(tmp_path, script, provider) as agent:
+        agent.notes.add("user", "likes figs")
+        events = await say(agent, "hello")
+        first, second = (event for event in events if isinstance(event, ToolFinished))
+        assert first.ok
+        assert first.result.startswith("Noted in USER.md: likes dates\nUSER.md says now:\n")
+        assert "likes figs" in first.result
+        assert second.ok, "what is noted already is no failure"
+        assert second.result.startswith("That is noted already: likes dates\n")
+        assert provider.told("note") == ["likes dates"]
+        assert [e for e in events if isinstance(e, MemoryUpdated)] == [MemoryUpdated("user", "add", "likes dates")]
 
 
 async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def make_early(path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.contract("1.4", "1.5", "3.5")
 @pytest.mark.parametrize("early", [False, True])
-@settings(deadline=None, max_examples=scale(50, 1000))
+@settings(max_examples=scale(20, 1_000))
 @given(STEPS)
 def test_what_is_kept_equals_what_the_store_holds_after_anything_that_anyone_did(
     early: bool, steps: list[Step]

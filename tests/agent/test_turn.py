@@ -224,7 +224,7 @@ async def test_endless_tool_calls_end_after_the_steps_that_are_allowed(store: St
         (ToolCall("c", "frobnicate", "{}"), "There is no tool 'frobnicate'"),
         (ToolCall("c", "memory", '{"action": '), "not valid JSON"),
         (ToolCall("c", "memory", "[1]"), "must be a JSON object"),
-        (ToolCall("c", "memory", '{"action": "add"}'), "memory needs target"),
+        (ToolCall("c", "delegate", '{"job": "add"}'), "delegate needs task"),
         (ToolCall("c", "memory", '{"action": "dance", "target": "user"}'), "no action 'dance'"),
     ],
 )

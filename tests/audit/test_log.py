@@ -123,6 +123,44 @@ def test_an_old_end_goes_to_the_start_that_names_its_session(tmp_path: Path) -> 
     assert audit.unfinished == []
 
 
+STOCK = """\
+2026-07-21 10:00:00,100 INFO [20260721_095900_aaaaaaaa] agent.conversation_compression: context compression started: session=20260721_095900_aaaaaaaa messages=13 tokens=~400,000 model=loop focus=None
+2026-07-21 10:00:01,200 INFO [20260721_095901_bbbbbbbb] agent.conversation_compression: context compression started: session=20260721_095901_bbbbbbbb messages=21 tokens=~400,000 model=loop focus=None
+2026-07-21 10:00:02,300 INFO [20260721_100002_cccccc] agent.conversation_compression: context compression done: session=20260721_100002_cccccc messages=13->5 rough_tokens=~13,875 awaiting_real_usage=true
+2026-07-21 10:00:03,300 INFO [20260721_095901_bbbbbbbb] agent.conversation_compression: context compression done: session=20260721_095901_bbbbbbbb messages=21->5 rough_tokens=~13,875 awaiting_real_usage=true
+2026-07-21 11:00:00,000 INFO agent.conversation_compression: context compression started: session=20260721_100002_cccccc messages=10 tokens=~110,000 model=loop focus=None
+2026-07-21 11:00:00,500 INFO agent.conversation_compression: context compression done: session=20260721_100002_cccccc messages=10->6 rough_tokens=~2,800 awaiting_real_usage=true
+"""  # noqa: E501 - lines of a log as they are written
+
+
+@AUDIT
+def test_a_task_that_takes_the_new_name_while_it_rotates_is_one_operation(tmp_path: Path) -> None:
+    (tmp_path / "agent.log").write_text(STOCK)
+    audit = audit_log(tmp_path / "agent.log")
+    assert [(a.code, a.sessions) for a in audit.anomalies] == [
+        ("log-anomaly-a", ("20260721_095900_aaaaaaaa", "20260721_100002_cccccc"))
+    ]
+    assert len(audit.operations) == 3
+    assert audit.unfinished == []
+
+
+@AUDIT
+def test_lines_without_a_bracket_are_paired_by_their_session(tmp_path: Path) -> None:
+    def bare(event: str, session: str, second: int, counts: str) -> str:
+        return (
+            f"2026-07-21 12:00:{second:02},000 INFO agent.conversation_compression: "
+            f"context compression {event}: session={session} messages={counts} tokens=~9"
+        )
+
+    audit = read(
+        tmp_path, bare("started", "S", 1, "9"), bare("started", "T", 2, "8"), bare("done", "S", 3, "9->3"),
+        bare("done", "T", 4, "8->3"), bare("started", "U", 5, "7"), bare("done", "V", 6, "7->2"),
+        bare("done", "W", 7, "7->2"),
+    )  # fmt: skip
+    assert [(a.code, a.sessions) for a in audit.anomalies] == [("log-anomaly-a", ("U", "V"))]
+    assert audit.unfinished == []
+
+
 @AUDIT
 def test_rotated_files_are_read_oldest_first_and_an_operation_may_span_them(tmp_path: Path) -> None:
     (tmp_path / "agent.log.2").write_text(line("started", "S", 1, op=None) + "\n")

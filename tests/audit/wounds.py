@@ -244,8 +244,6 @@ WOUNDS = (
           hidden={X: [STRAY, "only Y knows of the lighthouse"]}),
 )  # fmt: skip
 
-CASES = [(wound, layout) for wound in WOUNDS for layout in wound.layouts]
-
 
 def wounded(home: Path, wound: Wound, layout: int) -> OldFile:
     """A healthy file of this layout, with this wound."""

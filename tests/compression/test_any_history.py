@@ -144,7 +144,7 @@ async def live_through(path: Path, steps: list[Say | Compress | Die]) -> None:
 
 @pytest.mark.stress
 @pytest.mark.contract("3.4", "3.5", "1.5")
-@settings(max_examples=scale(40, 1_000), deadline=None)
+@settings(max_examples=scale(15, 1_000))
 @given(st.lists(STEPS, min_size=1, max_size=8))
 def test_view_and_snapshots_hold_everything_whatever_happens(steps: list[Say | Compress | Die]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -64,7 +64,7 @@ def tokens(messages: Sequence[Message]) -> int:
 
 @pytest.mark.stress
 @pytest.mark.contract("3.8")
-@settings(max_examples=scale(400, 20_000))
+@settings(max_examples=scale(100, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
 def test_cut_parts_a_view_in_two_and_loses_nothing(view: LiveView, turns: int, budget: int, ceiling: int) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget, ceiling=ceiling)
@@ -81,7 +81,7 @@ def test_cut_parts_a_view_in_two_and_loses_nothing(view: LiveView, turns: int, b
 
 @pytest.mark.stress
 @pytest.mark.contract("3.8")
-@settings(max_examples=scale(400, 20_000))
+@settings(max_examples=scale(100, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
 def test_calls_and_results_stay_or_leave_together(view: LiveView, turns: int, budget: int, ceiling: int) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget, ceiling=ceiling)
@@ -97,7 +97,7 @@ def test_calls_and_results_stay_or_leave_together(view: LiveView, turns: int, bu
 
 @pytest.mark.stress
 @pytest.mark.contract("3.8")
-@settings(max_examples=scale(400, 20_000))
+@settings(max_examples=scale(100, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
 def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
     view: LiveView, turns: int, budget: int, ceiling: int
@@ -114,7 +114,7 @@ def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
 
 @pytest.mark.stress
 @pytest.mark.contract("3.8")
-@settings(max_examples=scale(300, 10_000))
+@settings(max_examples=scale(100, 10_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600))
 def test_the_oldest_of_what_should_stay_yields_first(view: LiveView, turns: int, budget: int) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget)

@@ -93,7 +93,7 @@ def test_digest_of_a_huge_blob_does_not_take_for_ever(blob: str) -> None:
 
 
 @pytest.mark.stress
-@settings(max_examples=scale(150, 5_000), deadline=None)
+@settings(max_examples=scale(50, 5_000))
 @given(
     st.none() | st.text(max_size=400),
     st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text(max_size=300)), max_size=12),
@@ -110,7 +110,7 @@ def test_digest_is_deterministic_within_its_budget_and_quotes(
 
 
 @pytest.mark.stress
-@settings(max_examples=scale(200, 5_000))
+@settings(max_examples=scale(50, 5_000))
 @given(st.text(max_size=300), st.integers(0, 120))
 def test_text_is_cut_to_the_longest_beginning_that_fits(text: str, tokens: int) -> None:
     fitting = fit_tokens(text, tokens)

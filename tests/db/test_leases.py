@@ -107,7 +107,7 @@ def test_epochs_only_grow_and_holders_never_overlap(steps: list[tuple[str, str, 
 @pytest.mark.stress
 @pytest.mark.contract("3.3", "2.3")
 async def test_processes_that_fight_for_one_lease_never_hold_it_together(tmp_path: Path) -> None:
-    path, count, rivals = tmp_path / "l.db", scale(40, 400), scale(3, 9)
+    path, count, rivals = tmp_path / "l.db", scale(20, 400), scale(3, 9)
     make_file(path).close()
     db = Database(path, lock_timeout=30.0)
     await db.write(lambda tx: tx.execute("CREATE TABLE diary (seq INTEGER PRIMARY KEY, epoch INTEGER, what TEXT)"))

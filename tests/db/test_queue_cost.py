@@ -116,6 +116,8 @@ def test_no_statement_of_the_queue_scans_the_queue(db: sqlite3.Connection) -> No
         queue_items.items(tx, "work", "waiting", lane="a", session_id="s", after_id=1)
         queue.release(tx, "work", "a", now=2.0)
         lanes.join_lanes(tx, "work", "a", "b", patch={"n": 1})
+        lanes.move_items(tx, "work", ["k"], "b", not_before=1.0, patch={"n": 1})
+        lanes.busy_lanes(tx, "work", "?")
         queue_items.drop_session(tx, "s")
     db.set_trace_callback(None)
     explained = [text for text in statements if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE)", text)]

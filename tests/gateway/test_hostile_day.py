@@ -25,7 +25,7 @@ from tests.scale import scale
 
 pytestmark = pytest.mark.processes
 
-SECONDS = scale(8, 300)
+SECONDS = scale(4, 300)
 PADDING = "stamps from Malta and from Gozo " * 15
 COMMANDS = ("/stop", "/stop", "/new", "/compress stamps", "/memory off", "/memory on", "/status", "/title x")
 SETTINGS = {

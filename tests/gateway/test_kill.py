@@ -14,7 +14,7 @@ from tests.gateway.asking import ask_async, in_session, reply
 from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, rows, write_config
 from tests.scale import scale
 
-KILLS = scale(8, 200)
+KILLS = scale(4, 200)
 SEED = 20260101
 SESSIONS = 3
 PER_ROUND = 6

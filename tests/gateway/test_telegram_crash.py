@@ -52,7 +52,7 @@ class Killer:
 
 @pytest.mark.stress
 @pytest.mark.contract("2.1", "2.2", "2.5")
-@pytest.mark.parametrize("seed", range(scale(5, 200)))
+@pytest.mark.parametrize("seed", range(scale(3, 200)))
 @pytest.mark.timeout(120)
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

@@ -23,7 +23,7 @@ from tests.scale import scale
 
 pytestmark = pytest.mark.processes
 
-SECONDS = scale(6, 60)
+SECONDS = scale(3, 60)
 LEAST = 10
 """Turns that each agent takes at least: enough for two compressions."""
 PROFILES = tuple(f"agent{number}" for number in range(6))

@@ -135,7 +135,7 @@ def test_the_doctor_reads_a_store_that_was_not_brought_up_to_date(home: Path, he
         tx.row_factory = sqlite3.Row
         for statement in (SESSIONS, MESSAGES):
             tx.execute(statement)
-        migrate(tx, MIGRATIONS[:6], 1.0)
+        migrate(tx, MIGRATIONS[:7], 1.0)
         tx.execute("PRAGMA journal_mode = WAL")
         two_were_let_in(tx)
     doctor = hermes("doctor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes.llm.assemble import Assembler, EndpointError, MalformedChunk
@@ -157,7 +157,6 @@ json_values = st.recursive(
 
 
 @example({"usage": {"prompt_tokens": float("inf"), "completion_tokens": float("nan")}})
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["choices", "usage", "model", "error"]), json_values))
 def test_no_shape_of_a_chunk_gives_any_other_error(body: Json) -> None:
     assembler = Assembler()
@@ -169,7 +168,6 @@ def test_no_shape_of_a_chunk_gives_any_other_error(body: Json) -> None:
     assembler.reply()
 
 
-@settings(deadline=None)
 @given(texts, texts, st.lists(st.tuples(st.just("tool"), texts), max_size=3), st.integers(1, 5), st.integers(1, 40))
 def test_however_a_stream_is_cut_the_reply_is_the_same(
     text: str, reasoning: str, calls: list[tuple[str, str]], size: int, width: int

@@ -7,7 +7,7 @@ from typing import get_args
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.endpoint import Endpoint
@@ -156,7 +156,6 @@ bodies = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(bodies)
 def test_no_shape_of_an_error_is_an_error_of_ours(body: object) -> None:
     from_status(ENDPOINT, 400, read_error(json.dumps(body))).message.encode()

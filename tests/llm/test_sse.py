@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.sse import EventDecoder, ServerEvent
@@ -62,7 +62,6 @@ lines = st.sampled_from(["data: ä€😀", "data:", "data: {}", ": note", "even
 streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r", "\r\n"])), max_size=20)
 
 
-@settings(deadline=None)
 @given(streams, st.lists(st.integers(0, 200), max_size=8))
 def test_however_the_bytes_are_cut_the_events_are_the_same(stream: list[tuple[str, str]], cuts: list[int]) -> None:
     whole = "".join(line + end for line, end in stream).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.tokens import PER_ATTACHMENT, PER_MESSAGE, estimate_request, estimate_tokens
@@ -32,7 +32,6 @@ def test_scripts_are_weighed_by_how_they_are_cut_into_tokens(text: str, tokens: 
 characters = st.text(alphabet="ab é漢あ안я😀\n", max_size=40)
 
 
-@settings(deadline=None)
 @given(characters, characters)
 def test_an_estimate_grows_with_the_text_and_never_beyond_its_length(one: str, two: str) -> None:
     assert estimate_tokens(one) <= estimate_tokens(one + two) <= estimate_tokens(one) + estimate_tokens(two)

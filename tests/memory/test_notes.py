@@ -65,11 +65,53 @@ def test_entries_are_added_replaced_and_removed(notes: Notes, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["likes figs", "- likes figs", " likes \n figs ", f"likes {fence('x')}figs"])
-def test_an_entry_that_is_there_already_is_refused_however_it_is_written(notes: Notes, text: str) -> None:
-    notes.add("user", "likes figs")
-    with pytest.raises(NoteError, match="has this entry already"):
-        notes.add("user", text)
+def test_an_entry_that_is_there_already_stays_as_it_is_however_it_is_written(notes: Notes, text: str) -> None:
+    assert notes.add("user", "likes figs").is_new
+    for change in (notes.add("user", text), notes.replace("user", "", text), notes.replace("user", "figs", text)):
+        assert not change.is_new
+        assert change.text == "likes figs"
     assert notes.read("user") == "likes figs"
+
+
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [
+        ("Collects stamps from Malta", "The user collects stamps from Malta."),
+        ("User's sister Ada lives in Oslo", "sister Ada lives in Oslo"),
+        ("Has a dog: Rufus", "has dogs, Rufus"),
+        ("收集马耳他的邮票", "收集马耳他的邮票。"),
+    ],
+)
+def test_entries_that_say_nearly_the_same_become_one(notes: Notes, there: str, new: str) -> None:
+    notes.add("user", there)
+    assert not notes.add("user", new).is_new
+    assert notes.read("user") == there
+
+
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [
+        ("Likes tea", "Does not like tea"),
+        ("Allergic to nuts", "Allergic to milk"),
+        ("Works at Acme", "Sister works at Acme"),
+        ("Ada is taller than Ben", "Ben is taller than Ada"),
+        ("Port 5432", "Port 5433"),
+        ("Born in 1980", "Born in May 1980"),
+    ],
+)
+def test_entries_that_differ_in_what_they_say_stay_apart(notes: Notes, there: str, new: str) -> None:
+    notes.add("user", there)
+    assert notes.add("user", new).is_new
+    assert there in notes.read("user")
+    assert new in notes.read("user")
+
+
+def test_replacing_what_is_nowhere_adds(notes: Notes) -> None:
+    notes.add("user", "likes figs")
+    for old, new in (("", "likes dates"), ("plums", "likes pears")):
+        assert notes.replace("user", old, new).action == "add"
+    assert notes.replace("user", "LIKES FIGS", "likes nuts").action == "replace"
+    assert notes.read("user").split("\n§\n") == ["likes nuts", "likes dates", "likes pears"]
 
 
 @pytest.mark.parametrize("text", ["", "  \n ", "-", "- ", "§", "- §", fence("secret recall"), "<memory-context>"])
@@ -87,12 +129,12 @@ def test_an_entry_becomes_one_line_and_recalled_text_stays_out_of_it(notes: Note
     assert notes.read("memory") == "- # not a heading - not an item end"
 
 
-def test_text_that_is_in_no_entry_or_in_several_changes_nothing(notes: Notes) -> None:
+def test_text_that_is_in_several_entries_or_in_none_to_remove_changes_nothing(notes: Notes) -> None:
     notes.add("memory", "port 5432 for tests")
     notes.add("memory", "port 5433 for work")
+    with pytest.raises(NoteError, match="2 entries contain 'port'"):
+        notes.replace("memory", "port", "x")
     for old, said in [("port", "2 entries contain 'port'"), ("5434", "no entry contains '5434'"), ("", "no entry")]:
-        with pytest.raises(NoteError, match=said):
-            notes.replace("memory", old, "x")
         with pytest.raises(NoteError, match=said):
             notes.remove("memory", old)
     assert notes.read("memory") == "port 5432 for tests\n§\nport 5433 for work"
@@ -285,7 +327,7 @@ def test_notes_that_cannot_be_read_are_said_and_not_overwritten(notes: Notes, tm
 @pytest.mark.processes
 @pytest.mark.stress
 def test_eight_processes_add_at_once_and_nothing_is_lost(notes: Notes, tmp_path: Path) -> None:
-    each = scale(25, 200)
+    each = scale(10, 200)
     writers = [start("tests.memory.writer", tmp_path, f"w{n}", each, 1_000_000) for n in range(8)]
     for writer in writers:
         finish(writer)
@@ -312,7 +354,7 @@ def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes
 @pytest.mark.processes
 @pytest.mark.stress
 def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were_saved(tmp_path: Path) -> None:
-    for round_ in range(scale(8, 60)):
+    for round_ in range(scale(4, 60)):
         home = tmp_path / str(round_)
         writer = start("tests.memory.writer", home, "w", 100_000, 10_000_000)
         said = [hear(writer) for _ in range(1 + round_ % 7)]

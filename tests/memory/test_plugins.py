@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,9 +91,10 @@ async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tm
         ("create_provider = lambda: 7", "is written for an older hermes; docs/memory-providers.md tells what changed"),
         ("from hermes.memory.provider import MemoryProvider", "docs/memory-providers.md tells what changed"),
         ("def broken(:", "cannot be loaded: SyntaxError"),
-        ("import time; time.sleep(30)", "is_available has not come back"),
+        ("import time; time.sleep(3600)", "is_available has not come back"),
     ],
 )
+@pytest.mark.timeout(120)
 async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person_is_answered(
     tmp_path: Path, source: str | None, said: str
 ) -> None:
@@ -103,9 +103,7 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
     config = "memory:\n  provider: odd\n  first_deadline: 0.5\n  deadline: 0.5\n"
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
     async with LoopbackServer([says("one"), says("two")]) as server:
-        begun = time.monotonic()
         done = await chat(tmp_path, server, "chat", lines="hello\nagain\n")
-        assert time.monotonic() - begun < 20
     assert (done.code, done.out) == (0, "one\ntwo\n")
     assert done.err.count("\n") == 1
     assert done.err.startswith("memory provider odd: ")

@@ -50,6 +50,7 @@ def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
 
 async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path) -> None:
     with listening() as (url, posted), running(tmp_path, WEBHOOK_SECRET="hush") as served, served.client() as http:
+        http.post("/v3/workspaces", json={"id": "w"}).raise_for_status()
         made = http.post("/v3/workspaces/w/webhooks", json={"url": url})
         assert made.status_code == 201
         assert http.post("/v3/workspaces/w/webhooks", json={"url": url}).status_code == 200
@@ -67,7 +68,8 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path
         assert event["type"] == "queue.empty"
         assert event["data"]["workspace_id"] == "w"
         assert signature == hmac.new(b"hush", content, hashlib.sha256).hexdigest()
-        http.get("/v3/workspaces/w/webhooks/test").raise_for_status()
+        tested = http.get("/v3/workspaces/w/webhooks/test")
+        assert (tested.status_code, tested.json()) == (200, None)
         await eventually(look, lambda found: any(json.loads(body)["type"] == "test.event" for body, _ in found))
         assert http.delete(f"/v3/workspaces/w/webhooks/{made.json()['id']}").status_code == 204
         assert http.get("/v3/workspaces/w/webhooks").json()["total"] == 0
@@ -75,6 +77,7 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path
 
 async def test_webhooks_are_limited_to_ten(tmp_path: Path) -> None:
     with running(tmp_path) as served, served.client() as http:
+        http.post("/v3/workspaces", json={"id": "w"}).raise_for_status()
         answers = [http.post("/v3/workspaces/w/webhooks", json={"url": f"https://e{n}.example"}) for n in range(11)]
     assert [answer.status_code for answer in answers] == [201] * 10 + [409]
 

@@ -103,7 +103,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("GET", "/sessions/talk/context?peer_target=nobody", None, 404),
     ("GET", "/sessions/talk/context?peer_target=ann&scope=x&peer_perspective=ann", None, 422),
     ("GET", "/sessions/talk/context?peer_target=ann&sessions=other", None, 422),
-    ("GET", "/sessions/nowhere/summaries", None, 404),
+    ("GET", "/sessions/talk/context?peer_target=ann&peer_perspective=nobody", None, 404),
     ("PUT", "/sessions/nowhere/peers", {"ann": {}}, 404),
     ("GET", "/sessions/talk/peers/nobody/config", None, 404),
     ("POST", "/schedule_dream", {"observer": "nobody", "dream_type": "omni"}, 404),
@@ -153,7 +153,7 @@ ALLOWED: list[tuple[str, str, Any, int]] = [
     ("POST", "/peers/ann/representation", {"max_conclusions": 100, "search_top_k": 100, "search_query": "x"}, 200),
     ("POST", "/peers/ann/representation", {"max_conclusions": 1, "search_top_k": 1, "search_max_distance": 0}, 200),
     ("GET", "/sessions/talk/context?tokens=100000&peer_target=ann&search_max_distance=1", None, 200),
-    ("GET", "/sessions/talk/context?tokens=0&peer_target=ann&peer_perspective=nobody", None, 200),
+    ("GET", "/sessions/talk/context?tokens=0&peer_target=ann&peer_perspective=ann", None, 200),
     ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_short_summary": 10}}}, 201),
     ("POST", "/sessions", {"id": "s", "configuration": {"summary": {"messages_per_long_summary": 21}}}, 201),
     ("POST", "/sessions", {"id": "s", "configuration": {"custom_instructions": " word" * 2000}}, 201),
@@ -214,9 +214,18 @@ def test_nul_is_stripped_everywhere(http: httpx.Client) -> None:
     assert http.post("/search", json={"query": "a\0b"}).json()[0]["content"] == "ab"
 
 
-def test_times_are_utc_with_microseconds(http: httpx.Client) -> None:
-    made = http.post("/sessions/talk/messages", json=say(created_at="2026-01-02T03:04:05+02:00")).json()[0]
-    assert made["created_at"] == "2026-01-02T01:04:05.000000Z"
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("2026-01-02T03:04:05.25+02:00", "2026-01-02T01:04:05.250000Z"),
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05Z"),
+        ("2026-01-02T03:04:05.000001Z", "2026-01-02T03:04:05.000001Z"),
+        ("0999-01-02T03:04:05Z", "0999-01-02T03:04:05Z"),
+    ],
+)
+def test_times_are_utc_with_microseconds_and_a_whole_second_has_none(http: httpx.Client, given: str, told: str) -> None:
+    made = http.post("/sessions/talk/messages", json=say(created_at=given)).json()[0]
+    assert made["created_at"] == told
 
 
 def test_pages_tell_how_many_there_are(http: httpx.Client) -> None:
@@ -282,7 +291,7 @@ def test_file_of_a_wrong_type_or_size_is_refused(http: httpx.Client) -> None:
     assert upload("a.txt", b"x" * 5_242_881, "text/plain").status_code == 413
     assert upload("a.json", b"{", "application/json").status_code == 422
     assert upload("a.pdf", b"%PDF-nonsense", "application/pdf").status_code == 422
-    assert upload("a.json", b'{"b":1}', "application/json").json()[0]["content"] == '{\n  "b": 1\n}'
+    assert upload("a.json", b'{"b":1}', "application/json").json()[0]["content"] == '{"b": 1}'
     assert upload("a.txt", "Grüße".encode("latin-1"), "text/plain").json()[0]["content"] == "Grüße"
     assert upload("a.txt", "Grüße".encode("utf-16"), "text/plain; charset=utf-16").json()[0]["content"] == "Grüße"
 

@@ -65,7 +65,7 @@ def wait_until_idle(served: Served) -> None:
 @pytest.mark.stress
 @pytest.mark.contract("9.1")
 def test_two_processes_under_mixed_load_lose_nothing_and_do_no_work_twice(tmp_path: Path) -> None:
-    rounds = scale(25, 500)
+    rounds = scale(8, 500)
     with running(tmp_path) as first, running(tmp_path) as second:
 
         def work(number: int) -> list[str]:
@@ -95,7 +95,7 @@ def test_two_processes_under_mixed_load_lose_nothing_and_do_no_work_twice(tmp_pa
 def test_killed_server_keeps_every_acknowledged_message_once_and_in_order(tmp_path: Path) -> None:
     chance = random.Random(7)
     acknowledged: dict[str, list[str]] = {f"s{number}": [] for number in range(SESSIONS)}
-    for life in range(scale(4, 60)):
+    for life in range(scale(2, 60)):
         served = start(tmp_path)
         alive = threading.Event()
 

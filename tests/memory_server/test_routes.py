@@ -86,16 +86,6 @@ def test_lists_have_fifty_on_a_page_and_the_oldest_first(http: httpx.Client) -> 
         assert http.post(f"/sessions/list?{wrong}").status_code == 422
 
 
-def test_unknown_workspace_is_not_found_and_not_made(server: Served, workspace: str) -> None:
-    with server.client() as client:
-        base = f"/v3/workspaces/{workspace}-none"
-        for path in ("search", "conclusions/list", "peers/list", "sessions/list", "scopes/list"):
-            assert client.post(f"{base}/{path}", json={"query": "x"}).status_code == 404
-        assert client.get(f"{base}/queue/status").status_code == 404
-        assert client.delete(base).status_code == 404
-        assert client.post(f"{base}/peers/ann/representation", json={}).json() == {"representation": ""}
-
-
 def test_members_keep_what_is_set_for_them_when_they_are_added_again(http: httpx.Client) -> None:
     http.post("/sessions", json={"id": "talk", "peers": {"ann": {"observe_me": False, "observe_others": True}}})
     http.post("/sessions/talk/peers", json={"ann": {"observe_me": True}, "ben": {}})

@@ -141,6 +141,15 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "search with a filter": lambda tx: search_messages(
         tx, new_index(), Place(1), question("house"), {"peer_id": "peer1"}, 10
     ),
+    "list messages by date": lambda tx: list_messages(tx, "w", "s1", {"created_at": {"gt": "2030-01-01"}}, Page()),
+    "list messages by metadata": lambda tx: list_messages(tx, "w", "s1", {"metadata": {"a": 1}}, Page()),
+    "list messages by id": lambda tx: list_messages(tx, "w", "s1", {"id": ["x", "y"]}, Page()),
+    "search by date": lambda tx: search_messages(
+        tx, new_index(), Place(1), question("house"), {"created_at": {"gt": "2001-01-01"}}, 10
+    ),
+    "search by metadata": lambda tx: search_messages(
+        tx, new_index(), Place(1), question("house"), {"metadata": {"a": 1}}, 10
+    ),
     "search as a peer": lambda tx: search_messages(
         tx, new_index(), Place(1), question("house"), {"peer_perspective": "peer1"}, 10
     ),

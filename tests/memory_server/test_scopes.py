@@ -11,7 +11,7 @@ from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import held, say, settle
 
 pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
-LINE = "ann: I live in Malta."
+LINE = "ann: I live in Malta.\n"
 
 
 def add(http: httpx.Client) -> None:

@@ -19,7 +19,7 @@ from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
 from hermes.memory_server.engine.worker import RENEW_EVERY, Worker
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.sdk import eventually
@@ -97,6 +97,7 @@ async def announce_to(database: Database, workspace: str, port: int, endpoints: 
     """Queue an event for so many endpoints of a workspace, all of them at one port."""
 
     def run(tx: Tx) -> None:
+        ensure_workspace(tx, workspace, NOW)
         for number in range(endpoints):
             ensure_webhook(tx, workspace, f"http://localhost:{port}/{workspace}/{number}", NOW)
         announce(tx, get_workspace(tx, workspace).id, "test.event", {}, NOW)

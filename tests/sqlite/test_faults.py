@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError, StoreReadOnlyError
+from hermes.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreStoppedError,
+)
 from hermes.sqlite.faults import FAULTS, is_busy, translate
 from tests.sqlite.databases import OPEN, Tx
 
@@ -18,6 +25,7 @@ KINDS: dict[str, type[StoreError]] = {
     "PROTOCOL": StoreBusyError,
     "FULL": StoreFullError,
     "IOERR": StoreFullError,
+    "INTERRUPT": StoreStoppedError,
     "NOLFS": StoreFullError,
     "READONLY": StoreReadOnlyError,
     "PERM": StoreReadOnlyError,
@@ -30,8 +38,8 @@ KINDS: dict[str, type[StoreError]] = {
 OURS = {"ERROR", "INTERNAL", "CONSTRAINT", "MISMATCH", "MISUSE", "RANGE", "TOOBIG", "SCHEMA"}
 """Our own mistakes: reported as a plain StoreError with SQLite's words."""
 
-NEVER = {"ABORT", "INTERRUPT", "NOTFOUND", "EMPTY", "AUTH", "FORMAT", "NOTICE", "WARNING", "NOMEM"}
-"""Need something we never do (interrupt, authorizer), are not returned by SQLite, or are MemoryError in Python."""
+NEVER = {"ABORT", "NOTFOUND", "EMPTY", "AUTH", "FORMAT", "NOTICE", "WARNING", "NOMEM"}
+"""Need something we never do (an authorizer), are not returned by SQLite, or are MemoryError in Python."""
 
 DECIDED = {*KINDS, *OURS, *NEVER}
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 @pytest.mark.timeout(600)
 @pytest.mark.contract("1.6", "P1")
 async def test_many_processes_append_to_one_file_and_nothing_is_lost_or_locked(tmp_path: Path) -> None:
-    path, count = tmp_path / "state.db", scale(60, 500)
+    path, count = tmp_path / "state.db", scale(30, 500)
     writers = [f"w{number}" for number in range(scale(5, 13))]
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         await store.create_session("test", session_id=SHARED)

@@ -36,7 +36,7 @@ def kill(process: subprocess.Popen[str]) -> list[str]:
 async def test_message_acknowledged_to_a_killed_process_is_there_once_and_in_order(tmp_path: Path) -> None:
     path, chance = tmp_path / "state.db", random.Random(SEED)
     stored: dict[str, list[str]] = {}
-    for number in range(scale(12, 200)):
+    for number in range(scale(5, 200)):
         session_id = f"session-{number}"
         process = start("tests.store.doomed", path, session_id)
         hear(process)
@@ -58,7 +58,7 @@ async def test_message_acknowledged_to_a_killed_process_is_there_once_and_in_ord
 @pytest.mark.contract("P1", "1.3")
 async def test_file_whose_maker_was_killed_while_making_it_opens(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    for number in range(scale(6, 60)):
+    for number in range(scale(3, 60)):
         path = tmp_path / f"{number}.db"
         process = start("tests.store.doomed", path, "early")
         hear(process)

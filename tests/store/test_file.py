@@ -115,7 +115,7 @@ def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_pa
 @pytest.mark.stress
 @pytest.mark.contract("1.6")
 def test_processes_that_make_the_same_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
-    for number in range(scale(5, 40)):
+    for number in range(scale(3, 40)):
         makers = [start("tests.store.doomed", tmp_path / f"{number}.db", f"s{maker}") for maker in range(3)]
         for maker in makers:
             assert hear(maker) == "ready"

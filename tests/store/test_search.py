@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes.scope import OWNER
@@ -102,7 +102,6 @@ async def test_every_word_must_occur_and_quotes_keep_words_together(store: Store
 PUNCTUATION = st.text(alphabet=".,;:!?()[]{}<>*^+-=/\\|&%$#@~`'«»“”、。！？…\t\n", max_size=4)
 
 
-@settings(deadline=None, max_examples=50)
 @given(PUNCTUATION, PUNCTUATION)
 def test_punctuation_around_words_changes_nothing(before: str, after: str) -> None:
     assert compile_query(f"{before}green{after} {before}apple{after}") == '"green" AND "apple"'
@@ -115,7 +114,6 @@ def in_memory(*contents: str) -> sqlite3.Connection:
     return db
 
 
-@settings(deadline=None, max_examples=400)
 @given(st.text(), st.text())
 @example('"', "").via("an open quote")
 @example("NEAR(a b) OR c AND NOT", "a")
@@ -136,7 +134,6 @@ SPACELESS = st.characters(whitelist_categories=["Lo"], min_codepoint=0x3041, max
 )
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.text(SPACELESS, min_size=1, max_size=30), st.data())
 def test_any_part_of_spaceless_text_is_found(content: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(content) - 1))
@@ -181,7 +178,7 @@ async def test_rewound_rows_are_not_found_and_compacted_ones_are(tmp_path: Path)
         assert await texts(store, "secret") == []
         assert len(await texts(store, "talk parsnips")) == 3
         assert await texts(store, "世界") == ["grüße aus Zürich 你好世界"]
-        assert await texts(store, "bytes tool") == ["\ufffd\ufffdbytes of a tool"]
+        assert await texts(store, "bytes tool") == [], "a tool gave it back, nobody said it"
 
 
 async def test_hits_can_be_limited_to_a_session_or_a_source(store: Store) -> None:

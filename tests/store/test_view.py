@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.errors import HermesError, NotFoundError, StaleError, UsageError
@@ -35,7 +35,6 @@ COMPRESSIONS = st.builds(
 
 
 @pytest.mark.contract("3.4", "3.5")
-@settings(deadline=None)
 @given(MESSAGES, COMPRESSIONS)
 def test_every_message_after_the_horizon_is_shown_once_in_order(given: list[Message], made: Compression) -> None:
     own = {message.id for message in given if message.session_id == "s"}
@@ -47,7 +46,6 @@ def test_every_message_after_the_horizon_is_shown_once_in_order(given: list[Mess
     assert (view.summary, view.epoch) == (made.summary, made.epoch)
 
 
-@settings(deadline=None)
 @given(MESSAGES, st.none() | COMPRESSIONS, st.randoms(use_true_random=False))
 def test_order_repetition_and_what_is_hidden_anyway_make_no_difference(
     given: list[Message], made: Compression | None, chance: random.Random
@@ -82,7 +80,6 @@ STEPS = st.lists(
 
 
 @pytest.mark.contract("1.5", "3.2", "3.5")
-@settings(deadline=None)
 @given(STEPS)
 def test_snapshots_and_live_view_hold_the_whole_history(steps: list[Append | Compress]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ from hermes.types import Draft
 log = logging.getLogger("hermes.agent")
 AgentMemory: TypeAlias = Memory | NoMemory
 
-MEMORY_TOOLS = frozenset({"memory", "session_search"})
+MEMORY_TOOLS = frozenset({"memory", "session_search", "read_notes"})
 """Built-in tools that read or write what outlasts a conversation."""
 
 
@@ -44,6 +44,8 @@ class Policy:
 
     max_steps: int = 30
     max_calls: int = 32
+    delegate_steps: int = 8
+    delegate_deadline: float = 120.0
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
@@ -156,13 +158,14 @@ class TemporaryAgent:
     speaker: Speaker
     system_prompt: str
 
-    async def run(self, task: str, *, now: float) -> Outcome:
-        """Work on `task` until there is a reply. Cancel it to stop it."""
+    async def run(self, task: str, *, now: float, told: Callable[[TurnEvent], None] = lambda _: None) -> Outcome:
+        """Work on `task` until there is a reply. Cancel it to stop it. `told` hears of every event as it happens."""
         transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
         seen: list[TurnEvent] = []
         async with aclosing(converse(self.speaker, transcript, "", asyncio.Event())) as events:
             async for event in events:
                 seen.append(event)
+                told(event)
         last = seen[-1]
         if isinstance(last, Replied):
             return Outcome(last.text, True, tuple(seen))

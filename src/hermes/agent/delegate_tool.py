@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hermes.agent.agent import TemporaryAgent
 from hermes.agent.loop import Speaker
-from hermes.agent.tools import Tool, Toolbox, ToolResult, text_argument
+from hermes.agent.tools import Tool, Toolbox, ToolResult, tell_progress, text_argument
 from hermes.clock import Clock
+from hermes.events import ToolStarted, TurnEvent
 from hermes.fence import strip_fences
 from hermes.llm.model import Model
 from hermes.types import Json, ToolSpec
 
 SPEC = ToolSpec(
     "delegate",
-    "Let a sub-agent do one self-contained task and give back its answer. It knows nothing of this conversation: put "
-    "everything it needs into the task.",
+    "Let a sub-agent do one self-contained task that takes several searches, and give back its answer. It knows "
+    "nothing of this conversation: put everything it needs into the task. It can search earlier conversations and "
+    "read the notes, and nothing else.",
     {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]},
 )
-PROMPT = "You are a sub-agent. Do the one task you are given, then answer with the result alone."
+PROMPT = (
+    "You are a sub-agent. Do the one task you are given, then answer with the result alone. When your tools cannot "
+    "help with it, say so at once."
+)
+LONGEST_RESULT = 16_000
+"""Characters of an answer that the parent gets to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateTerms:
+    """How far a sub-agent may go: rounds of tool calls, calls of one round, and seconds for all of it."""
+
+    steps: int
+    calls: int
+    deadline: float
 
 
 def delegate_tool(
-    model: Model, tools: Sequence[Tool], clock: Clock, max_steps: int, told: Callable[[str, str], Awaitable[None]]
+    model: Model,
+    tools: Sequence[Tool],
+    clock: Clock,
+    terms: DelegateTerms,
+    told: Callable[[str, str], Awaitable[None]],
 ) -> Tool:
     """The tool; `told` hears of every task that was finished, with its result."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         task = strip_fences(text_argument(arguments, "task"))
-        worker = TemporaryAgent(Speaker(model, Toolbox(tools), max_steps), PROMPT)
-        outcome = await worker.run(task, now=clock.now())
+        worker = TemporaryAgent(Speaker(model, Toolbox(tools), terms.steps, terms.calls), PROMPT)
+        try:
+            async with asyncio.timeout(terms.deadline):
+                outcome = await worker.run(task, now=clock.now(), told=_show)
+        except TimeoutError:
+            late = f"The sub-agent did not finish within {terms.deadline:g} s (`agent.delegate_timeout`)."
+            return ToolResult(late, ok=False)
         if not outcome.ok:
             return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
         await told(task, outcome.text)
-        return ToolResult(outcome.text)
+        return ToolResult(_brief(outcome.text))
 
     return Tool(SPEC, run)
+
+
+def _show(event: TurnEvent) -> None:
+    if isinstance(event, ToolStarted):
+        tell_progress(f"{event.name} {event.arguments}")
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]} […]"

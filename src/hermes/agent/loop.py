@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hermes.agent.stopping import heeding, unless_stopped
-from hermes.agent.tools import Toolbox, ToolResult
+from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
     Failed,
@@ -19,6 +19,7 @@ from hermes.events import (
     Stopped,
     TextDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
 )
@@ -30,6 +31,8 @@ from hermes.llm.model import Model, ModelRequest
 from hermes.types import Draft, ToolCall
 
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
+MOST_PROGRESS = 100
+"""Lines of progress that wait to be seen."""
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
 
@@ -156,7 +159,11 @@ async def _run_tools(
     """Run the calls in order, each result recorded before the next begins; `remark` goes with the last one."""
     for call in calls:
         yield ToolStarted(call.id, call.name, call.arguments)
-        result = await _run_or_stop(toolbox, call, stop)
+        running = _Running(toolbox, call, stop)
+        async with aclosing(running.progress()) as told:
+            async for text in told:
+                yield ToolProgress(call.id, call.name, text)
+        result = running.result
         if remark and call is calls[-1]:
             result = replace(result, text=f"{result.text}\n[{remark}]")
         await transcript.add(Draft("tool", result.text, tool_call_id=call.id, tool_name=call.name))
@@ -165,17 +172,45 @@ async def _run_tools(
         yield ToolFinished(call.id, call.name, result.text, result.ok)
 
 
-async def _run_or_stop(toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> ToolResult:
-    if stop.is_set():
-        return ToolResult(STOPPED_TOOL, ok=False)
-    running = asyncio.ensure_future(toolbox.call(call))
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return running.result() if running.done() else ToolResult(STOPPED_TOOL, ok=False)
-    finally:
-        running.cancel()
-        stopped.cancel()
+class _Running:
+    """A tool at work. Go through `progress`, then `result` is there: also when the person stopped it."""
+
+    def __init__(self, toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> None:
+        self._toolbox = toolbox
+        self._call = call
+        self._stop = stop
+        self.result = ToolResult(STOPPED_TOOL, ok=False)
+
+    async def progress(self) -> AsyncGenerator[str, None]:
+        """What it does, as it tells."""
+        if self._stop.is_set():
+            return
+        told: asyncio.Queue[str] = asyncio.Queue(MOST_PROGRESS)
+        running = asyncio.ensure_future(self._call_with(told))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        telling = asyncio.ensure_future(told.get())
+        try:
+            while True:
+                await asyncio.wait({running, stopped, telling}, return_when=asyncio.FIRST_COMPLETED)
+                if telling.done():
+                    yield telling.result()
+                    telling = asyncio.ensure_future(told.get())
+                elif running.done():
+                    self.result = running.result()
+                    return
+                else:
+                    return
+        finally:
+            for task in (running, stopped, telling):
+                task.cancel()
+
+    async def _call_with(self, told: asyncio.Queue[str]) -> ToolResult:
+        def tell(text: str) -> None:
+            if not told.full():  # nobody needs to see every step of something that fast
+                told.put_nowait(text)
+
+        PROGRESS.set(tell)
+        return await self._toolbox.call(self._call)
 
 
 def _cut_of(reply: Reply) -> str:

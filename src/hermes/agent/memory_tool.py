@@ -19,12 +19,12 @@ TARGETS: dict[str, Target] = {target: target for target in FILES}
 SPEC = ToolSpec(
     "memory",
     "Keep a lasting note, change one, or remove one. Target `user` is for who the person is and what they prefer, "
-    "target `memory` for everything else worth knowing later.",
+    "target `memory` for everything else worth knowing later. To keep something new, give action `add` and content.",
     {
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["add", "replace", "remove"]},
-            "target": {"type": "string", "enum": ["memory", "user"]},
+            "action": {"type": "string", "enum": ["add", "replace", "remove"], "default": "add"},
+            "target": {"type": "string", "enum": ["user", "memory"], "default": "user"},
             "content": {"type": "string", "description": "The new entry, one short sentence (add, replace)."},
             "old_text": {"type": "string", "description": "A part of the entry to change (replace, remove)."},
         },
@@ -34,39 +34,54 @@ SPEC = ToolSpec(
 
 
 def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
-    """The tool for these notes; `mirror` is told of every change, after it was saved."""
+    """The tool for these notes; `mirror` is told of every change, after it was saved.
+
+    It takes what small models send: an action or a target may be missing, `replace` without an entry to replace adds,
+    and what is noted already is no failure. The result tells what is noted now.
+    """
 
     def tell(changed: asyncio.Task[Change]) -> None:
-        if not changed.cancelled() and changed.exception() is None:
+        if not changed.cancelled() and changed.exception() is None and changed.result().is_new:
             mirror(changed.result().target, changed.result().action, changed.result().text)
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        changing = asyncio.create_task(asyncio.to_thread(_change, notes, arguments))
+        where = _target(arguments)
+        changing = asyncio.create_task(asyncio.to_thread(_change, notes, where, arguments))
         changing.add_done_callback(tell)
-        change = await asyncio.shield(changing)  # a thread goes on when we are cancelled; what it saves is mirrored
+        try:
+            change = await asyncio.shield(changing)  # a thread goes on when we are cancelled; what it saves is mirrored
+        except NoteError as error:
+            return ToolResult(f"{SPEC.name} failed: {error.line()}\n{_now(notes, where)}", ok=False)
+        done = f"Noted in {FILES[where]}" if change.is_new else "That is noted already"
+        if change.action == "remove":
+            done = f"Removed from {FILES[where]}"
         used = f"{change.used} of {change.limit} characters used"
-        return ToolResult(
-            f"Saved in {FILES[change.target]} ({used}).",
-            events=(MemoryUpdated(change.target, change.action, change.text),),
-        )
+        updated = (MemoryUpdated(where, change.action, change.text),) if change.is_new else ()
+        return ToolResult(f"{done}: {change.text}\n{_now(notes, where)}\n({used})", events=updated)
 
     return Tool(SPEC, run)
 
 
-def _change(notes: Notes, arguments: Mapping[str, Json]) -> Change:
-    where = TARGETS.get(text_argument(arguments, "target"))
+def _now(notes: Notes, target: Target) -> str:
+    return f"{FILES[target]} says now:\n{notes.read(target) or '(nothing)'}"
+
+
+def _target(arguments: Mapping[str, Json]) -> Target:
+    named = text_argument(arguments, "target").strip().lower().removesuffix(".md") or "user"
+    where = TARGETS.get(named)
     if where is None:
         raise NoteError(f"there is no target {arguments.get('target')!r}", hint="Use memory or user")
+    return where
+
+
+def _change(notes: Notes, where: Target, arguments: Mapping[str, Json]) -> Change:
     content, old = text_argument(arguments, "content"), text_argument(arguments, "old_text")
-    action = text_argument(arguments, "action")
-    if action in ("replace", "remove") and not old.strip():
-        raise NoteError(f"{action} needs old_text", hint="To keep something new, use action add")
-    match action:
-        case "add":
-            return notes.add(where, content)
+    match text_argument(arguments, "action").strip().lower():
+        case "remove":
+            return notes.remove(where, old if old.strip() else content)
         case "replace":
             return notes.replace(where, old, content)
-        case "remove":
-            return notes.remove(where, old)
+        case "add" | "":
+            return notes.add(where, content)
         case other:
             raise NoteError(f"there is no action '{other}'", hint="Use add, replace or remove")

@@ -10,10 +10,12 @@ from hermes.agent.compress import compress_smaller, compress_to_fit
 from hermes.agent.lane import Lane
 from hermes.agent.loop import Speaker
 from hermes.agent.rendering import Built, Rendering
+from hermes.agent.review import wants_review
 from hermes.agent.transcript import Prepared
 from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
+from hermes.store.reviews import mark_due
 from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, ToolSpec
 
@@ -88,6 +90,8 @@ class StoredTranscript:
             [message] = self._store.messages.append(tx, session_id, [reply], now=now)
             self._record.replied(tx, message)
             self._prepared.memory.replied(tx, message)
+            if wants_review(self._agent):
+                mark_due(tx, session_id, now=now)
             return message
 
         await self._record.concluding()

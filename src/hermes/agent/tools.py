@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hermes.errors import HermesError
 from hermes.events import TurnEvent
 from hermes.types import Json, ToolCall, ToolSpec
+
+LONGEST_PROGRESS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,16 @@ class ToolResult:
 
 
 Run: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
+Tell: TypeAlias = Callable[[str], None]
+"""Told what a tool does now, in one line."""
+PROGRESS: ContextVar[Tell | None] = ContextVar("progress", default=None)
+"""Whom the tool that runs now may tell what it does."""
+
+
+def tell_progress(text: str) -> None:
+    """Let the person see what the running tool does; nothing happens when nobody looks."""
+    if (tell := PROGRESS.get()) is not None:
+        tell(" ".join(text.split())[:LONGEST_PROGRESS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ class Toolbox:
             return ToolResult(f"The arguments of {call.name} are nested too deeply. Send them again.", ok=False)
         if not isinstance(arguments, dict):
             return ToolResult(f"The arguments of {call.name} must be a JSON object.", ok=False)
-        missing = [name for name in tool.spec.parameters.get("required", ()) if name not in arguments]
+        missing = [name for name in _needed(tool.spec) if name not in arguments]
         if missing:
             return ToolResult(f"{call.name} needs {', '.join(missing)}.", ok=False)
         try:
@@ -67,6 +80,12 @@ class Toolbox:
             return ToolResult(f"{call.name} failed: {error.line()}", ok=False)
         except Exception as error:  # noqa: BLE001 - one tool's defect must not end the turn; the model and the person hear of it
             return ToolResult(f"{call.name} failed: {type(error).__name__}: {error}", ok=False)
+
+
+def _needed(spec: ToolSpec) -> list[str]:
+    """What a call cannot do without: what is required and has no default."""
+    known = spec.parameters.get("properties", {})
+    return [name for name in spec.parameters.get("required", ()) if "default" not in known.get(name, {})]
 
 
 def text_argument(arguments: Mapping[str, Json], name: str) -> str:

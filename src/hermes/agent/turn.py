@@ -21,7 +21,7 @@ from hermes.agent.stored_transcript import Preparation, StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
-from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError
+from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import strip_fences
 from hermes.memory.plugin_thread import Answer
@@ -72,7 +72,9 @@ async def answer(
             yield Failed(agent.session_id, "host", error.line())
         else:
             yield Failed(agent.session_id, "gone", GONE)
-    except HermesError as error:  # the store, the notes or the home: the turn ends, the conversation need not
+    except StoreError as error:
+        yield Failed(agent.session_id, "store", error.line())
+    except HermesError as error:  # the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
 
 

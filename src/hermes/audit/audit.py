@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes.audit.bindings import find_bindings, find_history
-from hermes.audit.case import Case, read_case
+from hermes.audit.bindings import History, Loss, find_bindings, find_history, find_losses
+from hermes.audit.case import Case, read_case, routes_of
 from hermes.audit.crossing import Crossing, find_crossed, find_crossings
 from hermes.audit.damage import Damage
+from hermes.audit.doubles import find_doubles
 from hermes.audit.log import LogAudit, audit_log
-from hermes.audit.summaries import find_double_summaries
 from hermes.db.engine import Tx
 from hermes.store.reading import lend_tables, open_unchanged
 
@@ -27,10 +27,13 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class StoreAudit:
-    """What is wrong, and what only was: (key, first id, id today) of conversations whose id changed in the past."""
+    """What is wrong, what only was, what is lost for good, and keys that mean one session to us (the first) and another
+    one to another version."""
 
-    damage: tuple[Damage, ...]
-    history: tuple[tuple[str, str, str], ...]
+    damage: tuple[Damage, ...] = ()
+    history: tuple[History, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
@@ -38,18 +41,19 @@ def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreA
     with open_unchanged(places.state_file, lock_timeout=lock_timeout) as tx:
         names = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"sessions", "messages"} <= names:
-            return StoreAudit((), ())
+            return StoreAudit()
         lend_tables(tx)
         case = read_case(tx, places.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
-        return StoreAudit(tuple(found), tuple(find_history(case)))
+        differing = routes_of(tx, places.old_routes_file).differing(tx)
+        return StoreAudit(tuple(found), tuple(find_history(case, found)), tuple(find_losses(case)), differing)
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
     """Every damage, in the order in which it should be mended: first whose words these are, then where they go."""
     return [
         *find_crossed(tx, case, crossings),
-        *find_double_summaries(tx, case),
+        *find_doubles(tx, case),
         *find_bindings(case),
     ]
 
@@ -59,8 +63,8 @@ def is_still_there(tx: Tx, case: Case, crossings: Iterable[Crossing], damage: Da
     match damage.code:
         case "cross-session":
             return damage in find_crossed(tx, case, crossings)
-        case "double-summary":
-            return damage in find_double_summaries(tx, case)
+        case "double-summary" | "double-rows":
+            return damage in find_doubles(tx, case)
         case _:
             return damage in find_bindings(case)
 

@@ -8,54 +8,70 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.errors import StoreDamagedError, StoreFullError
+from hermes.audit.users import other_users
+from hermes.errors import StoreDamagedError, StoreFullError, StoreReadOnlyError
 from hermes.sqlite.faults import translate
 from hermes.store.reading import open_unchanged
+
+UNFINISHED = ".unfinished"
 
 
 def back_up(path: Path, *, now: float, lock_timeout: float) -> Path:
     """Copy `path` to `<name>.backup-<UTC time>` beside it, for its owner alone.
 
-    The name is given when the copy is whole and checked: half a backup never looks like one. On failure none is left.
+    The name is given when the copy is whole and checked: half a backup never looks like one. On failure none is left,
+    and what an earlier one left that was killed goes first. A file that cannot be written is not backed up: nothing
+    will be changed in it.
     """
-    target = _free_name(path, now)
-    unfinished = target.with_name(f"{target.name}.unfinished")
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise StoreReadOnlyError(
+            f"{path} and its folder cannot be written; nothing was changed", hint="Check their owner"
+        )
+    clear_litter(path)
+    target = free_name(path, now, "backup")
+    unfinished = target.with_name(f"{target.name}{UNFINISHED}")
     try:
-        unfinished.unlink(missing_ok=True)
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with open_unchanged(path, lock_timeout=lock_timeout) as source:
             source.execute("ROLLBACK")  # the backup takes a snapshot of its own
-            _copy(source, unfinished)
-        _check(unfinished)
+            copy_into(source, unfinished)
+        check_sound(unfinished)
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
         unfinished.replace(target)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise StoreFullError(f"cannot make the backup {target} ({error.strerror}); nothing was changed") from error
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    finally:
+        clear_litter(path)
     return target
 
 
-def _free_name(path: Path, now: float) -> Path:
+def clear_litter(path: Path) -> None:
+    """Remove what backups left that were killed or had no room, but for one that is being made right now."""
+    for left in path.parent.glob(f"{path.name}.backup-*{UNFINISHED}*"):
+        if not other_users(left):
+            left.unlink(missing_ok=True)
+
+
+def free_name(path: Path, now: float, kind: str) -> Path:
+    """`<name>.<kind>-<UTC time>` beside a file, or the next that is not taken."""
     stamp = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
-    names = (path.with_name(f"{path.name}.backup-{stamp}{end}") for end in ("", *(f"-{n}" for n in range(2, 1000))))
+    names = (path.with_name(f"{path.name}.{kind}-{stamp}{end}") for end in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(name for name in names if not name.exists())
 
 
-def _copy(source: sqlite3.Connection, target: Path) -> None:
+def copy_into(source: sqlite3.Connection, target: Path) -> None:
+    """Make `target` hold what `source` holds, in one transaction: killed, it is as it was."""
     try:
         with closing(sqlite3.connect(target)) as copy:
             copy.execute("PRAGMA synchronous = FULL")
             source.backup(copy)
     except sqlite3.Error as error:
         kind = type(translate(error, target))
-        raise kind(f"cannot make the backup {target} ({error}); nothing was changed") from error
+        raise kind(f"cannot write the copy {target} ({error}); nothing was changed") from error
 
 
-def _check(target: Path) -> None:
+def check_sound(target: Path) -> None:
     """Read the copy from end to end."""
     try:
         with closing(sqlite3.connect(f"{target.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as copy:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from hermes.audit.case import ROTATION, Case, is_open, may_reopen
-from hermes.audit.damage import ORPHANED, SUPERSEDED, Bind, Damage, End, Reopen, Step
+from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
+from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Reopen, Step
 from hermes.audit.homes import find_home, last_continuation, move_in
 from hermes.types import Session
 
-UNKEYED = frozenset({"api_server", "cron"})
-"""Sources where several sessions may share one key."""
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A key whose conversation changed its id in the past and is whole all the same."""
+
+    session_key: str
+    first: str
+    today: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A key whose conversation began anew in `today`, because a compression of `before` was cut off."""
+
+    session_key: str
+    before: str
+    today: str
 
 
 def find_bindings(case: Case) -> list[Damage]:
     """Everything that is wrong with the bindings; a session is named by at most one damage."""
     found: list[Damage] = []
     named: set[str] = set()
-    for find in (_find_misrouted, _find_orphans, _find_twins):
+    for find in (_find_misrouted, _find_cut_off, _find_orphans, _find_unkeyed, _find_twins):
         for damage in find(case):
             if named.isdisjoint(damage.sessions):
                 found.append(damage)
@@ -25,28 +41,58 @@ def find_bindings(case: Case) -> list[Damage]:
     return found
 
 
-def find_history(case: Case) -> list[tuple[str, str, str]]:
-    """Keys whose conversation changed its id in the past and is whole all the same: key, first id, id today."""
+def find_history(case: Case, damage: Iterable[Damage]) -> list[History]:
+    """The keys of conversations that are whole; those that a damage names are not."""
+    named = {session for found in damage for session in found.sessions}
     return [
-        (key, case.family(case.sessions[bound])[0].id, bound)
+        History(key, case.family(case.sessions[bound])[0].id, bound)
         for key, bound in sorted(case.routes.items())
-        if case.rotated_from(case.sessions[bound]) is not None
+        if bound not in named and case.rotated_from(case.sessions[bound]) is not None
     ]
+
+
+def find_losses(case: Case) -> list[Loss]:
+    """Keys that lead to a session which began when the one before it had been left by half a compression."""
+    left: dict[str, Session] = {}
+    touched = (s for s in case.sessions.values() if s.end_reason == ROTATED or s.parent_session_id is not None)
+    for session in sorted(touched, key=lambda session: (session.started_at, session.id)):
+        key = session.session_key or getattr(case.rotated_from(session), "session_key", None)
+        if key and _is_left_behind(case, session):
+            left[key] = session
+    losses = []
+    for key, before in sorted(left.items()):
+        today = case.sessions.get(case.routes.get(key, ""))
+        if today is not None and before not in case.family(today) and today.started_at >= before.started_at:
+            losses.append(Loss(key, before.id, today.id))
+    return losses
+
+
+def _is_left_behind(case: Case, session: Session) -> bool:
+    """Whether a conversation ends here that nobody ended: a compression broke off, or what it made was not found."""
+    holds = case.said(session).newest > 0
+    if session.end_reason == ROTATED:
+        return holds and not any(case.said(child).newest for child in case.children(session))
+    return holds and session.end_reason in (None, ORPHANED, SUPERSEDED) and case.rotated_from(session) is not None
 
 
 def _find_misrouted(case: Case) -> Iterator[Damage]:
     for key, bound_id in sorted(case.routes.items()):
         bound = case.sessions[bound_id]
+        if is_open(bound) and bound.parent_session_id is None:
+            continue  # no compression made it or ended it
         members = case.family(bound)
-        if len(members) == 1 or any(set(case.keys_of(member)) - {key} for member in members):
+        if any(set(case.keys_of(member)) - {key} for member in members):
             continue  # two keys in one family: which of them it belongs to cannot be told
         home = find_home(case, members, bound)
-        if not may_reopen(home) or (home == bound and is_open(home)):
+        if not may_reopen(home) or (home == bound and (is_open(home) or case.has_stranger(home))):
             continue
         named = tuple(dict.fromkeys([bound.id, home.id, *(m.id for m in members if is_open(m))]))
         steps = move_in(case, members, home, key, SUPERSEDED if bound != home and is_open(bound) else ORPHANED)
         if home == bound and home.end_reason == ORPHANED:
-            detail = f"{key} leads to session {bound.id}, which a clean-up took for left behind and ended"
+            detail = (
+                f"{key} leads to session {bound.id}, which a clean-up took for left behind and ended: the next message "
+                "would begin anew, without what was said in it"
+            )
             yield Damage("route-to-child", named, detail, steps)
         elif home == bound:
             yield Damage("orphan-child", named, _tell_unfollowed(case, key, bound, members), steps)
@@ -66,13 +112,19 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
 
 def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
     children = ", ".join(member.id for member in members if member != bound and case.rotated_from(member) == bound)
+    if not children:
+        return (
+            f"a compression ended session {bound.id} and was cut off before it had made the next one; {key} leads to a "
+            "session that is marked as ended: the next message would begin anew, without what was said in it"
+        )
     if case.said(bound).went_on:
         return (
             f"a compression ended session {bound.id} in favour of {children}, but {key} stayed there and the "
             "conversation went on in it: the session is marked as ended although it lives"
         )
     return (
-        f"a compression ended session {bound.id} in favour of {children}, which holds nothing; {key} still leads to it"
+        f"a compression ended session {bound.id} in favour of {children}, which holds nothing; {key} still leads to "
+        "the first: the next message would begin without what was said in it"
     )
 
 
@@ -87,13 +139,35 @@ def _descends(case: Case, session: Session, ancestor: Session) -> bool:
     return False
 
 
+def _find_cut_off(case: Case) -> Iterator[Damage]:
+    """Sessions that half a compression ended and whose key leads nowhere, because a clean-up dropped it since."""
+    latest: dict[str, Session] = {}
+    for session in sorted(case.sessions.values(), key=lambda session: (session.started_at, session.id)):
+        if session.session_key:
+            latest[session.session_key] = session
+    for key, session in latest.items():
+        if session.end_reason != ROTATED or not _is_left_behind(case, session):
+            continue
+        if key in case.routes or case.has_stranger(session):
+            continue
+        detail = (
+            f"a compression ended session {session.id} and was cut off before it had made the next one, and {key} "
+            "leads nowhere: the next message would begin anew, without what was said in it"
+        )
+        empty = tuple(child for child in case.children(session) if is_open(child))
+        steps: tuple[Step, ...] = (Bind(key, session.id), Reopen(session.id), *(End(c.id, ORPHANED) for c in empty))
+        yield Damage("orphan-child", (session.id, *(child.id for child in empty)), detail, steps)
+
+
 def _find_orphans(case: Case) -> Iterator[Damage]:
-    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+    for child in sorted(case.with_parents, key=lambda session: session.id):
         parent = case.rotated_from(child)
         if parent is None or not is_open(child) or case.keys_of(child) or not case.is_routed_source(child):
             continue
         if parent.ended_at is not None and child.started_at - parent.ended_at > ROTATION:
             continue  # more likely a branch that someone made of the old session
+        if child.id in case.bound_elsewhere or (child.session_key or parent.session_key) in case.our_keys:
+            continue  # our own binding says what is meant today
         yield _adopt_or_end(case, parent, child)
 
 
@@ -104,18 +178,40 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
     key = child.session_key or parent.session_key
     story = f"session {child.id}, which a compression made of {parent.id}, is open but no key leads to it"
     if routed:
-        detail = f"{story}; the conversation goes on in {routed[-1].id}"
+        detail = f"{story}; the conversation goes on in {routed[-1].id}, and what was said here is not seen there"
         return Damage("orphan-child", (child.id, parent.id), detail, (End(child.id, ORPHANED),))
     home = find_home(case, members, last_continuation(case, members[0]))
     if key is not None and key not in case.routes and may_reopen(home):
-        detail = f"{story}: the next message of {key} would begin anew"
+        detail = f"{story}: the next message of {key} would begin anew, without what was said in it"
         named = tuple(dict.fromkeys([child.id, parent.id, *(m.id for m in members if is_open(m))]))
         return Damage("orphan-child", named, detail, move_in(case, members, home, key, ORPHANED))
     steps: tuple[Step, ...] = (End(child.id, SUPERSEDED if home == child else ORPHANED),)
-    if home == parent:
+    if home == parent and key not in case.routes:
         steps = (Reopen(parent.id), *steps)
     moved = f"; {key} means {case.routes[key]} now" if key in case.routes else "; which key it had is not known"
-    return Damage("orphan-child", (child.id, parent.id), story + moved, steps)
+    seen = ": what was said in it is not seen" if case.said(child).newest else "; nothing was said in it"
+    return Damage("orphan-child", (child.id, parent.id), f"{story}{moved}{seen}", steps)
+
+
+def _find_unkeyed(case: Case) -> Iterator[Damage]:
+    """Sessions that are named by their id: a client that kept it went on in what a compression had ended."""
+    ended = (session for session in case.sessions.values() if session.end_reason == ROTATED)
+    for parent in sorted(ended, key=lambda session: session.id):
+        said = case.said(parent).went_on
+        if not said or case.is_routed_source(parent):
+            continue
+        family = case.family(parent)
+        others = [member for member in family if member != parent and case.said(member).newest > said]
+        if others or any(case.keys_of(member) for member in family):
+            continue
+        children = [child for child in case.children(parent) if is_open(child)]
+        made = f"and made {', '.join(child.id for child in children)} of it" if children else "and was cut off"
+        detail = (
+            f"a compression ended session {parent.id} {made}, but whoever uses the first id went on in it: the session "
+            "is marked as ended although it lives, and who is led on to another does not see what was said since"
+        )
+        steps: tuple[Step, ...] = (Reopen(parent.id), *(End(child.id, ORPHANED) for child in children))
+        yield Damage("orphan-child", (parent.id, *(child.id for child in children)), detail, steps)
 
 
 def _find_twins(case: Case) -> Iterator[Damage]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hermes.audit.activity import Activity, read_activity
 from hermes.audit.damage import ORPHANED, ROTATED
 from hermes.db.engine import Tx
+from hermes.store.copies import SUMMARY
 from hermes.store.routes import Routes
-from hermes.store.schema import TableShape, live_rows, read_shape
-from hermes.store.sessions import Sessions
+from hermes.store.schema import TableShape, as_text, live_rows, read_shape
+from hermes.store.sessions import EARLY, OFFSHOOTS, Sessions
 from hermes.types import Session
 
-BIRTH = 10.0
-"""Seconds in which a compression fills its child; what is said later was said by people."""
 ROTATION = 600.0
 """Seconds between a parent's end and a child that was certainly made by the same compression."""
+UNKEYED = frozenset({"api_server", "cron"})
+"""Sources whose sessions are named by their id, and where several may share one key."""
 FIELDS = (
     "user_id",
     "session_key",
@@ -28,14 +29,6 @@ FIELDS = (
     "parent_session_id",
     "end_reason",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """A session's live messages: the newest, and the newest a person sent after the compression was over. 0 is none."""
-
-    newest: int = 0
-    went_on: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,6 +41,12 @@ class Case:
     activity: dict[str, Activity]
     has_older_traces: bool
     """Whether an older version has ever used this file: what only we wrote was not damaged by it."""
+    bound_elsewhere: frozenset[str] = frozenset()
+    """Sessions that a key of another version leads to, though ours may lead on: someone began anew since."""
+    offshoots: frozenset[str] = frozenset()
+    """Branches and helpers' runs that say so themselves."""
+    summarised: frozenset[str] = frozenset()
+    """Sessions with a live message that begins like a summary."""
 
     def said(self, session: Session) -> Activity:
         return self.activity.get(session.id, Activity())
@@ -59,8 +58,10 @@ class Case:
     def parent(self, child: Session) -> Session | None:
         """The session that a compression continued in `child`, of whichever conversation."""
         parent = self.sessions.get(child.parent_session_id or "")
-        rotated = parent is not None and parent.end_reason == ROTATED and child.started_at >= (parent.ended_at or 0)
-        return parent if rotated else None
+        if parent is None or parent.end_reason != ROTATED or child.id in self.offshoots:
+            return None
+        early = (parent.ended_at or 0) - child.started_at
+        return parent if early <= 0 or (early <= EARLY and child.id in self.summarised) else None
 
     def rotated_from(self, child: Session) -> Session | None:
         """The parent, if it is of the same conversation."""
@@ -81,6 +82,10 @@ class Case:
         """What compressions made of a session, in order; of the same conversation only."""
         return self._children.get(parent.id, [])
 
+    def has_stranger(self, parent: Session) -> bool:
+        """Whether a compression made a session of another conversation out of this one."""
+        return parent.id in self._with_strangers
+
     def family(self, session: Session) -> list[Session]:
         """Every session of a rotated conversation, this one included, the first one first."""
         root, seen = session, {session.id}
@@ -94,11 +99,17 @@ class Case:
 
     def is_routed_source(self, session: Session) -> bool:
         """Whether sessions from this source are reached by keys at all: a terminal's never are."""
-        return bool(session.session_key or session.chat_id) or session.source in self._routed_sources
+        by_key = session.source in self._routed_sources and session.source not in UNKEYED
+        return by_key or bool(session.session_key or session.chat_id)
 
     def _is_direct(self, session: Session) -> bool:
         """Whether it is a chat between two, so that another user means another conversation."""
         return session.chat_type == "dm" or any(":dm:" in key for key in self.keys_of(session))
+
+    @cached_property
+    def with_parents(self) -> list[Session]:
+        """The sessions that name a parent."""
+        return [session for session in self.sessions.values() if session.parent_session_id is not None]
 
     @cached_property
     def _keys(self) -> dict[str, list[str]]:
@@ -110,10 +121,15 @@ class Case:
     @cached_property
     def _children(self) -> dict[str, list[Session]]:
         children: dict[str, list[Session]] = {}
-        for session in sorted(self.sessions.values(), key=lambda child: (child.started_at, child.id)):
+        for session in sorted(self.with_parents, key=lambda child: (child.started_at, child.id)):
             if (parent := self.rotated_from(session)) is not None:
                 children.setdefault(parent.id, []).append(session)
         return children
+
+    @cached_property
+    def _with_strangers(self) -> set[str]:
+        pairs = ((self.parent(child), child) for child in self.with_parents)
+        return {parent.id for parent, child in pairs if parent is not None and self.are_strangers(parent, child)}
 
     @cached_property
     def _routed_sources(self) -> set[str]:
@@ -125,16 +141,24 @@ def read_case(tx: Tx, old_routes_file: Path) -> Case:
     session_shape, message_shape = read_shape(tx)
     sessions = {session.id: session for session in _read_sessions(tx, session_shape)}
     tables = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    has_old_routes = "gateway_routing" in tables
-    routes = Routes(Sessions(session_shape, message_shape), old_routes_file, has_old_routes).all(tx)
+    routes = routes_of(tx, old_routes_file)
     ours = frozenset(str(row["session_key"]) for row in tx.execute("SELECT session_key FROM hermes_routes"))
     return Case(
         sessions,
-        routes,
+        routes.all(tx),
         ours,
-        _read_activity(tx, message_shape, sessions, _of_interest(sessions)),
-        has_older_traces=has_old_routes or "schema_version" in tables or old_routes_file.exists(),
+        read_activity(tx, message_shape, sessions),
+        has_older_traces=bool({"gateway_routing", "schema_version"} & tables) or old_routes_file.exists(),
+        bound_elsewhere=frozenset(routes.elsewhere(tx)) if ours else frozenset(),
+        offshoots=_read_offshoots(tx, session_shape),
+        summarised=_read_summarised(tx, message_shape),
     )
+
+
+def routes_of(tx: Tx, old_routes_file: Path) -> Routes:
+    """The bindings of an open file."""
+    found = tx.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'gateway_routing'").fetchone()
+    return Routes(Sessions(*read_shape(tx)), old_routes_file, found is not None)
 
 
 def is_open(session: Session) -> bool:
@@ -154,39 +178,22 @@ def _read_sessions(tx: Tx, shape: TableShape) -> Iterator[Session]:
         f"CAST({shape.field('ended_at')} AS REAL) AS ended_at FROM sessions t "
         "LEFT JOIN hermes_session_extra x ON x.session_id = t.id WHERE typeof(t.id) = 'text'"
     )
+    names = ("id", "source", "started_at", *FIELDS, "ended_at")
     for row in rows:
-        yield Session(**{name: row[name] for name in row.keys()})  # noqa: SIM118 - a row iterates over values
+        yield Session(**dict(zip(names, row, strict=True)))
 
 
-def _of_interest(sessions: dict[str, Session]) -> set[str]:
-    """Sessions whose messages decide something: those with a parent, parents, and those that share a key."""
-    found: set[str] = set()
-    by_key: dict[str, str] = {}
-    for session in sessions.values():
-        if session.parent_session_id in sessions:
-            found |= {session.id, str(session.parent_session_id)}
-        if session.session_key and is_open(session):
-            first = by_key.setdefault(session.session_key, session.id)
-            found |= {first, session.id} if first != session.id else set()
-    return found
+def _read_offshoots(tx: Tx, shape: TableShape) -> frozenset[str]:
+    marked = ["t.source = 'tool'"]
+    if "model_config" in shape.columns:
+        marked += [f"instr(t.model_config, '\"{mark}\"')" for mark in OFFSHOOTS]
+    rows = tx.execute(f"SELECT t.id FROM sessions t WHERE {' OR '.join(marked)}")
+    return frozenset(str(row["id"]) for row in rows)
 
 
-def _read_activity(
-    tx: Tx, shape: TableShape, sessions: dict[str, Session], wanted: Collection[str]
-) -> dict[str, Activity]:
-    marks = {key: _compressed_at(sessions[key]) + BIRTH for key in wanted}
+def _read_summarised(tx: Tx, shape: TableShape) -> frozenset[str]:
     rows = tx.execute(
-        f"""
-        SELECT t.session_id, max(t.id) AS newest,
-               max(CASE WHEN t.role = 'user' AND t.timestamp > m.value THEN t.id ELSE 0 END) AS went_on
-        FROM json_each(?) m JOIN messages t ON t.session_id = m.key WHERE {live_rows(shape)} GROUP BY t.session_id
-        """,
-        (json.dumps(marks),),
+        f"SELECT t.session_id, substr(t.content, 1, 64) AS opening FROM messages t "
+        f"WHERE t.content LIKE '[%' AND {live_rows(shape)}"
     )
-    return {row["session_id"]: Activity(row["newest"], row["went_on"]) for row in rows}
-
-
-def _compressed_at(session: Session) -> float:
-    """When the compression that touched it was over: the one that ended it, or else the one that made it."""
-    ended = session.ended_at if session.end_reason == ROTATED else None
-    return ended if ended is not None else session.started_at
+    return frozenset(row["session_id"] for row in rows if SUMMARY.match(as_text(row["opening"]) or ""))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hermes.audit.case import BIRTH, ROTATION, Case
+from hermes.audit.activity import BIRTH
+from hermes.audit.case import ROTATION, Case
 from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, Restore, Step
 from hermes.audit.log import DONE, Operation
-from hermes.audit.summaries import SUMMARY
 from hermes.db.engine import Tx
-from hermes.store.schema import TableShape, as_text, live_rows, read_shape
+from hermes.store.copies import SUMMARY
+from hermes.store.schema import TableShape, as_text, kept_rows, live_rows, read_shape
 from hermes.types import Session
 
 SLACK = 5.0
@@ -28,6 +29,17 @@ class Crossing:
     ended: float
     own_started: float | None
     """When the session's own compression before it began, if the log knows one."""
+    own_later: bool
+    """Whether the session compressed itself once more since: then that decides what its model reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A message that came from another session: a copy of one there, or a summary."""
+
+    id: int
+    is_copy: bool
+    is_live: bool
 
 
 def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
@@ -42,14 +54,15 @@ def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
         if any(start.time <= time <= end.time + SLACK for time in ends):
             continue
         before = [found.start.time for found in own if found.end is not None and found.end.time <= start.time]
-        crossings.append(Crossing(start.session_id, start.bracket, end.time, max(before, default=None)))
+        own_later = any(time > end.time + SLACK for time in ends)
+        crossings.append(Crossing(start.session_id, start.bracket, end.time, max(before, default=None), own_later))
     return crossings
 
 
 def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[Damage]:
     """Children made for another conversation than their parent's, and what the log's crossings left in the store."""
     _, shape = read_shape(tx)
-    for child in sorted(case.sessions.values(), key=lambda session: session.id):
+    for child in sorted(case.with_parents, key=lambda session: session.id):
         parent = case.parent(child)
         if parent is None or not case.are_strangers(parent, child):
             continue
@@ -62,7 +75,8 @@ def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[
 
 def _separate(tx: Tx, case: Case, shape: TableShape, parent: Session, child: Session) -> Damage:
     foreign = _foreign_rows(tx, shape, child.id, parent.id, (0.0, child.started_at + BIRTH))
-    steps: list[Step] = [Hide(tuple(row for row, _ in foreign))] if foreign else []
+    live = tuple(row.id for row in foreign if row.is_live)
+    steps: list[Step] = [Hide(live)] if live else []
     key = _key_of(case, parent, child)
     if case.children(parent) or (key is not None and case.routes.get(key, child.id) not in (parent.id, child.id)):
         steps.append(Detach(child.id))
@@ -86,44 +100,49 @@ def _key_of(case: Case, parent: Session, child: Session) -> str | None:
 
 
 def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
-    ended = crossing.ended
-    missing = _wrongly_compacted(tx, shape, crossing)
-    foreign = _foreign_rows(tx, shape, crossing.session_id, crossing.by_id, (ended - SLACK, ended + SLACK))
+    """What is not its own is shown no longer. What was taken away comes back, unless the session's own compression has
+    been over it since: a repair never shows in a session what was not said in it."""
+    window = (crossing.ended - SLACK, crossing.ended + SLACK)
+    foreign = _foreign_rows(tx, shape, crossing.session_id, crossing.by_id, window)
+    decided = crossing.own_later or any(not row.is_live for row in foreign)
+    missing = () if decided else _wrongly_compacted(tx, shape, crossing, {row.id for row in foreign})
     # A summary whose originals are not there any more is all that is left of them: it stays.
-    hidden = tuple(row for row, copied in foreign if copied or missing)
+    hidden = tuple(row.id for row in foreign if row.is_copy or missing or decided)
     steps: list[Step] = [Restore(missing)] if missing else []
     steps += [Hide(hidden)] if hidden else []
     if not steps:
         return None
+    lost = "messages of its own are missing from what its model reads, and " if missing else ""
     detail = (
         f"session {crossing.session_id} was compressed by the task of session {crossing.by_id}: "
-        "messages of its own are missing from what its model reads, and what stands there instead is not its own"
+        f"{lost}what stands there instead is not its own"
     )
     return Damage("cross-session", (crossing.session_id, crossing.by_id), detail, tuple(steps))
 
 
 def _foreign_rows(
     tx: Tx, shape: TableShape, session_id: str, origin_id: str, window: tuple[float, float]
-) -> list[tuple[int, bool]]:
-    """Live messages that came from another session in a window of time: copies of its messages, and summaries."""
+) -> list[Foreign]:
+    """Messages that came from another session in a window of time, in order."""
+    live = live_rows(shape)
     rows = tx.execute(
         f"""
-        SELECT t.id, t.content, length(t.content) >= {TELLING} AND EXISTS (
+        SELECT t.id, t.content, {live} AS live, length(t.content) >= {TELLING} AND EXISTS (
             SELECT 1 FROM messages o WHERE o.session_id = ?2 AND o.role = t.role AND o.content = t.content
         ) AS copied
-        FROM messages t WHERE t.session_id = ?1 AND t.timestamp BETWEEN ?3 AND ?4 AND {live_rows(shape)}
+        FROM messages t WHERE t.session_id = ?1 AND t.timestamp BETWEEN ?3 AND ?4 AND {kept_rows(shape)}
         AND t.id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY t.id
         """,
         (session_id, origin_id, *window),
     )
     return [
-        (row["id"], bool(row["copied"]))
+        Foreign(row["id"], bool(row["copied"]), bool(row["live"]))
         for row in rows
         if row["copied"] or SUMMARY.match(as_text(row["content"]) or "")
     ]
 
 
-def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing) -> tuple[int, ...]:
+def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing, foreign: set[int]) -> tuple[int, ...]:
     """What the crossed compression took out: everything since the session's own one before it."""
     if not {"active", "compacted"} <= shape.columns:
         return ()
@@ -132,7 +151,7 @@ def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing) -> tuple[i
         "AND id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY id",
         (crossing.session_id, _first_after_own(tx, crossing), crossing.ended),
     )
-    return tuple(row["id"] for row in rows)
+    return tuple(row["id"] for row in rows if row["id"] not in foreign)
 
 
 def _first_after_own(tx: Tx, crossing: Crossing) -> int:

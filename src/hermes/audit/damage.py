@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "cross-session"]
+Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "double-rows", "cross-session"]
 
 SUPERSEDED = "superseded"
 ORPHANED = "orphaned_compression"
@@ -77,15 +77,15 @@ class Damage:
 def _say(step: Step) -> str:
     match step:
         case Bind(key, session_id):
-            return f"bind {key} to {session_id}"
+            return f"lead {key} to {session_id}"
         case End(session_id, reason):
-            return f"end {session_id} ({reason})"
+            return f"close {session_id} as {reason} (it can still be read)"
         case Reopen(session_id):
-            return f"reopen {session_id}"
+            return f"open {session_id} again"
         case Detach(session_id):
             return f"take {session_id} out of the other conversation"
         case Hide(message_ids):
-            return f"hide {_messages(message_ids)}"
+            return f"show {_messages(message_ids)} no longer"
         case Restore(message_ids):
             return f"show {_messages(message_ids)} again"
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from hermes.audit.log_line import LogLine, parse_line
+from hermes.audit.log_line import NOBODY, LogLine, parse_line
 from hermes.files import check_file
 
 LONGEST = 64 * 1024
 """Bytes of a line that are looked at; the rest of a longer one is skipped."""
 OVERLAP = 2.0
 """Seconds that two compressions of one session must run side by side: a start line comes just before the lease."""
+LONGEST_RUN = 3600.0
+"""Seconds that a compression takes at most."""
 STARTED = "started"
 DONE = "done"
 
@@ -30,7 +32,7 @@ class Operation:
     @property
     def crossed(self) -> bool:
         """Whether a task of one session worked on another: bracket and session differ (anomaly B)."""
-        return self.start.bracket not in (self.start.session_id, "-")
+        return self.start.bracket not in (self.start.session_id, NOBODY)
 
     @property
     def moved(self) -> bool:
@@ -97,17 +99,46 @@ def pair_lines(lines: Iterable[LogLine]) -> list[Operation]:
     ends: dict[int, LogLine] = {}
     waiting: dict[tuple[str, str], list[int]] = {}
     for line in lines:
-        name = ("op", line.op) if line.op is not None else ("bracket", line.bracket)
         if line.event == STARTED:
-            waiting.setdefault(name, []).append(len(starts))
+            waiting.setdefault(_name(line), []).append(len(starts))
             starts.append(line)
-        elif places := waiting.get(name):
-            # In the old format the latest start of the bracket, before that the latest that names the session.
-            same = [place for place in places if starts[place].session_id == line.session_id]
-            place = (same or places)[-1]
+            continue
+        places = waiting.get(_name(line)) or _moved_away(line, starts, waiting)
+        if places:
+            place = max(places, key=lambda place: (*_likeness(starts[place], line), place))
             places.remove(place)
             ends[place] = line
     return [Operation(start, ends.get(place)) for place, start in enumerate(starts)]
+
+
+def _name(line: LogLine) -> tuple[str, str]:
+    """What the two lines of an operation have in common: in the format of older versions the task, if it is named."""
+    if line.op is not None:
+        return ("op", line.op)
+    return ("session", line.session_id) if line.bracket == NOBODY else ("task", line.bracket)
+
+
+def _likeness(start: LogLine, end: LogLine) -> tuple[bool, bool]:
+    return start.session_id == end.session_id, start.count == end.count
+
+
+def _moved_away(end: LogLine, starts: list[LogLine], waiting: dict[tuple[str, str], list[int]]) -> list[int] | None:
+    """The starts among which is that of an end in a new session, under whose name nothing waits: some versions go over
+    to the new name while they rotate. As many messages as it speaks of must have been there when it began, and the
+    session must not have been compressed again since."""
+    if end.op is not None or end.event != DONE:
+        return None
+    newest = {start.session_id: place for place, start in enumerate(starts)}
+    alike = [
+        (place, places)
+        for name, places in waiting.items()
+        if name[0] != "op"
+        for place in places
+        if starts[place].count == end.count > 0
+        and 0 <= end.time - starts[place].time <= LONGEST_RUN
+        and newest[starts[place].session_id] == place
+    ]
+    return max(alike)[1] if alike else None
 
 
 def _read_lines(files: Iterable[Path], unreadable: list[str]) -> Iterator[LogLine]:

@@ -7,25 +7,30 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-HINT = b"context compression "
+HINT = b"compression "
 TEXT = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)? +[A-Z]+ +\[(?P<bracket>.*)\] +[\w.]+: +"
-    r"(?P<message>context compression .*)"
+    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)\d* +[A-Z]+ +(?:\[(?P<bracket>.*)\] +)?[\w.]+: +"
+    r"(?P<message>(?:context )?compression .*)"
 )
 MESSAGE = re.compile(
-    r"context compression (?P<event>[a-z]+): +session=(?P<session>.+?)(?: op=(?P<op>\S+))? +messages=(?P<counts>\d+)"
+    r"(?:context )?compression (?P<event>[a-z]+): +session=(?P<session>.+?)"
+    r"(?:(?: op=(?P<op>\S+))? +messages=(?P<count>\d+)| was already )"
 )
+NOBODY = "-"
+"""The bracket of a line that names no task."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`op` is None in the format of older versions. `time` is Unix seconds, from what this machine calls local time."""
+    """`op` is None in the format of older versions. `time` is Unix seconds, from what this machine calls local time;
+    `count` is how many messages there were when the compression began."""
 
     time: float
     bracket: str
     event: str
     session_id: str
     op: str | None
+    count: int = 0
 
 
 def parse_line(raw: bytes) -> LogLine | None:
@@ -41,15 +46,16 @@ def parse_line(raw: bytes) -> LogLine | None:
     if found is None:
         return None
     try:
-        time = datetime.fromisoformat(stamp).timestamp()
+        time = datetime.fromisoformat(stamp.replace(",", ".")).timestamp()
+        count = int(found["count"] or 0)
     except (ValueError, OverflowError, OSError):
         return None
-    return LogLine(time, bracket, found["event"], found["session"], found["op"])
+    return LogLine(time, bracket, found["event"], found["session"], found["op"], count)
 
 
 def _text_fields(text: str) -> tuple[str, str, str] | None:
     found = TEXT.match(text)
-    return (found["time"], found["bracket"], found["message"]) if found else None
+    return (found["time"], found["bracket"] or NOBODY, found["message"]) if found else None
 
 
 def _json_fields(text: str) -> tuple[str, str, str] | None:

@@ -29,6 +29,14 @@ class Repair:
     left: tuple[Damage, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found, and SQLite's count of what others had committed by then."""
+
+    others: int
+    damage: list[Damage]
+
+
 async def repair(places: Places, *, clock: Clock, lock_timeout: float) -> Repair:
     """Back the file up and mend it. Interrupted, it leaves each damage mended or untouched; call it again."""
     backup = back_up(places.state_file, now=clock.now(), lock_timeout=lock_timeout)
@@ -37,21 +45,34 @@ async def repair(places: Places, *, clock: Clock, lock_timeout: float) -> Repair
     async with await Store.open(
         places.state_file, clock=clock, lock_timeout=lock_timeout, old_routes_file=places.old_routes_file
     ) as store:
+        seen = await store.look(lambda tx: _look(tx, places, crossings))
         for _ in range(PASSES):
-            found = await store.read(lambda tx: _look(tx, places, crossings))
-            done = [damage for damage in found if await _mend(store, places, crossings, damage)]
-            mended += done
+            done = await _mend_all(store, places, crossings, seen)
             if not done:
                 break
-        left = await store.read(lambda tx: _look(tx, places, crossings))
-    return Repair(backup, tuple(mended), tuple(left))
+            mended += done
+            seen = await store.look(lambda tx: _look(tx, places, crossings))
+    return Repair(backup, tuple(mended), tuple(seen.damage))
 
 
-async def _mend(store: Store, places: Places, crossings: Sequence[Crossing], damage: Damage) -> bool:
-    """Mend it, if it is still there as it was found; whether it was."""
+async def _mend_all(store: Store, places: Places, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
+    """Mend one after another; what concerns a session that was mended just now is looked at again first."""
+    done: list[Damage] = []
+    touched: set[str] = set()
+    for damage in seen.damage:
+        if touched.isdisjoint(damage.sessions) and await _mend(store, places, crossings, seen.others, damage):
+            done.append(damage)
+            touched.update(damage.sessions)
+    return done
+
+
+async def _mend(store: Store, places: Places, crossings: Sequence[Crossing], others: int, damage: Damage) -> bool:
+    """Mend it, if it is still there as it was found; whether it was. Where nobody else has written since, it is."""
 
     def mend(tx: Tx) -> bool:
-        if not is_still_there(tx, read_case(tx, places.old_routes_file), crossings, damage):
+        if _committed_by_others(tx) != others and not is_still_there(
+            tx, read_case(tx, places.old_routes_file), crossings, damage
+        ):
             return False
         _take_steps(tx, store, damage)
         return True
@@ -59,8 +80,13 @@ async def _mend(store: Store, places: Places, crossings: Sequence[Crossing], dam
     return await store.write(mend)
 
 
-def _look(tx: Tx, places: Places, crossings: Sequence[Crossing]) -> list[Damage]:
-    return find_damage(tx, read_case(tx, places.old_routes_file), crossings)
+def _look(tx: Tx, places: Places, crossings: Sequence[Crossing]) -> _Look:
+    case = read_case(tx, places.old_routes_file)
+    return _Look(_committed_by_others(tx), find_damage(tx, case, crossings))
+
+
+def _committed_by_others(tx: Tx) -> int:
+    return int(tx.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _take_steps(tx: Tx, store: Store, damage: Damage) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from hermes.agent.lane import WAITING
 from hermes.app import App
-from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.conversation import AT_THE_END, Conversation, find_live
 from hermes.cli.lines import Lines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
@@ -28,8 +28,8 @@ from hermes.scope import TERMINAL
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 INTERRUPTED = 130
-ONE_SHOT, AT_THE_END = 2.0, 5.0
-"""Seconds that one question, and a conversation, take at their end to tell memory what it has not been told yet."""
+ONE_SHOT = 2.0
+"""Seconds that one question takes after its reply to tell memory what it has not been told yet."""
 ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 
 

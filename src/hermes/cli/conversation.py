@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneTerms, hold_lane
+from hermes.agent.leftovers import review_leftovers
 from hermes.agent.prompt import read_soul
+from hermes.agent.review import review_now, wants_review
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import (
@@ -43,7 +45,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import FILES
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
-from hermes.scope import OWNER
+from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
@@ -52,6 +54,8 @@ from hermes.types import Session
 LISTED = 10
 LANES_AT_ONCE = 2
 """Lanes of the memory outbox that a terminal delivers side by side."""
+AT_THE_END = 5.0
+"""Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,15 @@ class Conversation:
         self.store = store
         self._owner = new_owner()
         self._provider = open_provider(app, store)
+        self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
         self._agent: Agent | None = None
         self._wanted_title: str | None = None
         self._starts_incognito = False
         self._said_floor = False
+        self._looked_back = False
+        self._background: set[asyncio.Task[None]] = set()
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -132,30 +139,68 @@ class Conversation:
         if self._session is not None and self._agent is None:
             await self._open_agent(open_speaker(self.app), self._session)
 
-    async def _open_agent(self, model: Model, session: Session) -> None:
+    async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
         scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
-        self._agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider)
+        return open_agent(self.app, self.store, model, session, scope, self._owner, self._provider)
+
+    async def _open_agent(self, model: Model, session: Session) -> None:
+        self._agent = await self._agent_of(model, session)
         if self._deliveries is not None:
             self._deliveries.start()
 
     async def leave(self, why: Ending = "new") -> None:
-        """Close the agent; the next message begins a new session."""
-        if self._agent is not None:
-            self.untold += await self._agent.close(why)
-            await self._agent.model.close()
+        """The next message begins a new session. The last one is reviewed and closed off everybody's turn."""
+        if self._agent is not None and wants_review(self._agent) and self._agent.turns:
+            self._in_background(self._look_back(self._agent, why))
+        elif self._agent is not None:
+            await self._close(self._agent, why)
         self._agent, self._session, self._starts_incognito = None, None, False
 
-    async def end(self, seconds: float) -> bool:
-        """Leave for good; deliver what memory has not been told, for so long. False when something is left."""
+    async def end(self, seconds: float = AT_THE_END) -> bool:
+        """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.
+
+        What a review has not read yet is read after the next start. Ending twice is fine.
+        """
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         memory = self._agent.memory if self._agent is not None else NoMemory()
-        await self.leave("exit")
-        delivered = True
+        if self._agent is not None:
+            await self._close(self._agent, "exit")
+        self._agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
-            delivered = await self._deliveries.finish(seconds)
+            self._all_told = await self._deliveries.finish(seconds) and self._all_told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
-        return delivered
+        return self._all_told
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _look_back(self, agent: Agent, why: Ending) -> None:
+        try:
+            await review_now(agent)
+        finally:
+            await self._close(agent, why)
+
+    async def _close(self, agent: Agent, why: Ending) -> None:
+        self.untold += await agent.close(why)
+        await agent.model.close()
+
+    @asynccontextmanager
+    async def _lend(self, session: Session) -> AsyncIterator[Agent]:
+        agent = await self._agent_of(open_speaker(self.app), session)
+        try:
+            yield agent
+        finally:
+            await self._close(agent, "idle")
+
+    def _is_left(self, session: Session) -> bool:
+        return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
@@ -173,6 +218,9 @@ class Conversation:
             async with aclosing(run_turn(self._agent, text, stop)) as events:
                 async for event in events:
                     yield event
+            if not self._looked_back and wants_review(self._agent):
+                self._looked_back = True
+                self._in_background(review_leftovers(self.store, self._is_left, self._lend))
         finally:
             SESSION.reset(token)
 
@@ -190,7 +238,7 @@ class Conversation:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
         model = open_speaker(self.app)
-        session = await self.store.create_session("cli", title=self._wanted_title)
+        session = await self.store.create_session(TERMINAL, title=self._wanted_title)
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
         self._wanted_title, self._session = None, session

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hermes.audit.repair import Repair, repair
+from hermes.audit.restore import restore
 from hermes.audit.users import other_users
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
@@ -26,11 +28,16 @@ def doctor(
     mend: Annotated[
         bool, typer.Option("--repair", help="Mend damaged conversations, after a backup; without it nothing changes.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair: do not ask.")] = False,
+    backup: Annotated[
+        Path | None, typer.Option("--restore", metavar="BACKUP", help="Put a backup in the place of the store.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair or --restore: do not ask.")] = False,
     json: AsJson = False,
 ) -> int:
     """Check store, conversations, log, settings and versions. Ends with 1 when something is wrong and stays so."""
     home, clock = find_home(ctx), SystemClock()
+    if backup is not None:
+        _go_back(home, clock, backup, mend=mend, yes=yes, quiet=json)
     if sys.stderr.isatty() and not json:
         note("checking; a large store takes a moment …")
     findings = _examine(home, clock, quiet=json)
@@ -42,7 +49,8 @@ def doctor(
             _tell(done)
         findings = list(examine(home, clock))
     elif mend and not json:
-        say("There is nothing to repair.")
+        failing = any(finding.level == "fail" for finding in findings)
+        say("A repair can mend none of this." if failing else "There is nothing to repair.")
     failed = any(finding.level == "fail" for finding in findings)
     if json:
         print_json(_report(home, findings, failed, done))
@@ -65,11 +73,26 @@ def _ask(home: Home, findings: list[Finding], yes: bool) -> None:
     if users := other_users(home.state_file):
         ids = ", ".join(map(str, users))
         note(f"hermes: process {ids} has {home.state_file} open and may go on with what it remembers: end it first")
+    _confirm("Make a backup and mend this?", "repairing", yes)
+
+
+def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, quiet: bool) -> None:
+    """Restore a backup, when someone wants it."""
+    if mend:
+        raise UsageError("--restore and --repair do not go together", hint="Restore first")
+    _confirm(f"Put {backup} in the place of {home.state_file}?", "restoring", yes)
+    done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT)
+    if not quiet:
+        kept = f"; what was there is kept as {done.kept}" if done.kept else ""
+        say(f"Restored from {done.backup}{kept}\n")
+
+
+def _confirm(question: str, doing: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("repairing needs a yes", hint="Add --yes when nobody is there to answer")
-    typer.confirm("Make a backup and mend this?", abort=True, err=True)
+        raise UsageError(f"{doing} needs a yes", hint="Add --yes when nobody is there to answer")
+    typer.confirm(question, abort=True, err=True)
 
 
 def _tell(done: Repair) -> None:

@@ -20,7 +20,9 @@ from hermes.cli.table import print_table
 from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
-from hermes.gateway.gateway import request_stop, running_gateway
+from hermes.files import check_room
+from hermes.gateway.holding import request_stop, running_gateway
+from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
 from hermes.scope import API, OWNER, TERMINAL, Guest
@@ -33,7 +35,7 @@ from hermes.settings import (
     TELEGRAM_TOKEN,
     TELEGRAM_WEBHOOK_SECRET,
 )
-from hermes.store.inbox import allow_pairing, find_code, pairings, read_status, remove_pairing
+from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
 from hermes.store.people import Person, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json
@@ -121,7 +123,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
         waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        parts = [asdict(part) for part in read_status(tx)]
+        parts = [asdict(part) for part in [*read_status(tx), *_store_status(host)]]
         who = [_as_json(host, one) for one in people(tx)]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting, "people": who}
 
@@ -138,6 +140,16 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         for one in found["people"]:
             say(f"  {' '.join(filter(None, (one['who'], _shown(one['name']))))}: {one['role']}")
     return 0 if found["running"] else 1
+
+
+def _store_status(host: App) -> list[PartStatus]:
+    """A gateway that can store nothing cannot tell so either: look for ourselves."""
+    try:
+        check_room(host.home.path)
+    except OSError as error:
+        detail = f"nothing can be written in {host.home.path} ({error.strerror})"
+        return [PartStatus(PART, "failing", detail, host.clock.now())]
+    return []
 
 
 @app.command("stop")

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_shared_env
-from hermes.cli import outbox
+from hermes.cli import memory_status, outbox
 from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
@@ -25,11 +25,12 @@ from hermes.loopback import is_loopback
 M_ARENA_MAX = -8
 """The name that glibc's mallopt has for the number of heaps."""
 app = typer.Typer(
-    help="The memory server, and what a memory provider has not been told yet.",
+    help="The memory provider, what it has not been told yet, and the memory server.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(outbox.app, name="outbox")
+app.command()(memory_status.status)
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
@@ -52,7 +53,9 @@ def serve(
     _share_one_heap()
     import uvicorn
 
+    from hermes.memory_server import limits
     from hermes.memory_server.api.app import create_app
+    from hermes.memory_server.api.connection import PatientConnection
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_database, open_for_work
     from hermes.memory_server.engine.word_vectors import WordVectors
@@ -69,7 +72,9 @@ def serve(
     folder = _folder(ctx, data, env)
     # Bound before anything is loaded: who connects from now on waits for the first answer and is not refused.
     listener = _listen(host, port)
-    database = open_database(folder)  # here, so that a folder that cannot be opened is told in one line
+    database = open_database(
+        folder, read_seconds=limits.READ_SECONDS
+    )  # here, so that a folder that cannot be opened is told in one line
     built = create_app(
         lambda: database,
         clock=SystemClock(),
@@ -78,7 +83,9 @@ def serve(
         open_for_work=None if no_worker else lambda: open_for_work(folder),
     )
     note(f"memory server on http://{host}:{listener.getsockname()[1]}, data in {folder}")
-    config = uvicorn.Config(built, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        built, http=PatientConnection, log_level="warning", access_log=False, timeout_graceful_shutdown=4
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -16,6 +16,7 @@ from hermes.events import (
     Stopped,
     TextDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
     Waiting,
@@ -90,6 +91,8 @@ class Screen:
                 self._grow(text, dim=True)
             case ToolStarted(name=name, arguments=arguments):
                 self._one_row(f"· {name} {arguments}")
+            case ToolProgress(name=name, text=text):
+                self._one_row(f"· {name}: {text}")
             case ToolFinished(name=name, result=result, ok=False):
                 self.remark(f"· {name}: {head(printable(result), 160)}")
             case MemoryUpdated(action=action, text=text) if self._notices:

@@ -169,7 +169,7 @@ def _signals(terminal: Terminal) -> Iterator[None]:
 async def _leave(conversation: Conversation) -> None:
     """Close the session, and say so when it takes a while. The terminal may be gone."""
     here = conversation.session_id
-    leaving = asyncio.create_task(conversation.leave())
+    leaving = asyncio.create_task(conversation.end())
     with suppress(OSError):
         if not (await asyncio.wait({leaving}, timeout=PATIENCE))[0]:
             sys.stdout.write(f"{FINISHING}\n")

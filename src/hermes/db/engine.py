@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 from hermes.sqlite.connection import Opened, connect, read_text
 from hermes.sqlite.database import SqliteDatabase, accept
+from hermes.sqlite.reading import Lane
 
 Tx: TypeAlias = sqlite3.Connection
 """An open transaction. Functions that take one must have no effect outside it."""
 
-READERS = 4
+LANES = (Lane(threads=4),)
 
 
 class Database(SqliteDatabase[Tx]):
@@ -25,7 +26,7 @@ class Database(SqliteDatabase[Tx]):
             path,
             lambda: _connect(path),
             lock_timeout=lock_timeout,
-            readers=READERS,
+            lanes=LANES,
             pragmas=("temp_store = MEMORY",),
             inspect=inspect,
         )

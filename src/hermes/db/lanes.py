@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterable
 
 from hermes.db import leases
 from hermes.db.engine import Tx
@@ -83,11 +85,42 @@ def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Jso
         "RETURNING id, payload",
         (into, queue, lane),
     ).fetchall()
-    if patch:
-        patched = [(json.dumps(json.loads(row["payload"]) | patch, ensure_ascii=False), row["id"]) for row in moved]
-        tx.executemany("UPDATE hermes_queue SET payload = ? WHERE id = ?", patched)
+    _patch_payloads(tx, moved, patch or {})
     for changed in (lane, into):
         schedule(tx, queue, changed)
+
+
+def move_items(
+    tx: Tx, queue: str, keys: Iterable[str], into: str, *, not_before: float, patch: dict[str, Json]
+) -> None:
+    """Let items that were never taken wait in another lane, until another time; see `join_lanes`."""
+    tx.execute(
+        "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
+    )
+    left = {into}
+    for key in keys:
+        untaken = "queue = ? AND key = ? AND state = 'waiting' AND tried_at IS NULL"
+        found = tx.execute(f"SELECT id, lane, payload FROM hermes_queue WHERE {untaken}", (queue, key)).fetchall()
+        for row in found:
+            tx.execute("UPDATE hermes_queue SET lane = ?, not_before = ? WHERE id = ?", (into, not_before, row["id"]))
+            left.add(row["lane"])
+        _patch_payloads(tx, found, patch)
+    for changed in left:
+        schedule(tx, queue, changed)
+
+
+def busy_lanes(tx: Tx, queue: str, prefix: str) -> list[str]:
+    """The lanes whose names begin with `prefix` and in which something waits."""
+    rows = tx.execute(
+        "SELECT lane FROM hermes_lanes WHERE queue = ?1 AND lane >= ?2 AND lane < ?3 AND due_at IS NOT NULL",
+        (queue, prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)),
+    )
+    return [row["lane"] for row in rows]
+
+
+def _patch_payloads(tx: Tx, rows: Iterable[sqlite3.Row], patch: dict[str, Json]) -> None:
+    patched = [(json.dumps(json.loads(row["payload"]) | patch, ensure_ascii=False), row["id"]) for row in rows if patch]
+    tx.executemany("UPDATE hermes_queue SET payload = ? WHERE id = ?", patched)
 
 
 def head_time(tx: Tx, queue: str, lane: str) -> float | None:

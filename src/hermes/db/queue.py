@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,6 +23,7 @@ from hermes.db.lanes import SCHEMA as LANES
 from hermes.db.lanes import head_time, hold_lane, release_lane, schedule
 from hermes.db.leases import Lease
 from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, Outcome, Postponed, Retry, weigh
+from hermes.errors import StaleError
 from hermes.types import Json
 
 SCHEMA = (
@@ -208,6 +210,14 @@ def _claim_lane(tx: Tx, queue: str, lane: str, owner: str, ttl: float, now: floa
 def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:
     """Keep a claim for another `ttl`. Raises StaleError when it was lost."""
     return replace(claimed, lease=leases.renew(tx, claimed.lease, ttl=ttl, now=now))
+
+
+def renew_expired(tx: Tx, held: dict[str, Claim], *, ttl: float, now: float) -> None:
+    """Keep the claims, by their lanes, that only look expired: the clock jumped, and nobody else has taken them."""
+    for lane, claimed in list(held.items()):
+        if claimed.lease.expires_at <= now:
+            with suppress(StaleError):  # lost indeed: whoever handles it finds out when it is settled
+                held[lane] = heartbeat(tx, claimed, ttl=ttl, now=now)
 
 
 def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -> list[Outcome]:

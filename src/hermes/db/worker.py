@@ -73,6 +73,11 @@ class WorkerTerms:
     """The cap of the back-off, which begins with one second."""
 
 
+def log_trouble(error: StoreError) -> None:
+    """Say that the queue's store fails."""
+    log.error("the queue cannot be read: %s", error.line())
+
+
 class Worker:
     """Handles one queue for one process. Set `wake` when there is something new."""
 
@@ -87,8 +92,11 @@ class Worker:
         terms: WorkerTerms,
         chance: Callable[[], float],
         wake: asyncio.Event,
+        on_trouble: Callable[[StoreError], None] = log_trouble,
     ) -> None:
+        """`on_trouble` hears of every failure of the store."""
         self.wake = wake
+        self._on_trouble = on_trouble
         self._db = db
         self._clock = clock
         self._name = name
@@ -98,6 +106,10 @@ class Worker:
         self._chance = chance
         self._running: dict[asyncio.Task[None], str] = {}
         """What is under way, with its lane."""
+        self._held: dict[str, Claim] = {}
+        """The lanes that are ours, with their leases as they are."""
+        self._unrecorded: list[tuple[Claim, Sequence[Outcome]]] = []
+        """What came of lanes when it could not be stored."""
         self._taking = asyncio.Lock()
         self._paused_until = 0.0
         self._context = contextvars.copy_context()  # a lane is nobody's turn, also when a turn asks for it
@@ -129,7 +141,7 @@ class Worker:
                 await self._wait(until, *(ours or self._running))
             elif self._paused_until > now:
                 await self._wait(min(until, self._paused_until))
-            elif not await self._begin(lane):
+            elif not await self._begin(lane) and lane not in self._running.values():  # else it was begun meanwhile
                 head = await self._db.write(lambda tx: head_time(tx, self._name, lane))
                 if head is None or head >= until:
                     return head is None
@@ -159,10 +171,13 @@ class Worker:
 
     async def _begin_due(self) -> int:
         """Begin with every lane that is due, as many as there is room for; returns how many that were."""
+        unrecorded, self._unrecorded = self._unrecorded, []
+        for claimed, outcomes in unrecorded:
+            await self._record(claimed, outcomes)
         try:
             return await self._begin(None)
         except StoreError as error:
-            log.error("%s: the queue cannot be read: %s", self._name, error.line())
+            self._on_trouble(error)
             return 0
 
     async def _begin(self, lane: str | None) -> int:
@@ -188,6 +203,7 @@ class Worker:
 
     def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
         now, terms = self._clock.now(), self._terms
+        queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
         taken: list[Claim] = []
         while len(taken) < room:
             claimed = queue.claim(tx, self._name, self._owner, ttl=terms.ttl, now=now, limit=terms.batch, lane=lane)
@@ -203,6 +219,7 @@ class Worker:
     async def _handle(self, claimed: Claim) -> None:
         """Whatever happens, the claim is settled or its lease runs out."""
         heart = asyncio.create_task(self._keep(claimed))
+        self._held[claimed.lane] = claimed
         try:
             outcomes = await self._work.handle(claimed)
             if outcomes is not None:
@@ -213,7 +230,7 @@ class Worker:
         except StaleError:
             log.warning("%s: lane %s was taken over by another process", self._name, claimed.lane)
         except StoreError as error:
-            log.error("%s: lane %s is put off: %s", self._name, claimed.lane, error.line())
+            self._on_trouble(error)
             await self._settle(claimed, [Retry(self._later(claimed), error.line())])
         except Exception as error:  # whatever it was, it must not end the worker nor the lane
             log.exception("%s: lane %s failed", self._name, claimed.lane)
@@ -221,6 +238,8 @@ class Worker:
             await self._settle(claimed, [defect] * len(claimed.items))
         finally:
             heart.cancel()
+            if not any(one is claimed for one, _ in self._unrecorded):
+                self._held.pop(claimed.lane, None)
 
     async def _settle(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
         """Also while we are being cancelled: what was done must not be done again."""
@@ -232,20 +251,25 @@ class Worker:
             raise
 
     async def _record(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
-        """Must not raise: what cannot be recorded is taken again when its lease has run out."""
+        """Must not raise: what cannot be recorded is held, and recorded as soon as that can be done."""
 
         def settle(tx: Tx) -> list[Outcome]:
             recorded = queue.settle(tx, claimed, outcomes, now=self._clock.now())
             self._work.settling(tx, claimed, recorded)
             return recorded
 
+        self._held.setdefault(claimed.lane, claimed)
         try:
-            self._work.settled(claimed, await self._db.write(settle))
+            recorded = await self._db.write(settle)
+            self._held.pop(claimed.lane, None)
+            self._work.settled(claimed, recorded)
         except StaleError:
             level = logging.WARNING if outcomes else logging.INFO
             log.log(level, "%s: lane %s was settled or taken over before", self._name, claimed.lane)
+            self._held.pop(claimed.lane, None)
         except StoreError as error:
-            log.error("%s: lane %s could not be settled: %s", self._name, claimed.lane, error.line())
+            self._unrecorded.append((claimed, outcomes))
+            self._on_trouble(error)
         except Exception:  # what the work adds must not end the worker
             log.exception("%s: lane %s could not be settled", self._name, claimed.lane)
 
@@ -255,11 +279,12 @@ class Worker:
         while True:
             await self._clock.sleep(ttl / 3)
             try:
-                await self._db.write(lambda tx: queue.heartbeat(tx, claimed, ttl=ttl, now=self._clock.now()))
+                kept = await self._db.write(lambda tx: queue.heartbeat(tx, claimed, ttl=ttl, now=self._clock.now()))
+                self._held[claimed.lane] = kept
             except StaleError:  # found out when it is settled
                 return
             except StoreError as error:  # the next beat may succeed
-                log.warning("%s: lane %s could not be kept: %s", self._name, claimed.lane, error.line())
+                self._on_trouble(error)
 
     def _later(self, claimed: Claim) -> float:
         wait = backoff(claimed.items[0].attempts, self._chance, base=1.0, cap=self._terms.longest_wait)

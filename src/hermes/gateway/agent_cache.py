@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from hermes.agent.agent import Agent
+from hermes.agent.review import review_now
 from hermes.memory.values import Ending
 from hermes.scope import Group, Scope
 from hermes.types import Session
@@ -56,6 +57,7 @@ class AgentCache:
     """The longest unused first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
+    _ending: bool = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -90,7 +92,10 @@ class AgentCache:
                 self._retire(key, "new")
 
     async def close(self) -> None:
-        """Close every agent, and wait until all are."""
+        """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
+        self._ending = True
+        for task in self._closing:
+            task.cancel()
         for key in list(self._entries):
             self._retire(key, "shutdown", at_work=True)
         while self._closing:
@@ -121,9 +126,19 @@ class AgentCache:
     def _close_unused(self, entry: _Entry, why: Ending) -> None:
         if entry.users:
             return
-        task = asyncio.create_task(_close(entry.agent, why))
+        looks_back = not self._ending and why != "settings"
+        task = asyncio.create_task(_look_back(entry.agent, why) if looks_back else _close(entry.agent, why))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def _look_back(agent: Agent, why: Ending) -> None:
+    """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
+    try:
+        if agent.turns:
+            await review_now(agent)
+    finally:
+        await _close(agent, why)
 
 
 async def _close(agent: Agent, why: Ending) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from hermes.agent.agent import Agent
+from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
@@ -22,7 +24,8 @@ from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
 from hermes.gateway.access import Access
-from hermes.gateway.agent_cache import AgentCache
+from hermes.gateway.agent_cache import AgentCache, Person
+from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import Inbox, Received
 from hermes.gateway.inbox_turn import InboxTurns
 from hermes.gateway.item_key import INBOX
@@ -32,15 +35,15 @@ from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
+from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
 from hermes.store.people import People
 from hermes.store.store import Store
+from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
-LEASE = "gateway"
-STOP_PART = "stop"
 TTL = 15.0
 DRAIN = 20.0
 RESTART_AFTER = 5.0
@@ -80,6 +83,7 @@ class Gateway:
         self._listeners: dict[str, list[Listener]] = {}
         self._ending = False
         self._platforms: dict[str, Platform] = {}
+        self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
         self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
@@ -92,11 +96,27 @@ class Gateway:
 
     def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
         store, owner = self._store, self._owner
-        return Worker(store, store.clock, name, work, owner=owner, terms=terms, chance=random.random, wake=wake)
+        return Worker(
+            store,
+            store.clock,
+            name,
+            work,
+            owner=owner,
+            terms=terms,
+            chance=random.random,
+            wake=wake,
+            on_trouble=self._watch.hear,
+        )
 
     async def receive(self, message: Inbound) -> Received:
-        """Take a message in; see `Inbox.receive`. A refusal is sent at once."""
-        received = await self._inbox.receive(message)
+        """Take a message in; see `Inbox.receive`. A refusal is sent at once. Raises StoreError when it cannot be kept,
+        at once while it is known that nothing can be."""
+        self._watch.check()
+        try:
+            received = await self._inbox.receive(message)
+        except StoreError as error:
+            self._watch.hear(error)
+            raise
         if received.verdict.refusal or received.stopped is not None:
             self._wake_delivery.set()
         return received
@@ -104,6 +124,15 @@ class Gateway:
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id; see `Inbox.move`."""
         await self._inbox.move(moved)
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing can be stored, and so nothing is taken in; None while all is well."""
+        return self._watch.trouble
+
+    def _turn_away(self, error: StoreError) -> None:
+        """Nobody waits for an answer that cannot be recorded."""
+        self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
     @property
     def ending(self) -> bool:
@@ -161,6 +190,7 @@ class Gateway:
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
         intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
+        intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,6 +200,17 @@ class Gateway:
         for worker in workers:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
+
+    async def _look_back(self) -> None:
+        """Read what was said before the last end and no review has read."""
+
+        @asynccontextmanager
+        async def use(session: Session) -> AsyncIterator[Agent]:
+            scope = await self._store.read(lambda tx: self._terms.people.scope_of(tx, session))
+            async with self._agents.use(session, session.session_key or "", scope, Person(session.user_id)) as agent:
+                yield agent
+
+        await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 
     async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
@@ -210,7 +251,10 @@ class Gateway:
         if self._deliveries is not None:
             await self._deliveries.finish(self._terms.drain / 2)
             await self._deliveries.provider.close()
-        await self._store.write(lambda tx: _let_go(tx, lease))
+        try:
+            await self._store.write(lambda tx: let_go(tx, lease))
+        except StoreError as error:  # whoever comes next finds that we are gone
+            log.warning("the gateway's lease could not be let go: %s", error.line())
 
     def _take_over(self, tx: Tx) -> Lease:
         now = self._store.clock.now()
@@ -230,14 +274,15 @@ class Gateway:
             try:
                 if second % RENEW_EVERY == 0:
                     await self._store.write(lambda tx: self._renew(tx, lease))
-                if await self._store.read(_stop_requested):
+                if await self._store.read(stop_requested):
                     stopping.set()
             except StaleError:
                 log.error("another gateway has taken over this home; this one ends")
                 stopping.set()
                 return
             except StoreError as error:  # the next beat may succeed
-                log.error("the gateway's lease could not be kept: %s", error.line())
+                self._watch.hear(error)
+            await self._watch.look()
             self._agents.evict()
 
     def _renew(self, tx: Tx, lease: Lease) -> None:
@@ -255,10 +300,6 @@ class Gateway:
         return self._locks.setdefault(chat, asyncio.Lock())
 
 
-def _stop_requested(tx: Tx) -> bool:
-    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
-
-
 @dataclass(frozen=True, slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
@@ -271,28 +312,3 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
-
-
-def _let_go(tx: Tx, lease: Lease) -> None:
-    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
-    try:
-        leases.release(tx, lease)
-    except StaleError:
-        log.warning("the gateway's lease was lost before the end")
-        return
-    inbox_rows.clear_status(tx)
-
-
-def request_stop(tx: Tx, *, now: float) -> bool:
-    """Ask the running gateway to end; False when none runs."""
-    held = leases.holder(tx, LEASE, now=now)
-    if held is None or is_gone(held.owner):
-        return False
-    inbox_rows.set_status(tx, STOP_PART, "requested", "", now=now)
-    return True
-
-
-def running_gateway(tx: Tx, *, now: float) -> str | None:
-    """Who runs the gateway of this home, or None."""
-    held = leases.holder(tx, LEASE, now=now)
-    return None if held is None or is_gone(held.owner) else held.owner

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from hermes.fence import strip_fences
 from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta
 from hermes.llm.model import ModelRequest
+from hermes.types import ECHO
 
 Recollect: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 ASKING = re.compile(
@@ -31,7 +32,7 @@ class OfflineFloor:
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
         text = await self._answer(strip_fences(str(asked)).strip())
         yield TextDelta(text)
-        yield Completed(Reply(text=text, finish_reason="stop", model=self.name))
+        yield Completed(Reply(text=text, finish_reason=ECHO, model=self.name))
 
     async def close(self) -> None:
         """There is nothing to let go."""

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hermes.db.engine import Tx
-from hermes.errors import HermesError
+from hermes.memory.background import Background
 from hermes.memory.health import EVERYWHERE, Health
 from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
+from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
 from hermes.memory.plugin_thread import Answer, Hook, HookResult, Missed, PluginThread
 from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.values import Address, Conversation, Notebook
-from hermes.store.memory_rows import unaddressed_places
 from hermes.store.store import Store
 from hermes.types import Json
 
 T = TypeVar("T")
 Factory = Callable[[Host], MemoryPlugin]
-log = logging.getLogger("hermes.memory")
 
 TRY_AGAIN = 30.0
 """Seconds after which a provider that did not start is tried again."""
@@ -79,6 +77,7 @@ class ActiveProvider:
         self.deadlines = deadlines or Deadlines()
         self.health = Health(name)
         self.outbox = Outbox(name)
+        self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
@@ -90,7 +89,7 @@ class ActiveProvider:
         self._starting: asyncio.Task[bool] | None = None
         self._try_again_at = 0.0
         self._signature: str | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        self._addressing: asyncio.Task[None] | None = None
         self._closed = False
 
     def wall(self, until: float) -> float:
@@ -157,58 +156,56 @@ class ActiveProvider:
         return found.value if isinstance(found, Answer) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
-        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then."""
+        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then. Trouble of the
+        store is logged: a turn goes on without it."""
         if self.deliver_lane is not None:
-            await self.deliver_lane(lane, self.store.clock.now() + seconds)
+            with self.background.logged(f"delivering lane {lane}"):
+                await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
     def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
         """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
-        self.soon(self._mirror(mirrored, change), "mirroring the notes")
+        self.background.begin(self._mirror(mirrored, change), "mirroring the notes")
 
     def address_soon(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, off the turn."""
-        self.soon(self.address_waiting(), "addressing entries")
+        if self._addressing is None or self._addressing.done():
+            self._addressing = self.background.begin(self.address_waiting(), "addressing entries")
 
     async def address_waiting(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, and let it go."""
-        waiting = await self.store.read(lambda tx: unaddressed_places(tx, self.name))
-        for place, about in waiting.items():
-            known = Conversation.from_json(about) if "session_id" in about else Notebook.from_json(about)
-            address = await self._address(place, known)
+        for place, known in (await self.store.read(self.outbox.unaddressed)).items():
+            session = "session_id" in known.about
+            about = Conversation.from_json(known.about, known.bound) if session else Notebook.from_json(known.about)
+            address = await self._address(place, about)
             if address is None:
                 return  # the plugin cannot say now: asked again later
-            spot = Spot(place, known, address)
+            await self.address_place(Spot(place, about, address), address)
 
-            def settle(tx: Tx, spot: Spot = spot) -> None:
-                self.outbox.settle_spot(tx, spot)
-                self.outbox.let_go(tx, spot, now=self.store.clock.now())
+    async def address_place(self, spot: Spot, address: Address) -> None:
+        """A place has this address: what waits there for one gets it, and is let go unless a reply is awaited."""
+        outbox, now = self.outbox, self.store.clock.now()
 
-            await self.store.write(settle)
-        if waiting:
-            self.wake.set()
+        def settle(tx: Tx) -> None:
+            if outbox.settle_known(tx, spot, now=now) is not None:
+                outbox.join_waiting(tx, spot, address)
+                if not spot.asked:
+                    outbox.let_go(tx, spot, now=now)
 
-    def soon(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Do something off the turn. When it fails it is logged: nobody waits for it who could be told."""
+        await self.store.write(settle)
+        self.wake.set()
 
-        async def run() -> None:
-            try:
-                await work
-            except HermesError as error:
-                log.warning("memory provider %s: %s failed: %s", self.name, what, error.line())
-
-        task = asyncio.create_task(run())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    async def write_beside(self, run: Callable[[Tx], None], what: str) -> None:
+        """Commit something that a turn can go on without: when it fails it is logged."""
+        with self.background.logged(what):
+            await self.store.write(run)
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
-        while self._background:
-            await asyncio.wait(self._background)
+        await self.background.settle()
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        if self._background:
-            await asyncio.wait(self._background, timeout=self.deadlines.close / 3)
+        await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             until = asyncio.get_running_loop().time() + self.deadlines.close
             if self._starting is not None and self._starting.done() and self._starting.result():
@@ -232,8 +229,8 @@ class ActiveProvider:
             return plugin.address(about)
 
         until = asyncio.get_running_loop().time() + self.deadlines.turn
-        found = await self.call("address", ask, Address, until, line=f"address:{place}")
-        return found.value if isinstance(found, Answer) else None
+        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
+        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
 
     async def _call_in_time(
         self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str
@@ -277,6 +274,12 @@ class ActiveProvider:
             self._thread = PluginThread(lambda: self._make(self._host(loop)))
         return self._thread
 
+    def _trouble(self, about: str, line: str | None) -> None:
+        if line is None:
+            self.health.worked(about)
+        else:
+            self.health.missed(about, line)
+
     def _host(self, loop: asyncio.AbstractEventLoop) -> PluginHost:
         assert self._thread is not None, "the plugin is made on its thread"
         here = self._surroundings
@@ -286,7 +289,7 @@ class ActiveProvider:
             env=here.env,
             store=self.store,
             outbox=self.outbox,
-            health=self.health,
+            report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),
             run_beside=self._thread.spawn,
             wake_delivery=partial(loop.call_soon_threadsafe, self.wake.set),
         )

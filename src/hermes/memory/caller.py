@@ -20,7 +20,6 @@ from hermes.memory.health import Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
-from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse
@@ -52,7 +51,6 @@ class Memory:
         self._told = Told(provider.name)
         self._turn = 1
         self._speaker = conversation.person or Speaker()
-        self._held = False
         self._closed = False
 
     @property
@@ -77,14 +75,14 @@ class Memory:
         if not messages:
             return
         spoken = [(message, self._speaker_of(message)) for message in messages]
-        self._turn = self.provider.outbox.said(tx, self._spot(), spoken, now=self._clock_now())
+        self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._speaker = spoken[-1][1]
-        self._held = True
+        self._caller.asked = tuple(message.id for message in messages)
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, or as much of it as was kept when the person stopped it."""
-        self.provider.outbox.replied(tx, self._spot(), message, self._turn, now=self._clock_now())
-        self._held = False
+        self.provider.outbox.replied(tx, self._caller.spot, message, self._turn, now=self._clock_now())
+        self._caller.asked = ()
 
     # What a turn asks, while a person waits.
 
@@ -138,11 +136,13 @@ class Memory:
     async def turn_over(self) -> None:
         """A turn has ended. What is held for a reply that did not come is let go; where the provider wants it, the turn
         waits for its delivery, for a while."""
-        spot, turn, provider = self._spot(), self._turn, self.provider
-        if self._held:
-            self._held = False
+        spot, turn, provider = self._caller.spot, self._turn, self.provider
+        if spot.asked:
+            self._caller.asked = ()
             now = self._clock_now()
-            await provider.store.write(lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now))
+            await provider.write_beside(
+                lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now), "letting a question go"
+            )
         provider.wake.set()
         if spot.address is not None and spot.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
@@ -159,10 +159,15 @@ class Memory:
         self.provider.mirror_soon(mirrored, NoteChange(target, action, old, new))
 
     async def delegated(self, task: str, result: str) -> None:
-        """Record a sub-agent's work."""
-        spot, key, now, outbox = self._spot(), secrets.token_hex(8), self._clock_now(), self.provider.outbox
+        """Record a sub-agent's work, unless the session was deleted meanwhile."""
+        spot, key, now, store = self._caller.spot, secrets.token_hex(8), self._clock_now(), self.provider.store
         text, data = result[:DELEGATED], {"task": task[:DELEGATED]}
-        await self.provider.store.write(lambda tx: outbox.put(tx, spot, "delegation", key, text, data, None, now=now))
+
+        def record(tx: Tx) -> None:
+            if store.sessions.exists(tx, spot.place):
+                self.provider.outbox.put(tx, spot, "delegation", key, text, data, None, now=now)
+
+        await store.write(record)
 
     async def before_compress(self, messages: Sequence[Message]) -> None:
         """Give an open session a last look at what leaves the window, and deliver what is queued, within one
@@ -185,7 +190,7 @@ class Memory:
 
     async def flush(self, seconds: float) -> None:
         """Wait, for so long, until what is due of this conversation has been delivered."""
-        await self.provider.flush(self._spot().lane, seconds)
+        await self.provider.flush(self._caller.spot.lane, seconds)
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
@@ -203,9 +208,9 @@ class Memory:
         await self._caller.close(why, until)
 
     async def _release(self) -> None:
-        spot, outbox, now = self._spot(), self.provider.outbox, self._clock_now()
-        if spot.address is not None and (self._held or spot.address.pace not in ("async", "turn")):
-            await self.provider.store.write(lambda tx: outbox.release(tx, spot, now=now))
+        spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()
+        if spot.address is not None and (spot.asked or spot.address.pace not in ("async", "turn")):
+            await self.provider.write_beside(lambda tx: outbox.release(tx, spot, now=now), "letting entries go")
             self.provider.wake.set()
 
     def _report(self, hook: str, flaw: str) -> None:
@@ -214,10 +219,6 @@ class Memory:
 
     def _failing(self) -> dict[str, str]:
         return self.provider.health.failing(self._caller.conversation.session_id)
-
-    def _spot(self) -> Spot:
-        opened, conversation = self._caller.opened, self._caller.conversation
-        return Spot(conversation.session_id, conversation, opened.address if opened is not None else None)
 
     def _speaker_of(self, message: Message) -> Speaker:
         """Who said it: the person of a direct chat, else the author. The owner may speak in anyone's conversation."""

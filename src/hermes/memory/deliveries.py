@@ -10,9 +10,20 @@ from dataclasses import dataclass
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Defect, Done, Outcome, Postponed, Retry
 from hermes.db.queue import Claim
+from hermes.db.queue_items import prune, stats
 from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.memory.active import ActiveProvider
-from hermes.memory.delivery import BATCH, LEASE, Batch, pause_of, read_batch, settle_batch
+from hermes.memory.delivery import (
+    BATCH,
+    GONE,
+    LEASE,
+    Batch,
+    asked_pause,
+    outcomes_flaw,
+    pause_of,
+    read_batch,
+    settle_batch,
+)
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
 from hermes.memory.values import Delivered, Later, Parked
@@ -20,6 +31,8 @@ from hermes.store.memory_rows import record_delivery
 
 ADDRESS_EVERY = 60.0
 """Seconds between two looks at entries that have no address yet."""
+KEPT_DONE = 7 * 86_400.0
+"""Seconds that what was delivered is kept: the key of an entry has no second effect for so long."""
 NOT_NOW = 5.0
 """Seconds until a lane is tried again whose delivery could not be begun."""
 PAUSE = 15.0
@@ -30,10 +43,10 @@ OUTAGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Lanes with something to deliver, and those of them whose time has come."""
+    """Lanes with something to deliver, and how many entries that is."""
 
-    waiting: int
-    due: int
+    lanes: int
+    entries: int
 
 
 class Deliveries(Work):
@@ -64,43 +77,35 @@ class Deliveries(Work):
             self.provider.deliver_lane = self._worker.run_lane
             self._running = [
                 asyncio.create_task(self._worker.run(), name="memory-deliveries"),
-                asyncio.create_task(self._address(), name="memory-addresses"),
+                asyncio.create_task(self._look_after(), name="memory-outbox"),
             ]
 
     async def finish(self, seconds: float) -> bool:
         """Deliver what is due, for so long, then stop. False when something is left, due or not."""
         if not self._running:
             return True
-        until = asyncio.get_running_loop().time() + seconds
-        await self.provider.settle()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        await self.provider.background.settle(seconds)
         self.provider.deliver_lane = None
         for task in self._running:
             task.cancel()
         await asyncio.wait(self._running)
         self._running = []
-        await self._worker.finish(seconds)
-        await self._worker.drain(max(0.1, until - asyncio.get_running_loop().time()))
-        return not (await self.left()).waiting
+        await self._worker.finish(until - loop.time())
+        await self._worker.drain(max(0.1, until - loop.time()))
+        return not (await self.left()).entries
 
     async def left(self) -> Left:
         """What is left to deliver."""
         name, now = self.provider.outbox.queue, self._store.clock.now()
-
-        def count(tx: Tx) -> Left:
-            row = tx.execute(
-                "SELECT count(*), coalesce(sum(due_at <= ?2), 0) FROM hermes_lanes "
-                "WHERE queue = ?1 AND due_at IS NOT NULL",
-                (name, now),
-            ).fetchone()
-            return Left(int(row[0]), int(row[1]))
-
-        return await self._store.read(count)
+        found = await self._store.read(lambda tx: stats(tx, name, now=now))
+        return Left(found.lanes, found.waiting)
 
     async def handle(self, claimed: Claim) -> Sequence[Outcome]:
         """Deliver one batch of a lane."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
-            self.provider.address_soon()
             return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
         batch = await self._store.read(lambda tx: read_batch(self._store, tx, self.provider.name, claimed))
         if not batch.to_deliver:
@@ -109,28 +114,42 @@ class Deliveries(Work):
         wall, entries = self.provider.wall(until), batch.to_deliver
         line = f"deliver:{claimed.lane}"
         found = await self.provider.call(
-            "deliver", lambda plugin: plugin.deliver(entries, wall), (list, tuple), until, line=line, flaw=_wrong
+            "deliver", lambda plugin: plugin.deliver(entries, wall), (list, tuple), until, line=line, flaw=outcomes_flaw
         )
         now = self._store.clock.now()
         if isinstance(found, Missed):
             return self._missed(batch, found, now)
-        if wrong := _wrong(found.value):
+        if wrong := outcomes_flaw(found.value):
             return self._missed(batch, Missed(f"deliver returned {wrong}", defect=True), now)
         self._note_outage(found.value)
         return settle_batch(batch, found.value, now=now, chance=self._chance)
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
-        """Record with the outcomes how deliveries go."""
+        """Record with the outcomes how deliveries go. What was given back, or had nothing to send, tells nothing."""
         if is_waiting_lane(claimed.lane) or not recorded:
             return
-        reason = None if isinstance(recorded[-1], Done) else recorded[-1].reason
-        record_delivery(tx, self.provider.name, reason, now=self._store.clock.now())
+        last, now = recorded[-1], self._store.clock.now()
+        if isinstance(last, Done) and last.note != GONE:
+            record_delivery(tx, self.provider.name, None, now=now)
+        elif not isinstance(last, Done) and last.reason is not None:
+            record_delivery(tx, self.provider.name, last.reason, now=now)
 
-    async def _address(self) -> None:
-        """Every now and then: entries that were recorded while the plugin could not say where they go."""
+    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: ARG002 - the shape
+        """Ask where entries go that have no address yet: now that their lane is free they can follow it."""
+        if is_waiting_lane(claimed.lane):
+            self.provider.address_soon()
+
+    async def _look_after(self) -> None:
+        """Every now and then: address what was recorded while the plugin could not say where it goes, and forget what
+        was delivered long ago."""
         while True:
             self.provider.address_soon()
+            self.provider.background.begin(self._prune(), "forgetting what was delivered")
             await self._store.clock.sleep(ADDRESS_EVERY)
+
+    async def _prune(self) -> None:
+        name, before = self.provider.outbox.queue, self._store.clock.now() - KEPT_DONE
+        await self._store.write(lambda tx: prune(tx, name, before=before))
 
     def _missed(self, batch: Batch, missed: Missed, now: float) -> Sequence[Outcome]:
         """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
@@ -150,9 +169,4 @@ class Deliveries(Work):
         if self._put_off >= OUTAGE:
             self.provider.health.missed("delivery", f"delivery is put off: {later.reason}")
         if later.everyone:
-            self._worker.pause(self._store.clock.now() + (PAUSE if later.after is None else later.after))
-
-
-def _wrong(outcomes: Sequence[object]) -> str:
-    kinds = {type(outcome).__name__ for outcome in outcomes if not isinstance(outcome, Delivered | Later | Parked)}
-    return f"{', '.join(sorted(kinds))}, which is no outcome" if kinds else ""
+            self._worker.pause(self._store.clock.now() + (PAUSE if later.after is None else asked_pause(later.after)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
+from hermes.memory.mirror import OWNERS_NOTES
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import find_place
 from hermes.store.store import Store
@@ -17,7 +19,11 @@ LEASE = 60.0
 """Seconds that a lane is held for one batch."""
 BATCH = 50
 BASE, CAP = 1.0, 300.0
-GONE, UNWANTED = "gone", "not wanted"
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
+"""Seconds of a pause that a plugin may ask for."""
+LONGEST_REASON = 1000
+"""Characters of a note or reason that are kept."""
+GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,10 @@ def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None
 
 def _is_wanted(tx: Tx, provider: str, item: Item) -> bool:
     """Entries that were recorded before their provider said what it wants are judged now."""
-    place = None if item.session_id is None else find_place(tx, provider, item.session_id)
-    return place is None or place.address is None or item.payload["kind"] in place.address["wants"]
+    kind = item.payload["kind"]
+    place = item.payload.get("place", OWNERS_NOTES) if kind == "note" else item.session_id
+    known = None if place is None else find_place(tx, provider, place)
+    return known is None or known.address is None or kind in known.address["wants"]
 
 
 def settle_batch(
@@ -82,12 +90,46 @@ def settle_batch(
             case None:
                 settled.append(Retry(now + pause_of(item, chance), "the provider gave no outcome"))
             case Delivered(note):
-                settled.append(Done(note))
+                settled.append(Done(note and note[:LONGEST_REASON]))
             case Parked(reason):
-                settled.append(Dead(reason))
+                settled.append(Dead(reason[:LONGEST_REASON]))
             case Later(reason, after):
-                settled.append(Retry(now + (pause_of(item, chance) if after is None else after), reason))
+                pause = pause_of(item, chance) if after is None else asked_pause(after)
+                settled.append(Retry(now + pause, reason[:LONGEST_REASON]))
     return settled
+
+
+def asked_pause(seconds: float) -> float:
+    """The pause that a plugin asks for, within bounds."""
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, seconds))
+
+
+def outcomes_flaw(outcomes: Sequence[object]) -> str:
+    """What is wrong with outcomes, because it could not be recorded; "" when nothing is."""
+    for outcome in outcomes:
+        match outcome:
+            case Delivered(note) if note is None or _is_text(note):
+                pass
+            case Parked(reason) if _is_text(reason):
+                pass
+            case Later(reason, after) if _is_text(reason) and (after is None or _is_seconds(after)):
+                pass
+            case Delivered() | Parked() | Later():
+                return f"a {type(outcome).__name__} that cannot be recorded"
+            case _:
+                return f"{type(outcome).__name__}, which is no outcome"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:  # half a character: no database takes it
+        return False
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isnan(value)
 
 
 def pause_of(item: Item, chance: Callable[[], float]) -> float:

@@ -22,6 +22,10 @@ from hermes.store.memory_rows import get_value, set_value
 from hermes.store.sessions import NOTES
 
 MIRRORED = "mirrored"
+OWNERS_NOTES = f"{NOTES}{OWNER.name}"
+"""The place of the owner's notebook."""
+LONGEST_NOTE = 16_000
+"""Characters of a note's entry that a provider is told."""
 Action = Literal["add", "replace", "remove"]
 
 
@@ -84,8 +88,9 @@ def mirror_notes(
     ]
     spot = Spot(mirrored.place, mirrored.notebook, address)
     for change in found:
-        data = {"target": change.target, "action": change.action, "old": change.old}
-        outbox.put(tx, spot, "note", secrets.token_hex(8), change.text, data, mirrored.notebook.person, now=now)
+        data = {"target": change.target, "action": change.action, "old": change.old[:LONGEST_NOTE]}
+        text, whose = change.text[:LONGEST_NOTE], mirrored.notebook.person
+        outbox.put(tx, spot, "note", secrets.token_hex(8), text, data, whose, now=now)
     return len(found)
 
 

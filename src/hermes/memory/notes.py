@@ -9,7 +9,7 @@ Each person has their own: these are the owner's, a guest's and a group's are in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
 from hermes.files import read_file, replace_file
 from hermes.memory.entries import PARTING, Entry, add_entry, find_entries, remove_entry, replace_entry
+from hermes.memory.likeness import says_the_same
 from hermes.scope import OWNER, Scope
 
 Target = Literal["memory", "user"]
@@ -38,6 +39,8 @@ class Change:
     text: str
     used: int
     limit: int
+    is_new: bool = True
+    """False when the note says so already and stayed as it was: `text` is how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +85,31 @@ class Notes:
         return {}
 
     def add(self, target: Target, text: str) -> Change:
-        """Add one entry. An entry that is there already is refused, so that a repeated call has no second effect."""
-        entry = _one_line(text)
-        with self._locked(target):
-            present = self._text(target)
-            if any(entry == there.text.removeprefix("- ") for there in find_entries(present)):
-                raise NoteError(f"{FILES[target]} has this entry already", hint="Nothing to do")
-            return self._write(target, "add", entry, present, add_entry(present, entry))
+        """Add one entry. One that says the same is left as it is, so that a repeated call has no second effect."""
+        return self.replace(target, "", text)
 
     def replace(self, target: Target, old: str, text: str) -> Change:
-        """Replace the one entry that contains `old`; its kind and its neighbours stay."""
+        """Replace the one entry that contains `old`; its kind and its neighbours stay. Where none does it is added."""
         entry = _one_line(text)
         with self._locked(target):
             present = self._text(target)
-            place = _find(target, present, old)
+            entries = find_entries(present)
+            place = _find(target, entries, old) if old.strip() else None
+            same = next((there for there in entries if says_the_same(there.text, entry)), None)
+            if same is not None and place in (None, same):
+                limit, used = self._limits[target], len(_shown(present))
+                return Change(target, "add", same.text.removeprefix("- "), used, limit, is_new=False)
+            if place is None:
+                return self._write(target, "add", entry, present, add_entry(present, entry))
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def remove(self, target: Target, old: str) -> Change:
         """Remove the one entry that contains `old`."""
         with self._locked(target):
             present = self._text(target)
-            place = _find(target, present, old)
+            place = _find(target, find_entries(present), old)
+            if place is None:
+                raise NoteError(f"{FILES[target]}: no entry contains {old!r}", hint="Quote a part of one")
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
     def _text(self, target: Target) -> str:
@@ -155,14 +162,19 @@ class Notes:
             raise HomeError(f"cannot write notes in {path.parent}: {error.strerror}") from error
 
 
-def _find(target: Target, text: str, old: str) -> Entry:
+def _find(target: Target, entries: Sequence[Entry], old: str) -> Entry | None:
+    """The one entry that contains `old`, in this case or another; None when none does."""
     wanted = " ".join(old.split())
-    places = [entry for entry in find_entries(text) if wanted and wanted in " ".join(entry.text.split())]
-    exact = [entry for entry in places if entry.text == wanted]
-    if len(exact or places) != 1:
-        found = "no entry contains" if not places else f"{len(places)} entries contain"
-        raise NoteError(f"{FILES[target]}: {found} {old!r}", hint="Quote a part that only one entry has")
-    return (exact or places)[0]
+    for form in (str, str.casefold):
+        places = [entry for entry in entries if wanted and form(wanted) in form(" ".join(entry.text.split()))]
+        exact = [entry for entry in places if form(entry.text) == form(wanted)]
+        if len(exact or places) == 1:
+            return (exact or places)[0]
+        if places:
+            raise NoteError(
+                f"{FILES[target]}: {len(places)} entries contain {old!r}", hint="Quote a part that only one entry has"
+            )
+    return None
 
 
 def _shown(text: str) -> str:

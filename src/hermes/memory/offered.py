@@ -1,15 +1,20 @@
-"""Which of a provider's tools can be offered. A malformed one would make the endpoint refuse every request."""
+"""What of a provider's answers can be used: tools that no endpoint would refuse, addresses that rows can hold."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
+from typing import cast, get_args
 
+from hermes.memory.outbox import UNADDRESSED
+from hermes.memory.values import Address, Kind
 from hermes.types import ToolSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST = 64
+LONGEST_LANE, LONGEST_DATA = 1000, 16_000
+"""Characters of a lane's name, and of the data that each row of it holds."""
 
 
 def usable_tools(given: Sequence[object], taken: Collection[str]) -> tuple[tuple[ToolSpec, ...], str]:
@@ -29,6 +34,19 @@ def usable_tools(given: Sequence[object], taken: Collection[str]) -> tuple[tuple
     return tuple(good.values()), problem
 
 
+def address_flaw(address: Address) -> str:
+    """What is wrong with an address; "" for a good one. It is written in the commits of turns, which must not fail."""
+    lane, wants, pace = cast(object, address.lane), cast(object, address.wants), cast(object, address.pace)
+    good = {
+        "a lane": type(lane) is str and 0 < len(lane) <= LONGEST_LANE and lane[0] != UNADDRESSED and _is_json(lane),
+        "data": _is_json(address.data) and len(json.dumps(address.data)) <= LONGEST_DATA,
+        "wants": isinstance(wants, Set) and wants <= set(get_args(Kind)),
+        "a pace": pace in ("async", "turn", "session") or (type(pace) is int and pace > 0),
+    }
+    flawed = [part for part, fine in good.items() if not fine]
+    return f"an address with {flawed[0]} that cannot be used" if flawed else ""
+
+
 def _wrong(spec: object) -> str:
     if not isinstance(spec, ToolSpec):
         return f"a {type(spec).__name__}, which is no ToolSpec"
@@ -45,7 +63,7 @@ def _wrong(spec: object) -> str:
 
 def _is_json(value: object) -> bool:
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         return False
     return True

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.lanes import join_lanes
-from hermes.errors import ProviderError
+from hermes.db.lanes import busy_lanes, join_lanes, move_items
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
-from hermes.store.memory_rows import count_turn, find_place, set_place
+from hermes.store.memory_rows import Place, count_turn, find_place, set_place
 from hermes.types import Json, Message
 
 HOLD_FOR_REPLY = 120.0
 """Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
 HOLD_AT_MOST = 3600.0
 """Seconds that anything is held back at most."""
-LONGEST_VALUE = 64_000
-"""Characters of an entry that is kept by value."""
+UNADDRESSED = "?"
+"""What a waiting lane begins with, and no lane of a provider does."""
 
 
 def queue_name(provider: str) -> str:
@@ -35,11 +34,12 @@ def queue_name(provider: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place, and its address where it is known in this process."""
+    """A place, its address where it is known in this process, and the messages of the turn that is under way there."""
 
     place: str
     about: Conversation | Notebook
     address: Address | None = None
+    asked: tuple[int, ...] = ()
 
     @property
     def lane(self) -> str:
@@ -56,12 +56,12 @@ class Spot:
 
 def waiting_lane(place: str) -> str:
     """The lane of entries whose provider has not said yet where they go."""
-    return f"?{place}"
+    return f"{UNADDRESSED}{place}"
 
 
 def is_waiting_lane(lane: str) -> bool:
     """Whether the entries of a lane have no address yet."""
-    return lane.startswith("?")
+    return lane.startswith(UNADDRESSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,38 +74,61 @@ class Outbox:
     def queue(self) -> str:
         return queue_name(self.provider)
 
-    def settle_spot(self, tx: Tx, spot: Spot) -> Spot:
+    def settle_spot(self, tx: Tx, spot: Spot, *, now: float) -> Spot:
         """Keep what is known of a place. The spot with its address: this process's, else the one that was kept.
 
-        Entries that waited for the address get it, in their order.
+        Entries that waited for the address get it, in their order. When it changed, what is being asked follows it, so
+        that a question goes where its reply goes; what was asked before stays where it was to go.
         """
         known = find_place(tx, self.provider, spot.place)
         about = spot.about.to_json()
+        if known is not None and known.about.get("directory"):
+            about["directory"] = known.about["directory"]  # it began there, wherever it goes on
         address = None if spot.address is None else spot.address.to_json()
         if known is None or known.about != about or (address is not None and known.address != address):
             set_place(tx, self.provider, spot.place, about, address, address and address["data"])
-        if address is None and known is not None and known.address is not None:
-            return Spot(spot.place, spot.about, Address.from_json(known.address))
-        if spot.address is not None and (known is None or known.address is None):
-            self._address_waiting(tx, spot, spot.address)
+        if known is None or spot.address is None or known.address == address:
+            kept = None if known is None or known.address is None else Address.from_json(known.address)
+            return replace(spot, address=spot.address or kept)
+        if known.address is None:
+            self.join_waiting(tx, spot, spot.address)
+        else:
+            queue.release(tx, self.queue, known.address["lane"], now=now)  # nobody else would
+        keys, not_before = [f"said:{message}" for message in spot.asked], now + _hold(spot.address)
+        patch = {"address": spot.address.data}
+        move_items(tx, self.queue, keys, spot.address.lane, not_before=not_before, patch=patch)
         return spot
+
+    def settle_known(self, tx: Tx, spot: Spot, *, now: float) -> Spot | None:
+        """The same for a place that was recorded before; None when it is gone, because its session was deleted."""
+        return None if find_place(tx, self.provider, spot.place) is None else self.settle_spot(tx, spot, now=now)
+
+    def join_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
+        """Give entries that waited for their address theirs; the delivery leaves out kinds that are not wanted."""
+        join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch={"address": address.data})
+
+    def unaddressed(self, tx: Tx) -> dict[str, Place]:
+        """The places whose entries wait for an address."""
+        lanes = busy_lanes(tx, self.queue, UNADDRESSED)
+        found = {
+            lane: find_place(tx, self.provider, lane) for lane in (name.removeprefix(UNADDRESSED) for name in lanes)
+        }
+        return {place: known for place, known in found.items() if known is not None}
 
     def said(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
         """Record what people said in a turn, each message for itself. Which turn it is, from 1."""
-        spot = self.settle_spot(tx, spot)
+        spot = self.settle_spot(tx, spot, now=now)
         turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
         if spot.wants("said"):
-            hold = (
-                HOLD_FOR_REPLY if spot.address is not None and spot.address.pace in ("async", "turn") else HOLD_AT_MOST
-            )
+            not_before = now + _hold(spot.address)
             for message, speaker in messages:
                 payload = {"message": message.id, "speaker": speaker.to_json()}
-                self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=now + hold)
+                self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
         return turn
 
     def replied(self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float) -> None:
         """Record a reply, and let go what the pace allows."""
-        spot = self.settle_spot(tx, spot)
+        spot = self.settle_spot(tx, spot, now=now)
         if spot.wants("reply"):
             data = {"stopped": True} if message.finish_reason == "stopped" else None
             payload = {"message": message.id, "data": data}
@@ -115,7 +138,8 @@ class Outbox:
 
     def turn_over(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
         """A turn has ended without a reply: let go what the pace allows."""
-        self.let_go(tx, self.settle_spot(tx, spot), turn, now=now)
+        if known := self.settle_known(tx, spot, now=now):
+            self.let_go(tx, known, turn, now=now)
 
     def let_go(self, tx: Tx, spot: Spot, turn: int = 1, *, now: float) -> None:
         """Let go what the pace allows after so many turns."""
@@ -129,13 +153,11 @@ class Outbox:
     ) -> str | None:
         """Record an entry by value and let it go at once, with all that was held before it. Its ticket; None when the
         provider does not want such entries. The same key twice is one entry."""
-        spot = self.settle_spot(tx, spot)
+        spot = self.settle_spot(tx, spot, now=now)
         if not spot.wants(kind):
             return None
         payload = {"text": text, "data": data, "speaker": None if speaker is None else speaker.to_json()}
         ticket = f"{kind}:{key}"
-        if len(repr(payload)) > LONGEST_VALUE:
-            raise ProviderError(f"an entry for memory has more than {LONGEST_VALUE} characters", hint="Shorten it")
         self._enqueue(tx, spot, kind, ticket, payload, now=now, not_before=now)
         self.release(tx, spot, now=now)
         return ticket
@@ -149,8 +171,11 @@ class Outbox:
     ) -> None:
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
+        if kind == "note":
+            whole["place"] = spot.place  # a notebook is no session, which a row would say
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
-    def _address_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
-        """Entries that waited for their address follow it; the delivery leaves out kinds that turn out unwanted."""
-        join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch={"address": address.data})
+
+def _hold(address: Address | None) -> float:
+    """Seconds that a question waits for its reply."""
+    return HOLD_AT_MOST if address is not None and address.pace not in ("async", "turn") else HOLD_FOR_REPLY

@@ -12,8 +12,8 @@ from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import ProviderError
-from hermes.memory.health import Health
 from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.plugin_thread import LONGEST_REASON
 from hermes.memory.values import Conversation, Delivered, Parked, Speaker
 from hermes.store.memory_rows import find_place, get_value, set_value
 from hermes.store.store import Store
@@ -23,6 +23,7 @@ POLL = 0.05
 """Seconds between two looks at what became of an entry, or at a lock that another process holds."""
 KEPT = "kept"
 LONGEST_VALUE = 64_000
+"""Characters of an entry of the plugin's own, and of a value to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class PluginHost:
     env: Mapping[str, str]
     store: Store
     outbox: Outbox
-    health: Health
+    report_trouble: Callable[[str, str | None], object]
     run_beside: Callable[[Coroutine[Any, Any, None], str], None]
     wake_delivery: Callable[[], object]
 
@@ -46,6 +47,9 @@ class PluginHost:
         self.run_beside(work, name)
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
+        if len(repr(data)) > LONGEST_VALUE:
+            raise ProviderError(f"an entry for memory has more than {LONGEST_VALUE} characters", hint="Shorten it")
+
         def commit(tx: Tx) -> str:
             known = find_place(tx, self.outbox.provider, session_id)
             if known is None or not self.store.sessions.exists(tx, session_id):
@@ -74,10 +78,7 @@ class PluginHost:
             await self.clock.sleep(POLL)
 
     def trouble(self, about: str, line: str | None) -> None:
-        if line is None:
-            self.health.worked(about)
-        else:
-            self.health.missed(about, " ".join(line.split()))
+        self.report_trouble(about, None if line is None else " ".join(line.split())[:LONGEST_REASON])
 
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
         return self._locked(path, until)

@@ -61,11 +61,14 @@ class _Started(Generic[T]):
     def __init__(self, hook: str) -> None:
         self.hook = hook
         self.ended: Future[HookResult[T]] = Future()
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[HookResult[T]] | None = None
 
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+    def end(self, task: asyncio.Task[HookResult[T]]) -> None:
+        self.ended.set_result(Missed(f"{self.hook} was cancelled") if task.cancelled() else task.result())
 
 
 class PluginThread:
@@ -87,10 +90,8 @@ class PluginThread:
     ) -> HookResult[T]:
         """Call one hook. While an earlier one of the same `line` has not come back it is skipped. Never raises what the
         plugin raised."""
-        if (late := self._late.get(line)) is not None:
-            if not late.ended.done():
-                return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
-            del self._late[line]
+        if (late := self._late.get(line)) is not None and not late.ended.done():
+            return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
         started: _Started[T] = _Started(hook)
         if not self._begin(started, run, expect):
             return Missed(f"{hook} was skipped, the provider's thread has ended", skipped=True)
@@ -103,6 +104,7 @@ class PluginThread:
             blocking = self._blocking(started) if late_now else ""
             if late_now:
                 self._late[line] = started
+                ended.add_done_callback(lambda _: self._came_back(line, started))
                 self._tell(started.cancel)
         if not late_now:
             return started.ended.result()
@@ -112,6 +114,10 @@ class PluginThread:
     def forget(self, line: str) -> None:
         """Nothing more will be called in this line."""
         self._late.pop(line, None)
+
+    def _came_back(self, line: str, started: _Started[Any]) -> None:
+        if self._late.get(line) is started:
+            del self._late[line]
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a task of the plugin's own on its loop. Called on the plugin's thread."""
@@ -128,19 +134,17 @@ class PluginThread:
         self._thread.join(timeout=LAST_MOMENT)
 
     def _begin(self, started: _Started[T], run: Hook[T], expect: type[T] | tuple[type, ...]) -> bool:
-        async def call() -> None:
-            result: HookResult[T] = Missed(f"{started.hook} was cancelled")
+        async def call() -> HookResult[T]:
             try:
-                result = _judge(started.hook, await run(self._made()), expect)
+                return _judge(started.hook, await run(self._made()), expect)
             except asyncio.CancelledError:
-                pass  # it was told so because it was late, or cancelled itself
+                raise  # it was told so because it was late, or cancelled itself
             except BaseException as error:  # noqa: BLE001 - the seam: not even an exit in a hook may reach the host
-                result = Missed(f"{started.hook} failed: {describe(error)}", defect=True)
-            finally:
-                started.ended.set_result(result)
+                return Missed(f"{started.hook} failed: {describe(error)}", defect=True)
 
         def begin() -> None:
             started.task = self._loop.create_task(call(), name=started.hook)
+            started.task.add_done_callback(started.end)  # also of one that is cancelled before it could begin
 
         return self._tell(begin)
 

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from hermes.clock import Clock
 from hermes.memory.values import (
@@ -43,12 +43,15 @@ from hermes.memory.values import (
     Speaker,
     ToolUse,
 )
+from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 
 __all__ = [
     "Address",
+    "Connect",
     "Conversation",
     "Delivered",
+    "Dialog",
     "Ending",
     "Entry",
     "Host",
@@ -94,7 +97,7 @@ class Host(Protocol):
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
         """Commit an `own` entry of a conversation; it is delivered as soon as possible, after all that was recorded
-        before it. Returns a ticket for `outcome`. The same key twice is one entry.
+        before it. Returns a ticket for `outcome`. The same key twice is one entry, until a week after its delivery.
 
         Raises StoreError when nothing was saved, ProviderError for an incognito conversation or data over 64,000
         characters.
@@ -160,6 +163,8 @@ class MemoryPlugin(ABC):
 
     name: ClassVar[str]
     """How `memory.provider` calls it."""
+    settings: ClassVar[Sequence[Setting[Any]]] = ()
+    """The keys of its own configuration: `hermes.settings` has the kinds."""
 
     def __init__(self, host: Host) -> None:
         """No I/O and no heavy import: every command of the profile may make one."""
@@ -198,3 +203,53 @@ class MemoryPlugin(ABC):
 
     async def shutdown(self, until: float) -> None:
         """Close connections. Nothing is delivered after it."""
+
+    # These are called by commands and the web page, on their own thread, and may block.
+
+    def save_config(self, values: Mapping[str, Json]) -> Path:
+        """Write settings where this provider keeps them, for their owner alone and in one step; keys that are not its
+        own survive. Where they are now."""
+        raise NotImplementedError(f"{self.name} keeps no configuration")
+
+    def setup(self, dialog: Dialog) -> None:
+        """Ask a person for what it needs, and save it. By default each of `settings` is asked for."""
+        if asked := {row.key: dialog.ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
+            dialog.say(f"Saved in {self.save_config(asked)}.")
+
+    def commands(self) -> Any | None:
+        """A `typer.Typer` for `hermes <name> …`."""
+        return None
+
+    def connect(self) -> Connect | None:
+        """Signing in with a browser; None when there is nothing to sign in to."""
+        return None
+
+
+class Dialog(Protocol):
+    """How a set-up talks with a person."""
+
+    def ask(self, text: str, default: str = "", *, secret: bool = False) -> str: ...
+
+    def choose(self, text: str, options: Mapping[str, str], default: str) -> str: ...
+
+    def say(self, text: str) -> None: ...
+
+    def open_page(self, url: str) -> bool:
+        """Open a page in a browser; False when that is not possible here."""
+        ...
+
+
+class Connect(Protocol):
+    """One sign-in at a time per profile."""
+
+    async def begin(self, redirect: str, source: Literal["cli", "web"]) -> str:
+        """The page to open."""
+        ...
+
+    async def callback(self, query: Mapping[str, str]) -> None:
+        """What came back. Raises ProviderError, in words."""
+        ...
+
+    def state(self) -> tuple[Literal["idle", "waiting", "connected", "error"], str]: ...
+
+    async def disconnect(self) -> None: ...

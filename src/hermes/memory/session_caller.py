@@ -9,10 +9,13 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar
 
+from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.mirror import Mirrored
 from hermes.memory.notes import Notes
-from hermes.memory.plugin_thread import Answer, HookResult
+from hermes.memory.offered import address_flaw
+from hermes.memory.outbox import Spot
+from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place
@@ -40,11 +43,18 @@ class SessionCaller:
         self._notes = notes
         self.opened: Opened | None = None
         self._opening: asyncio.Task[Opened | None] | None = None
-        self._missed_opening = False
+        self.asked: tuple[int, ...] = ()
+        """The messages of the turn that is under way, which has no reply yet."""
         self._given_up: float | None = None
         """The deadline of the turn that goes on without a session."""
         self._preparing: asyncio.Task[None] | None = None
         self._next: list[Question | None] = []
+
+    @property
+    def spot(self) -> Spot:
+        """The conversation, with its address while the session is open."""
+        address = None if self.opened is None else self.opened.address
+        return Spot(self.conversation.session_id, self.conversation, address, self.asked)
 
     async def open(self, until: float) -> Opened | None:
         """The session; None when it cannot be opened by then. It is then opened for the next turn."""
@@ -53,7 +63,6 @@ class SessionCaller:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open(until))
         done, _ = await asyncio.wait({self._opening}, timeout=max(0.0, until - _now()))
-        self._missed_opening = not done
         if not done:
             self._provider.report_late_open(self.conversation.session_id)
         if self.opened is None:
@@ -94,7 +103,11 @@ class SessionCaller:
 
     async def _open(self, until: float) -> Opened | None:
         session_id, provider = self.conversation.session_id, self._provider
-        known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        try:
+            known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        except StoreError as error:
+            provider.report("open", Missed(f"open failed: {error.line()}"), session_id)
+            return None
         if known is not None:
             directory = known.about.get("directory")
             here = self.conversation.directory if directory is None else Path(directory)
@@ -115,8 +128,7 @@ class SessionCaller:
         self.opened = found.value
         self.prepare(None)
         provider.mirror_soon(Mirrored.of(self._notes, conversation), None)
-        if self._missed_opening:  # a turn went on without it: what it recorded has no address yet
-            provider.address_soon()
+        provider.background.begin(provider.address_place(self.spot, self.opened.address), "addressing a conversation")
         return self.opened
 
     async def _prepare(self) -> None:
@@ -153,7 +165,7 @@ def _wrong_types(opened: Opened) -> str:
     wrong = [
         f"{type(given).__name__} as {name}" for name, (given, kind) in parts.items() if not isinstance(given, kind)
     ]
-    return wrong[0] if wrong else ""
+    return wrong[0] if wrong else address_flaw(opened.address)
 
 
 def _now() -> float:

@@ -31,7 +31,7 @@ class DaemonPool(ThreadPoolExecutor):
             if self._ended:
                 raise RuntimeError("the provider's threads have ended")
             self._waiting.append((future, lambda: fn(*args, **kwargs)))
-            if self._idle == 0 and self._threads_running < self._most:
+            if len(self._waiting) > self._idle and self._threads_running < self._most:
                 self._threads_running += 1
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
             else:

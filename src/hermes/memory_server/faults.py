@@ -8,7 +8,8 @@ Fault
 ├── Unauthorized     no key, a bad key, or a key that may not do this                401
 ├── SwitchedOff      the feature is not in use on this server                        405
 ├── TooLarge         a file above the limit                                          413
-└── UnknownFileType  a file that we cannot read                                      415
+├── UnknownFileType  a file that we cannot read                                      415
+└── TooMany          as much of this kind is under way as can be; later it will do   429
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class Fault(Exception):
 class Missing(Fault):
     """A thing by that name does not exist."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"{kind} {name} not found")
+    def __init__(self, kind: str, name: str, workspace: str | None = None) -> None:
+        where = "" if workspace is None else f" in workspace {workspace}"
+        super().__init__(f"{kind} {name} not found{where}")
         self.kind = kind
         self.name = name
 
@@ -61,3 +63,7 @@ class TooLarge(Fault):
 
 class UnknownFileType(Fault):
     """A file that we cannot read."""
+
+
+class TooMany(Fault):
+    """As much of this kind is under way as can be; later it will do."""

@@ -15,18 +15,47 @@ QUERY_CHARS = 10_000
 CONTEXT_TOKENS = 100_000
 OBSERVERS = 10
 FILE_BYTES = 5_242_880
-REQUEST_BYTES = 64 * 1024 * 1024
-"""More than a hundred of the longest messages take, however they are written as JSON."""
+FILE_CHARS = 8_000_000
+"""Characters that a file may unfold to."""
+PARSERS = 2
+"""How many files are read at the same time."""
+PARSER_BYTES = 192 * 1024 * 1024
+PARSER_SECONDS = 10
+"""What reading one file may take of memory (addresses) and of a processor."""
+PARSER_DEADLINE = 30.0
+PARSER_WAIT = 60.0
+"""Seconds that reading one file may last, and that it may wait for its turn."""
+TEXT_CHARS = 10_000
+"""A text that has no limit of its own: what is searched for, a line of a card."""
+REQUEST_BYTES = 16 * 1024 * 1024
+"""What a hundred of the longest messages take, as JSON."""
+SMALL_REQUEST_BYTES = 4 * 1024 * 1024
+"""For requests that add neither messages nor conclusions."""
+REQUESTS_BYTES = 64 * 1024 * 1024
+"""What all requests that are being answered may hold together."""
+REQUEST_SECONDS = 60.0
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 65_536
+PROBLEMS = 20
+INPUT_CHARS = 500
+"""How many problems of a request are told, and how much of what was sent is shown with each."""
+MEMBERS = 20_000
+CARD_LINES = 1000
+METADATA_CHARS = 100_000
+CONFIGURATION_CHARS = 100_000
 WEBHOOKS = 10
 URL_CHARS = 2048
 SESSIONS_PER_RECALL = 1000
 SCOPES = 100
+READ_SECONDS = 10.0
+"""How long a query or a filter may take. The first search after a start reads a million vectors within it."""
 FILTER_DEPTH = 5
 FILTER_CONDITIONS = 500
 """Databases nest conditions about twice as deep."""
 METADATA_KEYS = 100
 METADATA_DEPTH = 5
 INSTRUCTION_TOKENS = 2000
+INSTRUCTION_CHARS = 50_000
 PAGE_SIZE = 100
 PAGES = 1_000_000_000
 LARGEST_INTEGER = 2**63 - 1

@@ -33,12 +33,14 @@ def to_datetime(micros: int) -> datetime:
 
 
 def to_wire(micros: int) -> str:
-    """`2026-11-15T04:05:48.100154Z`."""
+    """`2026-11-15T04:05:48.100154Z`; a whole second has no fraction."""
+    if micros % 1_000_000 == 0:
+        return to_wire_seconds(micros)
     return to_datetime(micros).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if micros >= 0 else _early(micros)
 
 
 def to_wire_seconds(micros: int) -> str:
-    """As `to_wire`, without fractions."""
+    """As `to_wire`, never with a fraction."""
     return to_datetime(micros).replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 

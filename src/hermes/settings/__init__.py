@@ -88,6 +88,10 @@ MAX_STEPS = Setting(
 MAX_CALLS = Setting(
     "agent.max_calls", Integer(1, 1000), 32, "Tool calls of one reply that are run; the others are not."
 )
+DELEGATE_STEPS = Setting(
+    "agent.delegate_steps", Integer(1, 100), 8, "Rounds of tool calls that a sub-agent has at most."
+)
+DELEGATE_TIMEOUT = Setting("agent.delegate_timeout", Number(1.0), 120.0, "Seconds that a sub-agent has for its task.")
 TOOLS_OFF = Setting("agent.tools_off", List(Text()), (), "Tools that are neither offered nor callable.")
 
 PROVIDER = Setting(
@@ -109,7 +113,10 @@ USER_LIMIT = Setting(
     "memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.", also=("memory.user_char_limit",)
 )
 REVIEW_EVERY = Setting(
-    "memory.review_every", Integer(0), 6, "After how many turns the background review reads along; 0 for never."
+    "memory.review_every",
+    Integer(0),
+    6,
+    "After how many turns the background review reads along; a session that is left is read too. 0 for never.",
 )
 
 COMPRESSION_ENABLED = Setting(

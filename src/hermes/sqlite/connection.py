@@ -49,6 +49,15 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands under a name; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def read_text(raw: bytes) -> str:
     """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
     return raw.decode("utf-8", "replace")

@@ -7,14 +7,13 @@ what it changed from what others changed.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Literal
 
 from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
 from hermes.sqlite.faults import translated
+from hermes.sqlite.reading import Lane, Readers
 from hermes.sqlite.writer import Writer
 
 Synchronous = Literal["FULL", "NORMAL"]
@@ -35,23 +34,22 @@ class SqliteDatabase(Generic[Tx]):
         connect: Callable[[], Opened[Tx]],
         *,
         lock_timeout: float,
-        readers: int,
+        lanes: Sequence[Lane],
+        read_seconds: float | None = None,
         synchronous: Synchronous = "FULL",
         pragmas: tuple[str, ...] = (),
         inspect: Callable[[Tx], None] = accept,
         prepare: Callable[[Tx], None] = accept,
     ) -> None:
         """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it; `prepare` is
-        the first write."""
+        the first write. A read takes at most `read_seconds`."""
         self.path = path
         self._connect = connect
         self._lock_timeout = lock_timeout
         self._pragmas = (f"synchronous = {synchronous}", "secure_delete = ON", *pragmas)
-        self._reading: list[Opened[Tx]] = []
-        self._local = threading.local()
         self._closed = False
         self._writer = Writer(path, self._open_to_write(inspect), lock_timeout=lock_timeout)
-        self._readers = ThreadPoolExecutor(readers, thread_name_prefix=f"{path.name} reader")
+        self._readers = Readers(path, connect, lock_timeout=lock_timeout, lanes=lanes, seconds=read_seconds)
         try:
             if prepare is not accept:
                 self._writer.write(prepare).result()
@@ -72,9 +70,9 @@ class SqliteDatabase(Generic[Tx]):
         return await asyncio.wrap_future(self._writer.look(run))
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It cannot write."""
+        """Run `run` on one consistent snapshot. It cannot write, and may be begun more than once."""
         self._check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, run)
+        return await self._readers.read(run)
 
     async def close(self) -> None:
         """Finish every accepted write, then close the file. Closing twice is fine."""
@@ -87,10 +85,8 @@ class SqliteDatabase(Generic[Tx]):
             self._writer.stop()
 
     def _shut(self) -> None:
-        self._readers.shutdown()
+        self._readers.close()
         self._writer.join()
-        for opened in self._reading:
-            opened.tx.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -108,15 +104,3 @@ class SqliteDatabase(Generic[Tx]):
                 opened.tx.close()
                 raise
             return opened
-
-    def _read(self, run: Callable[[Tx], T]) -> T:
-        with translated(self.path):
-            opened: Opened[Tx] | None = getattr(self._local, "opened", None)
-            if opened is None:
-                opened = self._connect()
-                self._reading.append(opened)
-                opened.raw.execute(f"PRAGMA busy_timeout = {int(self._lock_timeout * 1000)}")
-                opened.raw.execute("PRAGMA query_only = ON")
-                self._local.opened = opened
-            opened.raw.execute("BEGIN")
-            return opened.run_and_undo(run)

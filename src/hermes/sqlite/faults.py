@@ -13,6 +13,7 @@ from hermes.errors import (
     StoreError,
     StoreFullError,
     StoreReadOnlyError,
+    StoreStoppedError,
 )
 
 # An extended code wins over its primary one.
@@ -25,6 +26,7 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
         StoreFullError,
         "{path} cannot be read or written ({detail}); the disk may be full",
     ),
+    sqlite3.SQLITE_INTERRUPT: (StoreStoppedError, "a read of {path} was stopped"),
     sqlite3.SQLITE_NOLFS: (StoreFullError, "{path} is larger than this file system allows"),
     sqlite3.SQLITE_IOERR_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),

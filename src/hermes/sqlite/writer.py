@@ -1,7 +1,8 @@
 """The thread that writes.
 
 Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
-that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before.
+that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before, and only while
+the file is where it was: one that was deleted under us takes every write and keeps none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
-from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
+from hermes.errors import StoreGoneError
+from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
 from hermes.sqlite.faults import translated
 
 GROUP_LIMIT = 128
@@ -38,6 +40,7 @@ class Writer(Generic[Tx]):
         self._opened = opened
         self._raw = opened.raw
         self._lock_timeout = lock_timeout
+        self._file = identity(path)
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"{path.name} writer", daemon=True)
         self._thread.start()
@@ -109,6 +112,8 @@ class Writer(Generic[Tx]):
                 for write in batch:
                     self._run_in_savepoint(write, results)
                 wait_for_lock(lambda: self._raw.execute("COMMIT"), self._lock_timeout)
+                if identity(self._path) != self._file:
+                    raise StoreGoneError(f"{self._path} was deleted, moved or replaced while it was in use")
         except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
             with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
                 self._raw.execute("ROLLBACK")

@@ -39,7 +39,7 @@ class _Said:
     def read(cls, row: sqlite3.Row) -> _Said:
         text = as_text(row["content"]) or ""
         answers = row["role"] == "tool" and row["call_id"]
-        wording = ("tool", row["call_id"]) if answers else (row["role"], text, row["calls"])
+        wording = ("tool", row["call_id"]) if answers else (row["role"], text.strip(), row["calls"])
         return cls(row["id"], as_time(row["timestamp"]), text, wording)
 
 
@@ -97,7 +97,7 @@ def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> i
             continue
         if [row.wording for row in below[:length]] != [row.wording for row in rest[-length:]]:
             continue
-        if not merged or (length < len(rest) and rest[-length - 1].text in said[place].text):
+        if not merged or (length < len(rest) and rest[-length - 1].text.strip() in said[place].text):
             return length
     return 0
 

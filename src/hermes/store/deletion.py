@@ -66,6 +66,7 @@ class Deletions:
                 "hermes_session_extra",
                 "hermes_incognito",
                 "hermes_reviews",
+                "hermes_reviews_due",
                 "hermes_compression_failures",
                 "hermes_inbox_messages",
                 "hermes_prompts",

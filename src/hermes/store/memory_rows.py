@@ -79,14 +79,6 @@ def find_place(tx: Tx, provider: str, place: str) -> Place | None:
     return Place(json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"])
 
 
-def unaddressed_places(tx: Tx, provider: str) -> dict[str, Json]:
-    """Every place whose entries wait for an address, with what it is."""
-    rows = tx.execute(
-        "SELECT place, about FROM hermes_memory_places WHERE provider = ? AND address IS NULL", (provider,)
-    )
-    return {row["place"]: json.loads(row["about"]) for row in rows}
-
-
 def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bound: Json) -> None:
     """Keep what a place is and where its entries go. What it was bound to first stays."""
     tx.execute(

@@ -72,9 +72,14 @@ class Routes:
         there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
         return {key: bound for key, bound in bindings.items() if bound in there}
 
+    def elsewhere(self, tx: Tx) -> set[str]:
+        """The sessions that another version's keys lead to, in force here or not."""
+        return {binding.session_id for binding in self._old_entries(tx).values()}
+
     def differing(self, tx: Tx) -> dict[str, tuple[str, str]]:
         """Keys that mean one session here and another one to another version: key, ours, theirs."""
-        ours, theirs = self._our_entries(tx), self._old_entries(tx)
+        ours = self._our_entries(tx)
+        theirs = self._old_entries(tx) if ours else {}
         pairs = {key: (ours[key].session_id, theirs[key].session_id) for key in ours.keys() & theirs.keys()}
         there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
         return {key: pair for key, pair in pairs.items() if pair[0] != pair[1] and there.issuperset(pair)}
@@ -93,10 +98,19 @@ class Routes:
     def _old_entries(self, tx: Tx) -> dict[str, Binding]:
         rows = []
         if self._has_old_table:
-            rows = tx.execute("SELECT session_key, entry_json FROM gateway_routing ORDER BY updated_at").fetchall()
+            rows = tx.execute(
+                "SELECT session_key, json_extract(entry, '$.session_id') AS session_id, "
+                "json_extract(entry, '$.updated_at') AS updated_at FROM (SELECT session_key, updated_at AS written, "
+                "CASE WHEN json_valid(entry_json) THEN entry_json ELSE 'null' END AS entry FROM gateway_routing) "
+                "ORDER BY written"
+            ).fetchall()
         if not rows:
             return old_file_entries(self._old_file)
-        return {row["session_key"]: bound for row in rows if (bound := _bound_session(_parse(row["entry_json"])))}
+        return {
+            row["session_key"]: Binding(row["session_id"], _local_time(row["updated_at"]))
+            for row in rows
+            if isinstance(row["session_id"], str) and row["session_id"]
+        }
 
 
 def old_file_entries(path: Path) -> dict[str, Binding]:

@@ -152,8 +152,9 @@ MIGRATIONS = (
     Migration(4, (moved_chats.SCHEMA,)),
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
+    Migration(7, (reviews.DUE,)),
     Migration(
-        7,
+        8,
         (
             people.SCHEMA,
             "ALTER TABLE hermes_message_extra ADD COLUMN author_alt",

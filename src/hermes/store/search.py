@@ -1,4 +1,4 @@
-"""Full-text search over everything that was said, in any script.
+"""Full-text search over everything that was said, in any script. What tools returned was not said.
 
 The index is filled from the table, in order, up to a mark: rows that another program appended are found as well. It
 keeps no copy of the text, so an entry can only be taken out with the words that went in. A fingerprint tells whether
@@ -18,9 +18,11 @@ from hermes.store.copies import Copies
 from hermes.store.messages import message_from_row
 from hermes.store.schema import TableShape, as_text, kept_rows
 from hermes.store.words import compile_query, compile_related, segment, snippet
-from hermes.types import Message
+from hermes.types import ECHO, Message
 
 BATCH = 2000
+SAID = f"m.role <> 'tool' AND coalesce(m.finish_reason, '') <> '{ECHO}'"
+"""What a tool gave back and what a reply only quotes is not what someone said. An older index may hold it."""
 INCOGNITO_ROWS = (
     "SELECT 1 FROM hermes_incognito i WHERE i.session_id = m.session_id AND m.id > i.after_id "
     "AND (i.upto_id IS NULL OR m.id <= i.upto_id)"
@@ -53,10 +55,11 @@ class Search:
     def catch_up(self, tx: Tx, limit: int = BATCH) -> int:
         """Index the next `limit` messages; returns how many there were. Call it until that is 0."""
         rows = tx.execute(
-            "SELECT id, content FROM messages WHERE id > ? ORDER BY id LIMIT ?", (_indexed_upto(tx), limit)
+            "SELECT id, role, content FROM messages WHERE id > ? ORDER BY id LIMIT ?", (_indexed_upto(tx), limit)
         ).fetchall()
         if rows:
-            entries = [(row["id"], segment(text)) for row in rows if (text := as_text(row["content"]))]
+            said = [row for row in rows if row["role"] != "tool"]
+            entries = [(row["id"], segment(text)) for row in said if (text := as_text(row["content"]))]
             tx.executemany("INSERT INTO hermes_search (rowid, text) VALUES (?, ?)", entries)
             tx.executemany(
                 "INSERT INTO hermes_search_rows (message_id, fingerprint) VALUES (?, ?)",
@@ -110,7 +113,7 @@ class Search:
             FROM hermes_search f
             JOIN ({self._message_shape.select} WHERE {kept_rows(self._message_shape)}) m ON m.id = f.rowid
             JOIN ({self._session_shape.select}) s ON s.id = m.session_id
-            WHERE hermes_search MATCH :query AND {wanted}
+            WHERE hermes_search MATCH :query AND {SAID} AND {wanted}
             ORDER BY bm25(hermes_search), m.id DESC LIMIT :length
             """,
             values,

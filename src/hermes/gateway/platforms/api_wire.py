@@ -44,7 +44,7 @@ def failure(kind: FailureKind, message: str) -> ApiError:
     """A turn that failed, as an error."""
     if kind == "context_too_long":
         return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
-    if kind in ("ending", "busy"):
+    if kind in ("ending", "busy", "store"):
         return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
     if kind == "gone":
         return ApiError(410, message, code="session_deleted", headers=KEPT)

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from hermes.agent.loop import converse
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
-from hermes.errors import HermesError, SettingsError, UsageError
+from hermes.errors import HermesError, SettingsError, StoreError, UsageError
 from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.inbox import Received
@@ -125,8 +125,11 @@ class HttpApi:
         )
 
     async def _health(self, _: Request) -> Response:
-        status = "ending" if self._gateway.ending else "ok"
-        return JSONResponse({"status": status}, status_code=503 if self._gateway.ending else 200)
+        if self._gateway.ending:
+            return JSONResponse({"status": "ending"}, status_code=503)
+        if self._gateway.trouble is not None:
+            return JSONResponse({"status": "failing", "reason": self._gateway.trouble.message}, status_code=503)
+        return JSONResponse({"status": "ok"})
 
     async def _models(self, request: Request) -> Response:
         await self._check(request)
@@ -266,7 +269,8 @@ async def _show_hermes_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HermesError)
     if isinstance(error, UsageError):
         return _as_response(ApiError(400, error.line()))
-    log.error("a request failed: %s", error.line())
+    if not isinstance(error, StoreError):  # the gateway has said it, once
+        log.error("a request failed: %s", error.line())
     return _as_response(ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"}))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from starlette.responses import Response
@@ -23,12 +23,14 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.api.body_limit import BodyLimit
+from hermes.memory_server.api.intake import Intake
 from hermes.memory_server.api.metrics import Metrics
-from hermes.memory_server.api.server import Options, Server
+from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.health import OK, Health
+from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.threads import compute
@@ -37,10 +39,14 @@ from hermes.memory_server.tokens import count_tokens
 Opener = Callable[[], Database]
 
 
-async def _warm_up(embedder: Embedder) -> None:
-    """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile."""
+async def _warm_up(embedder: Embedder, health: Health) -> None:
+    """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
+
+    Then look through the file.
+    """
     await compute(count_tokens, "ready")
     await embedder.embed(["ready"])
+    await health.inspect()
 
 
 def create_app(
@@ -54,9 +60,11 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
-        server = Server(database, clock, options, embedder, VectorIndex(embedder.space.dimension))
+        health = Health(database, clock)
+        vectors = VectorIndex(embedder.space.dimension)
+        server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
-        warming = asyncio.create_task(_warm_up(embedder))
+        warming = asyncio.create_task(_warm_up(embedder, health))
         try:
             if open_for_work is None:
                 yield
@@ -64,7 +72,10 @@ def create_app(
                 async with working(open_for_work(), clock, embedder, options.webhook_secret) as server.worker:
                     yield
         finally:
-            await warming
+            warming.cancel()
+            with suppress(asyncio.CancelledError):
+                await warming
+            await health.close()
             await database.close()
 
     app = FastAPI(
@@ -72,17 +83,18 @@ def create_app(
         redirect_slashes=False,
     )  # fmt: skip
     metrics = Metrics()
-    app.add_middleware(BodyLimit)
+    app.add_middleware(Intake)
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
     for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
-    @app.get("/health", tags=["server"])
-    async def health() -> Response:
-        """Is the server up?"""
-        return Json({"status": "ok"})
+    @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
+    async def health(here: Here) -> Response:
+        """Is the server up, and can it read and write its file?"""
+        status = await here.health.status()
+        return Json({"status": status}, 200 if status == OK else 503)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics() -> Response:

@@ -39,6 +39,16 @@ class Caller:
         """Is this the whole workspace's key, or admin's?"""
         return self.admin or (self.workspace == workspace and self.peer is None and self.session is None)
 
+    @property
+    def only_peer(self) -> str | None:
+        """The peer that this is the key of; None for the key of anything else."""
+        return None if self.admin or self.session is not None else self.peer
+
+    @property
+    def only_session(self) -> str | None:
+        """The session that this is the key of; None for the key of anything else."""
+        return None if self.admin else self.session
+
 
 ADMIN = Caller(admin=True)
 

@@ -11,15 +11,16 @@ from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import OwnPeer, Workspace
-from hermes.memory_server.api.recall import allowed_sessions, perspective, session_rows
+from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
 from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
+from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
-from hermes.memory_server.engine.recall import View, every_view
-from hermes.memory_server.engine.scopes import get_scopes, session_ids
+from hermes.memory_server.engine.recall import every_view
+from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace
 
@@ -33,10 +34,10 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
 async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here: Here, caller: OwnPeer) -> Response:
     """Ask what a peer knows, about itself or a target."""
     auth.require(body.scope is None or caller.holds(workspace_id))
+    refuse_scopes(peer_id, body.target)
     names = _check(body)
     asked = [*(names or ()), *([body.session_id] if body.session_id is not None else ())]
-    if caller.peer is not None and asked:
-        mine = caller.peer
+    if (mine := caller.only_peer) is not None and asked:
         auth.require(await here.read(lambda tx: all(is_member(tx, workspace_id, name, mine) for name in asked)))
 
     question = await here.ask(body.query)
@@ -48,11 +49,11 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         observer = get_peer(tx, workspace_id, peer_id)
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
-        observers = perspective(tx, workspace_id, observer.name, body.scope)
-        view = View(observers, observed.id, session_rows(tx, observer.workspace_id, names))
+        view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
         # What the observed peer said where the observer heard it; what others said is in the conclusions.
         said = Place(place.workspace_id, place.sessions, observed.id)
-        heard = None if observed is observer or body.scope is not None else {"peer_perspective": observer.name}
+        alone = observed.id == observer.id or isinstance(body.scope, str)
+        heard = None if alone else {"peer_perspective": observer.name}
         return answer(tx, here.vectors, [view], said, question, body.reasoning_level, heard)
 
     await here.write(prepare)
@@ -68,7 +69,7 @@ async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here:
     def run(tx: Tx) -> Answer:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
-        rows = session_rows(tx, place.workspace_id, names)
+        rows = session_rows(tx, workspace_id, names)
         return answer(
             tx, here.vectors, every_view(tx, place.workspace_id, scopes, rows), place, question, body.reasoning_level
         )
@@ -79,6 +80,7 @@ async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here:
 def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
     if body.response_format is not None:
         check_schema(body.response_format)
+    check_scope(body.scope, body.filters, body.session_id)
     return allowed_sessions(body.filters, body.session_id)
 
 
@@ -87,11 +89,9 @@ def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str
     found = get_workspace(tx, workspace)
     if body.session_id is not None:
         get_session(tx, workspace, body.session_id)
-    sessions = session_rows(tx, found.id, names)
     if body.scope is not None:
-        inside = session_ids(tx, get_scopes(tx, workspace, body.scope))
-        sessions = inside if sessions is None else tuple(set(inside) & set(sessions))
-    return Place(found.id, sessions)
+        return Place(found.id, scope_rows(tx, workspace, body.scope))
+    return Place(found.id, session_rows(tx, workspace, names))
 
 
 def _reply(found: Answer, body: WorkspaceDialectic) -> Response:

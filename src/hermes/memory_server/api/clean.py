@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, StringConstraints
 
 from hermes.memory_server import limits
 from hermes.memory_server.tokens import count_tokens
 
 DEEPEST = 64
+NAME = re.compile(rf"(?=.{{1,{limits.NAME_LENGTH}}}\Z)(?:{limits.NAME_PATTERN})")
 
 
 def clean_text(text: str) -> str:
@@ -42,6 +45,12 @@ def clean_json(value: Any, depth: int = 0) -> Any:
     return value
 
 
+def check_size(value: Any, most: int, name: str) -> None:
+    """Refuse JSON that is written with more characters."""
+    if len(json.dumps(value)) > most:
+        raise ValueError(f"{name} exceeds maximum of {most} characters")
+
+
 def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
     """Metadata within its limits."""
     if len(value) > limits.METADATA_KEYS:
@@ -49,7 +58,20 @@ def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
     if _depth(value) > limits.METADATA_DEPTH:
         raise ValueError(f"Metadata nesting exceeds maximum depth of {limits.METADATA_DEPTH}")
     cleaned: dict[str, Any] = clean_json(value)
+    check_size(cleaned, limits.METADATA_CHARS, "Metadata")
     return cleaned
+
+
+def check_members(value: Any) -> Any:
+    """Refuse what can hardly be members before each of thousands is told to be none."""
+    if isinstance(value, dict):
+        if len(value) > limits.MEMBERS:
+            raise ValueError(f"At most {limits.MEMBERS} members can be named at once")
+        bad = sum(not isinstance(name, str) or not NAME.fullmatch(name) for name in value)
+        bad += sum(not isinstance(given, dict) for given in value.values())
+        if bad > limits.PROBLEMS:
+            raise ValueError(f"{bad} of the members cannot be members")
+    return value
 
 
 def _depth(value: Any) -> int:
@@ -72,7 +94,7 @@ def check_instructions(text: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
-Text = Annotated[str, AfterValidator(clean_text)]
+Text = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
 MessageText = Annotated[
     str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
@@ -82,6 +104,9 @@ ConclusionText = Annotated[
 Question = Annotated[
     str, Field(min_length=1, max_length=limits.QUERY_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
+Names = Annotated[list[Text], FailFast(), Field(max_length=limits.MEMBERS)]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
-Instructions = Annotated[str, AfterValidator(clean_text), AfterValidator(check_instructions)]
+Instructions = Annotated[
+    str, Field(max_length=limits.INSTRUCTION_CHARS), AfterValidator(clean_text), AfterValidator(check_instructions)
+]

@@ -20,11 +20,14 @@ from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.threads import compute
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
+SHORT = 500
+"""Tokens of so many characters are counted faster than a thread is asked to."""
 FIRST_LOOK = 1000
 """How many of the nearest are looked at first when a filter has more to say than whose conclusions about whom."""
 
@@ -34,7 +37,10 @@ async def create_conclusions(workspace_id: str, body: ConclusionBatchCreate, her
     """Store conclusions; peers and sessions must exist."""
     given = [NewConclusion(new.content, new.observer_id, new.observed_id, new.session_id) for new in body.conclusions]
     for new in given:
-        engine.check_size(new.content)
+        if len(new.content) > SHORT:
+            await compute(engine.check_size, new.content)
+        else:
+            engine.check_size(new.content)
     vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
     rows = await here.write(lambda tx: engine.create_conclusions(tx, workspace_id, given, vectors, here.now()))
     return wire.Json([wire.conclusion(row) for row in rows], 201)
@@ -60,8 +66,8 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = get_workspace(tx, workspace_id)
-        pair = [find_peer(tx, place.id, name) for name in (observer, observed)]
+        place = workspace_id_of(tx, workspace_id)
+        pair = [find_peer(tx, place, name) for name in (observer, observed)]
         condition = build_filter(rest, engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []

@@ -10,16 +10,17 @@ from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import Member
+from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import Text
-from hermes.memory_server.api.recall import perspective, session_rows
-from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.api.recall import make_view
+from hermes.memory_server.api.server import Here, Server, new_router
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
-from hermes.memory_server.engine.context import fill_window, measure
+from hermes.memory_server.engine.context import measure_card, share_budget
 from hermes.memory_server.engine.filters import checked_names
-from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
+from hermes.memory_server.engine.names import refuse_scopes
+from hermes.memory_server.engine.peers import get_peer, is_member
+from hermes.memory_server.engine.recall import Choice, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -44,12 +45,11 @@ class Asked:
 
     def check(self) -> None:
         """Refuse what does not go together."""
+        refuse_scopes(self.target, self.perspective)
         if self.target is None and (self.perspective or self.scope or self.sessions):
             raise Invalid("peer_perspective, scope and sessions need peer_target")
         if self.scope and self.perspective:
             raise Invalid("scope and peer_perspective exclude each other")
-        if self.sessions is not None and self.scope:
-            raise Invalid("sessions and scope exclude each other")
         if self.sessions is not None and self.session not in checked_names(self.sessions):
             raise Invalid("sessions must contain this session")
 
@@ -74,12 +74,15 @@ async def get_context(
     max_conclusions: Limit = None,
 ) -> Response:
     """Summary and newest messages within a budget, with what is held about a peer."""
-    if limit_to_session and sessions is not None:
-        raise Invalid("sessions and limit_to_session exclude each other")
     auth.require(scope is None or caller.holds(workspace_id))
-    limited = [session_id] if limit_to_session and peer_target else sessions
+    if sessions is not None and (limit_to_session or scope):
+        raise Invalid("sessions excludes scope and limit_to_session")
+    # What is held about a peer comes from everywhere; a session's key shows what comes from that session.
+    alone = limit_to_session or (caller.only_session is not None and sessions is None)
+    limited = [session_id] if alone and peer_target else sessions
     asked = Asked(session_id, peer_target, peer_perspective, scope, limited)
     asked.check()
+    await _check_key(here, caller, workspace_id, asked)
     question = await here.ask(search_query) if search_query else None
     choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
@@ -90,30 +93,44 @@ async def get_context(
     )
 
 
+async def _check_key(here: Server, caller: Caller, workspace: str, asked: Asked) -> None:
+    """A peer's key asks about that peer, as that peer sees itself, and from sessions that it is in; a session's key
+    from that session alone."""
+    me, named = caller.only_peer, asked.sessions or ()
+    if caller.only_session is not None:
+        auth.require(set(named) <= {caller.only_session})
+    if me is not None:
+        auth.require({asked.target, asked.perspective} <= {me, None})
+        auth.require(await here.read(lambda tx: all(is_member(tx, workspace, name, me) for name in set(named))))
+
+
 def _context(
     tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice, tokens: int, *, with_summary: bool
 ) -> wire.Wire:
     shown: wire.Wire = {"id": asked.session, "messages": [], "summary": None}
     shown |= {"peer_representation": None, "peer_card": None}
-    budget = tokens
+    held: Sequence[Record] = []
+    card = None
     if asked.target is not None:
-        text, card = _about(tx, index, workspace, asked, choice)
-        shown |= {"peer_representation": text, "peer_card": card}
-        budget -= measure(text, card)
+        held, card = _about(tx, index, workspace, asked, choice)
     session = find_live_session(tx, workspace, asked.session)
-    if session is None:
-        return shown
-    window = fill_window(tx, session, budget, with_summary=with_summary)
-    return {**shown, "messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+    if session is not None:
+        budget = tokens - measure_card(card)
+        held, window = share_budget(tx, session, budget, held, with_summary=with_summary)
+        shown |= {"messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+    if asked.target is not None:
+        shown |= {"peer_representation": write_representation(held), "peer_card": card}
+    return shown
 
 
-def _about(tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice) -> tuple[str, list[str] | None]:
-    """Representation and card of the target."""
+def _about(
+    tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice
+) -> tuple[list[Record], list[str] | None]:
+    """Conclusions about the target, and its card."""
     observed = get_peer(tx, workspace, asked.target or "")
-    place = get_workspace(tx, workspace)
-    observers = perspective(tx, workspace, asked.perspective or observed.name, asked.scope)
-    view = View(observers, observed.id, session_rows(tx, place.id, asked.sessions))
-    text = write_representation(choose(tx, index, view, choice)) if observers else ""
+    observer = get_peer(tx, workspace, asked.perspective) if asked.perspective else observed
+    view = make_view(tx, workspace, observer.id, observed.id, asked.scope, asked.sessions)
+    held = choose(tx, index, view, choice)
     # A card does not say which session a line came from.
-    uses_card = asked.sessions is None and observers and resolve(place.configuration).use_card
-    return text, read_card(tx, observers[0], observed.id) if uses_card else None
+    uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
+    return held, read_card(tx, view.observers[0], observed.id) if uses_card else None

@@ -10,8 +10,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hermes.errors import StoreBusyError, StoreError
-from hermes.memory_server import faults
+from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreStoppedError
+from hermes.memory_server import faults, limits
 from hermes.memory_server.api.wire import Json
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,17 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.SwitchedOff: 405,
     faults.TooLarge: 413,
     faults.UnknownFileType: 415,
+    faults.TooMany: 429,
 }
 UNEXPECTED = "An unexpected error occurred"
+NO_ROOM = "There is no room on the disk; nothing of this was kept"
+TOO_SLOW = f"This query or filter takes longer than {limits.READ_SECONDS:g} seconds; ask for less"
+STORE: dict[type[StoreError], tuple[int, str]] = {
+    StoreBusyError: (503, UNEXPECTED),
+    StoreFullError: (507, NO_ROOM),
+    StoreStoppedError: (422, TOO_SLOW),
+}
+"""What the file refuses; everything else is a 500."""
 
 
 def install(app: FastAPI) -> None:
@@ -38,15 +47,23 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _fault(_request: Request, error: Exception) -> Json:
+async def _fault(request: Request, error: Exception) -> Json:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
-    return Json({"detail": _encodable(error.reason)}, STATUS[type(error)], headers=headers)
+    return _told(request, _encodable(error.reason), STATUS[type(error)], headers)
+
+
+def _told(request: Request, reason: str, status: int, headers: dict[str, str] | None) -> Json:
+    """A refusal with its reason; of a 422 it is a list, as that of a wrong field is."""
+    if status != 422:
+        return Json({"detail": reason}, status, headers=headers)
+    place = "query" if request.method == "GET" else "body"
+    return Json({"detail": [{"type": "value_error", "loc": [place], "msg": reason}]}, status, headers=headers)
 
 
 async def _validation(_request: Request, error: Exception) -> Json:
     assert isinstance(error, RequestValidationError)
-    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()]}, 422)
+    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
 
 
 async def _http(_request: Request, error: Exception) -> Json:
@@ -54,10 +71,12 @@ async def _http(_request: Request, error: Exception) -> Json:
     return Json({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
 
 
-async def _store(_request: Request, error: Exception) -> Json:
-    log.error("memory server: %s", error)
-    busy = isinstance(error, StoreBusyError)
-    return Json({"detail": UNEXPECTED}, 503 if busy else 500, headers={"Retry-After": "1"} if busy else None)
+async def _store(request: Request, error: Exception) -> Json:
+    assert isinstance(error, StoreError)
+    status, detail = STORE.get(type(error), (500, UNEXPECTED))
+    if status >= 500:
+        log.error("memory server: %s", error)
+    return _told(request, detail, status, {"Retry-After": "1"} if status == 503 else None)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Json:
@@ -66,17 +85,24 @@ async def _unexpected(_request: Request, error: Exception) -> Json:
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:
-    """One problem of a body; an input that cannot be written as JSON is left out."""
+    """One problem of a body; an input that is long or cannot be written as JSON is left out."""
     shown: dict[str, Any] = {key: problem[key] for key in ("type", "loc", "msg") if key in problem}
     shown["msg"] = _encodable(str(shown.get("msg", "")))
     shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
     if "ctx" in problem:
-        shown["ctx"] = {key: _encodable(str(value)) for key, value in problem["ctx"].items()}
+        shown["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
     try:
-        orjson.dumps(problem.get("input"))
+        if len(orjson.dumps(problem.get("input"))) > limits.INPUT_CHARS:
+            return shown
     except TypeError:
         return shown
     return {**shown, "input": problem.get("input")}
+
+
+def _plain(value: Any) -> int | float | str:
+    """A number as it is, anything else as text."""
+    finite = isinstance(value, (int, float)) and abs(value) <= limits.LARGEST_INTEGER
+    return value if finite else _encodable(str(value))
 
 
 def _encodable(text: str) -> str:

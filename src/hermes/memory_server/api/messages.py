@@ -16,7 +16,6 @@ from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, Message
 from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.drafts import Draft, prepare_drafts
-from hermes.memory_server.engine.files import read_file
 from hermes.memory_server.faults import Invalid, TooLarge
 from hermes.memory_server.threads import compute
 
@@ -39,7 +38,7 @@ async def create_messages(
     f"{ROOT}/upload",
     status_code=201,
     response_model=list[replies.Message],
-    responses={413: {"model": replies.Detail}, 415: {"model": replies.Detail}},
+    responses={code: {"model": replies.Detail} for code in (413, 415, 429)},
 )
 async def upload_messages(
     workspace_id: str,
@@ -59,15 +58,13 @@ async def upload_messages(
     common = _form_fields(peer_id, metadata, configuration, created_at)
     facts = {"filename": file.filename, "content_type": file.content_type, "size": len(content)}
 
+    texts = await here.parsers.read(content, file.content_type or "")
+
     def read() -> list[Draft]:
-        texts = read_file(content, file.content_type or "")
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    drafts = await compute(read)
-    if not drafts:
-        raise Invalid("The file holds no text")
-    return await _append(here, workspace_id, session_id, drafts)
+    return await _append(here, workspace_id, session_id, await compute(read))
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])

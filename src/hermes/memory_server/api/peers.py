@@ -11,7 +11,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, Workspace
 from hermes.memory_server.api.clean import Text
-from hermes.memory_server.api.recall import named_sessions, perspective, session_rows
+from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
     Filter,
     MessageSearch,
@@ -22,16 +22,18 @@ from hermes.memory_server.api.schemas import (
     RepresentationGet,
 )
 from hermes.memory_server.api.server import Here, Paging, new_router
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
+from hermes.memory_server.engine.names import SCOPE_PREFIX, refuse_scopes
 from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
+from hermes.memory_server.engine.scopes import get_scope
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.workspaces import find_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 
 router = new_router("peers")
 ROOT = "/v3/workspaces/{workspace_id}/peers"
@@ -92,9 +94,9 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = get_workspace(tx, workspace_id)
-        author = find_peer(tx, place.id, peer_id)
-        where = Place(place.id, peer=author.id if author is not None else 0)
+        place = workspace_id_of(tx, workspace_id)
+        author = find_peer(tx, place, peer_id)
+        where = Place(place, ()) if author is None else Place(place, peer=author.id)
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
@@ -106,13 +108,15 @@ async def get_representation(
 ) -> Response:
     """What is held about a peer, as text; empty when that is nothing."""
     auth.require(body.scope is None or caller.holds(workspace_id))
+    refuse_scopes(peer_id, body.target)
+    check_scope(body.scope, body.filters, body.session_id)
     names = named_sessions(body.filters, body.session_id)
     choice = Choice(
         await here.ask(body.search_query) if body.search_query else None,
         body.search_top_k,
         body.search_max_distance,
         bool(body.include_most_frequent),
-        body.max_conclusions or 25,
+        body.max_conclusions,
     )
 
     def run(tx: Tx) -> str:
@@ -126,17 +130,16 @@ def _view(
     tx: Tx, workspace: str, peer: str, target: str | None, scope: Any, names: Sequence[str] | None
 ) -> View | None:
     """Whose conclusions about whom; None when one of them is unknown, about whom nothing is held."""
-    place = find_workspace(tx, workspace)
-    observed = find_peer(tx, place.id, target or peer) if place is not None else None
-    if place is None or observed is None:
-        return None
-    observers = perspective(tx, workspace, peer, scope)
-    return View(observers, observed.id, session_rows(tx, place.id, names)) if observers else None
+    place = workspace_id_of(tx, workspace)
+    observer, observed = find_peer(tx, place, peer), find_peer(tx, place, target or peer)
+    view = make_view(tx, workspace, observer.id if observer else 0, observed.id if observed else 0, scope, names)
+    return view if observed is not None and (observer is not None or isinstance(scope, str)) else None
 
 
 @router.get(f"{PEER}/card", response_model=replies.PeerCard)
 async def get_card(workspace_id: str, peer_id: str, here: Here, _: OwnPeer, target: str | None = None) -> Response:
-    """The card that the peer holds about itself or a target."""
+    """The card that the peer, or a scope, holds about itself or a peer."""
+    refuse_scopes(target)
 
     def run(tx: Tx) -> list[str] | None:
         observer = get_peer(tx, workspace_id, peer_id)
@@ -150,16 +153,24 @@ async def get_card(workspace_id: str, peer_id: str, here: Here, _: OwnPeer, targ
 async def set_card(
     workspace_id: str, peer_id: str, body: PeerCardSet, here: Here, _: OwnPeer, target: str | None = None
 ) -> Response:
-    """Replace a card."""
+    """Replace a card; peers that are missing are made."""
+    refuse_scopes(target)
 
     def run(tx: Tx) -> None:
         at = here.now()
-        observer, _made = engine.ensure_peer(tx, workspace_id, peer_id, at, metadata=None, configuration=None)
-        observed = get_peer(tx, workspace_id, target) if target else observer
+        observer = _observer(tx, workspace_id, peer_id, at)
+        observed = _observer(tx, workspace_id, target, at) if target else observer
         write_card(tx, observer.workspace_id, observer.id, observed.id, body.peer_card, at, written_by="person")
 
     await here.write(run)
     return wire.Json({"peer_card": body.peer_card})
+
+
+def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
+    """Who can hold a card: a scope, which must be there, or a peer, which is made."""
+    if name.startswith(SCOPE_PREFIX):
+        return get_scope(tx, workspace, name.removeprefix(SCOPE_PREFIX))
+    return engine.ensure_peer(tx, workspace, name, at, metadata=None, configuration=None)[0]
 
 
 @router.get(f"{PEER}/context", response_model=replies.PeerContext)
@@ -175,17 +186,20 @@ async def get_peer_context(
     include_most_frequent: bool = True,
     max_conclusions: Limit = None,
 ) -> Response:
-    """Representation and card together."""
+    """Representation and card together; nothing is held about a target that is not there."""
+    refuse_scopes(peer_id, target)
     question = await here.ask(search_query) if search_query else None
     choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
 
     def run(tx: Tx) -> wire.Wire:
         observer = get_peer(tx, workspace_id, peer_id)
-        observed = get_peer(tx, workspace_id, target) if target else observer
+        shown: wire.Wire = {"peer_id": peer_id, "target_id": target or peer_id}
+        observed = find_peer(tx, observer.workspace_id, target) if target else observer
+        if observed is None:
+            return {**shown, "representation": "", "peer_card": None}
         rows = choose(tx, here.vectors, View((observer.id,), observed.id), choice)
         uses_card = resolve(get_workspace(tx, workspace_id).configuration).use_card
         card = read_card(tx, observer.id, observed.id) if uses_card else None
-        shown = write_representation(rows)
-        return {"peer_id": observer.name, "target_id": observed.name, "representation": shown, "peer_card": card}
+        return {**shown, "representation": write_representation(rows), "peer_card": card}
 
     return wire.Json(await here.read(run))

@@ -7,13 +7,17 @@ from typing import Any
 
 from sqlalchemy import select
 
+from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.filters import checked_names, session_allowlist
-from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.scopes import get_scopes
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.recall import View
+from hermes.memory_server.engine.scopes import get_scopes, session_ids
+from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
+
+Scope = str | Sequence[str] | None
+"""One scope, several, or none."""
 
 
 def allowed_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
@@ -30,17 +34,37 @@ def named_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Se
     return allowed if session is None else checked_names([session])
 
 
-def session_rows(tx: Tx, workspace_id: int, names: Sequence[str] | None) -> tuple[int, ...] | None:
+def session_rows(tx: Tx, workspace: str, names: Sequence[str] | None) -> tuple[int, ...] | None:
     """The rows of these sessions; names that nobody has are passed over, so none of them means none."""
     if names is None:
         return None
-    query = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id, sessions.c.name.in_(names))
+    inside = sessions.c.workspace_id == workspace_id_of(tx, workspace)
+    query = select(sessions.c.id).where(inside, sessions.c.name.in_(names))
     return tuple(row.id for row in tx.execute(query.where(sessions.c.is_active.is_(True))))
 
 
-def perspective(tx: Tx, workspace: str, peer: str, scope: str | Sequence[str] | None) -> tuple[int, ...]:
-    """Who observes: the scopes, if any are named, else the peer; nobody when the peer is unknown."""
-    if scope is not None:
-        return get_scopes(tx, workspace, scope)
-    found = find_peer(tx, get_workspace(tx, workspace).id, peer)
-    return () if found is None else (int(found.id),)
+def check_scope(scope: Scope, filters: Mapping[str, Any] | None, session: str | None) -> None:
+    """A scope says which sessions; nothing else may say it beside."""
+    if scope is not None and filters is not None:
+        raise Invalid("scope and filters exclude each other")
+    if scope is not None and session is not None:
+        raise Invalid("scope and session_id exclude each other")
+
+
+def scope_rows(tx: Tx, workspace: str, scope: str | Sequence[str]) -> tuple[int, ...]:
+    """The sessions of one or more scopes."""
+    rows = session_ids(tx, get_scopes(tx, workspace, scope))
+    if not isinstance(scope, str) and len(rows) > limits.SESSIONS_PER_RECALL:
+        raise Invalid(f"these scopes have more than {limits.SESSIONS_PER_RECALL} sessions together")
+    return rows
+
+
+def make_view(
+    tx: Tx, workspace: str, observer_id: int, observed_id: int, scope: Scope, names: Sequence[str] | None
+) -> View:
+    """One scope observes by itself; with several, the observer does, limited to their sessions. The sessions that are
+    named limit who is left."""
+    if scope is not None and not isinstance(scope, str):
+        return View((observer_id,), observed_id, scope_rows(tx, workspace, scope))
+    observers = (observer_id,) if scope is None else get_scopes(tx, workspace, scope)
+    return View(observers, observed_id, session_rows(tx, workspace, names))

@@ -1,13 +1,23 @@
-"""What requests may say. Fields we do not know are ignored, except in configurations, where they are kept."""
+"""What requests may say. Fields we do not know are passed over (see `body`), but kept in configurations."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    model_validator,
+)
 
 from hermes.memory_server import limits
+from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import (
     ConclusionText,
     Filters,
@@ -17,22 +27,26 @@ from hermes.memory_server.api.clean import (
     Name,
     Question,
     Text,
+    check_members,
+    check_size,
     clean_json,
 )
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
+Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
+"""The older name of the field is still understood."""
 ScopeNames = Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
 
 
-class Reasoning(BaseModel):
+class Reasoning(Body):
     """Is there reasoning about messages, and how?"""
 
     enabled: bool | None = None
     custom_instructions: Instructions | None = None
 
 
-class PeerCardOptions(BaseModel):
+class PeerCardOptions(Body):
     """Are cards used and made?"""
 
     use: bool | None = None
@@ -40,7 +54,7 @@ class PeerCardOptions(BaseModel):
     custom_instructions: Instructions | None = None
 
 
-class SummaryOptions(BaseModel):
+class SummaryOptions(Body):
     """Are summaries made, and after how many messages?"""
 
     enabled: bool | None = None
@@ -58,21 +72,22 @@ class SummaryOptions(BaseModel):
         return self
 
 
-class DreamOptions(BaseModel):
+class DreamOptions(Body):
     """Are there dreams?"""
 
     enabled: bool | None = None
     custom_instructions: Instructions | None = None
 
 
-class DialecticSettings(BaseModel):
+class DialecticSettings(Body):
     """How answers are given."""
 
     custom_instructions: Instructions | None = None
 
 
 def _clean_extra(value: Configuration) -> Configuration:
-    clean_json(value.__pydantic_extra__ or {})
+    extra = clean_json(value.__pydantic_extra__ or {})
+    check_size(extra, limits.CONFIGURATION_CHARS, "Configuration")
     return value
 
 
@@ -96,28 +111,28 @@ class Configuration(BaseModel):
 CleanConfiguration = Annotated[Configuration, AfterValidator(_clean_extra)]
 
 
-class MessageConfiguration(BaseModel):
+class MessageConfiguration(Body):
     """Configuration of one message."""
 
     reasoning: Reasoning | None = None
 
 
-class WorkspaceCreate(BaseModel):
+class WorkspaceCreate(Body):
     """A workspace to get or make."""
 
-    id: Name
+    id: Identity
     metadata: Metadata = Field(default_factory=dict)
     configuration: CleanConfiguration = Field(default_factory=Configuration)
 
 
-class WorkspaceUpdate(BaseModel):
+class WorkspaceUpdate(Body):
     """What changes in a workspace."""
 
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
 
 
-class Filter(BaseModel):
+class Filter(Body):
     """Which items of a list."""
 
     filters: Filters | None = None
@@ -129,46 +144,49 @@ class PeerFilter(Filter):
     kind: Literal["scope", "all"] | None = None
 
 
-class PeerCreate(BaseModel):
+class PeerCreate(Body):
     """A peer to get or make."""
 
-    id: Name
+    id: Identity
     metadata: Metadata | None = None
     configuration: Metadata | None = None
 
 
-class PeerUpdate(BaseModel):
+class PeerUpdate(Body):
     """What changes in a peer."""
 
     metadata: Metadata | None = None
     configuration: Metadata | None = None
 
 
-class SessionPeerConfig(BaseModel):
+class SessionPeerConfig(Body):
     """What is observed of a member, and whether it observes the others."""
 
     observe_me: bool | None = None
     observe_others: bool | None = None
 
 
-class SessionCreate(BaseModel):
+Members = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
+
+
+class SessionCreate(Body):
     """A session to get or make."""
 
-    id: Name
+    id: Identity
     metadata: Metadata | None = None
-    peers: dict[Name, SessionPeerConfig] | None = None
+    peers: Annotated[Members | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
     scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
 
 
-class SessionUpdate(BaseModel):
+class SessionUpdate(Body):
     """What changes in a session."""
 
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
 
 
-class MessageCreate(BaseModel):
+class MessageCreate(Body):
     """A message to append."""
 
     content: MessageText
@@ -178,19 +196,19 @@ class MessageCreate(BaseModel):
     created_at: datetime | None = None
 
 
-class MessageBatchCreate(BaseModel):
+class MessageBatchCreate(Body):
     """Messages to append, in order."""
 
     messages: Annotated[list[MessageCreate], Field(min_length=1, max_length=limits.MESSAGES_PER_CALL)]
 
 
-class MessageUpdate(BaseModel):
+class MessageUpdate(Body):
     """What changes in a message."""
 
     metadata: Metadata | None = None
 
 
-class MessageSearch(BaseModel):
+class MessageSearch(Body):
     """What to look for in messages."""
 
     query: Text
@@ -204,7 +222,7 @@ class WorkspaceSearch(MessageSearch):
     scope: Text | None = None
 
 
-class ConclusionCreate(BaseModel):
+class ConclusionCreate(Body):
     """A conclusion to store."""
 
     content: ConclusionText
@@ -213,7 +231,7 @@ class ConclusionCreate(BaseModel):
     session_id: Text | None = None
 
 
-class ConclusionBatchCreate(BaseModel):
+class ConclusionBatchCreate(Body):
     """Conclusions to store; `observations` is the older name of the field."""
 
     conclusions: Annotated[
@@ -226,7 +244,7 @@ class ConclusionBatchCreate(BaseModel):
     ]
 
 
-class ConclusionQuery(BaseModel):
+class ConclusionQuery(Body):
     """What to look for in conclusions; filters must name observer and observed."""
 
     query: Text
@@ -235,13 +253,13 @@ class ConclusionQuery(BaseModel):
     filters: Filters | None = None
 
 
-class PeerCardSet(BaseModel):
+class PeerCardSet(Body):
     """The lines of a card."""
 
-    peer_card: list[Text]
+    peer_card: Annotated[list[Text], FailFast(), Field(max_length=limits.CARD_LINES)]
 
 
-class RepresentationGet(BaseModel):
+class RepresentationGet(Body):
     """Which conclusions a representation is made of."""
 
     session_id: Text | None = None
@@ -255,7 +273,7 @@ class RepresentationGet(BaseModel):
     max_conclusions: Limit | None = 25
 
 
-class WorkspaceDialectic(BaseModel):
+class WorkspaceDialectic(Body):
     """A question to the memory of a whole workspace."""
 
     query: Question
@@ -274,7 +292,7 @@ class Dialectic(WorkspaceDialectic):
     target: Text | None = None
 
 
-class ScheduleDream(BaseModel):
+class ScheduleDream(Body):
     """A dream to have soon."""
 
     observer: Text
@@ -284,20 +302,20 @@ class ScheduleDream(BaseModel):
     rebuild: bool = False
 
 
-class ScopeCreate(BaseModel):
+class ScopeCreate(Body):
     """A scope to get or make."""
 
     id: Name
     metadata: Metadata | None = None
 
 
-class ScopeSessionsAdd(BaseModel):
+class ScopeSessionsAdd(Body):
     """Sessions to put into a scope."""
 
     session_ids: Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
 
 
-class WebhookCreate(BaseModel):
+class WebhookCreate(Body):
     """Where to be told of events."""
 
     url: Text

@@ -9,11 +9,14 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Query, Request
 
 from hermes.clock import Clock
+from hermes.errors import StoreError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, Question, make_question
+from hermes.memory_server.engine.health import Health
 from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
 
@@ -50,6 +53,8 @@ class Server:
     options: Options
     embedder: Embedder
     vectors: VectorIndex
+    health: Health
+    parsers: Parsers
     worker: Worker | None = None
 
     def now(self) -> int:
@@ -62,11 +67,19 @@ class Server:
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run on one consistent snapshot."""
-        return await self.database.read(run)
+        try:
+            return await self.database.read(run)
+        except StoreError as error:
+            self.health.note(error)
+            raise
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run in a transaction that is on the disk when this returns; then the worker looks for new work."""
-        result = await self.database.write(run)
+        try:
+            result = await self.database.write(run)
+        except StoreError as error:
+            self.health.note(error)
+            raise
         if self.worker is not None:
             self.worker.wake()
         return result

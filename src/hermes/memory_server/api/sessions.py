@@ -8,9 +8,16 @@ from fastapi import Body, Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import AnyKey, Member, OwnSession, Workspace
-from hermes.memory_server.api.clean import Name, Text
-from hermes.memory_server.api.schemas import Filter, MessageSearch, SessionCreate, SessionPeerConfig, SessionUpdate
+from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
+from hermes.memory_server.api.clean import Names
+from hermes.memory_server.api.schemas import (
+    Filter,
+    Members,
+    MessageSearch,
+    SessionCreate,
+    SessionPeerConfig,
+    SessionUpdate,
+)
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
@@ -19,37 +26,38 @@ from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.clone import clone_session
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
+from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page
-from hermes.memory_server.engine.peers import list_members
+from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import find_workspace
 
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
 SESSION = f"{ROOT}/{{session_id}}"
-Observations = dict[Name, SessionPeerConfig]
 
 
-def _observations(given: Observations) -> dict[str, Observation]:
+def _observations(given: Members) -> dict[str, Observation]:
     return {name: Observation(config.observe_me, config.observe_others) for name, config in given.items()}
 
 
 @router.post(ROOT, response_model=replies.Session, responses={201: {"model": replies.Session}})
 async def get_or_create_session(workspace_id: str, body: SessionCreate, here: Here, caller: AnyKey) -> Response:
     """Get a session, or make it; given metadata replaces, configuration merges, peers and scopes are added."""
-    own = caller.workspace == workspace_id and caller.session == body.id
-    auth.require(caller.holds(workspace_id) or (own and body.scopes is None))
     configuration = body.configuration.given() if body.configuration else None
+    me = caller.only_peer
+    added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
 
     def run(tx: Tx) -> tuple[wire.Wire, bool]:
+        auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
         at = here.now()
         row, made = engine.ensure_session(
             tx, workspace_id, body.id, at, metadata=body.metadata, configuration=configuration
         )
-        if body.peers:
-            members.add_members(tx, row, _observations(body.peers), at)
+        if added:
+            members.add_members(tx, row, _observations(added), at)
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
             add_sessions(tx, workspace_id, scope, [body.id], at)
@@ -57,6 +65,22 @@ async def get_or_create_session(workspace_id: str, body: SessionCreate, here: He
 
     shown, made = await here.write(run)
     return wire.Json(shown, 201 if made else 200)
+
+
+def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bool:
+    """May the key of a session or a peer do this? A session's opens that session. A peer's opens one that the peer is
+    in, as it is, and makes a new one with the peer alone in it. Neither reaches scopes."""
+    if body.scopes is not None:
+        return False
+    me = caller.only_peer
+    if me is None:
+        return caller.session == body.id
+    if set(body.peers or ()) - {me}:
+        return False
+    place = find_workspace(tx, workspace)
+    if place is None or engine.find_session(tx, place.id, body.id) is None:
+        return True
+    return is_member(tx, workspace, body.id, me) and body.metadata is None and body.configuration is None
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Session])
@@ -86,7 +110,7 @@ async def update_session(
 async def remove_session(workspace_id: str, session_id: str, here: Here, _: OwnSession) -> Response:
     """Delete a session; it is gone from every list at once."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
-    return wire.Json({"message": "Session deletion accepted"}, 202)
+    return wire.Json({"message": "Session deleted successfully"}, 202)
 
 
 @router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
@@ -100,7 +124,7 @@ async def clone(
 
 @router.post(f"{SESSION}/peers", response_model=replies.Session)
 async def add_peers(
-    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers into a session."""
 
@@ -115,7 +139,7 @@ async def add_peers(
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)
 async def set_peers(
-    workspace_id: str, session_id: str, body: Annotated[Observations, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Say exactly who is in a session."""
 
@@ -129,9 +153,10 @@ async def set_peers(
 
 @router.delete(f"{SESSION}/peers", response_model=replies.Session)
 async def remove_peers(
-    workspace_id: str, session_id: str, body: Annotated[list[Text], Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[Names, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers out of a session."""
+    refuse_scopes(*body)
 
     def run(tx: Tx) -> wire.Wire:
         row = engine.lock_session(tx, workspace_id, session_id)
@@ -153,7 +178,7 @@ async def list_session_peers(
     """Who is in a session now."""
     asked = Page(page, size)
     return wire.page(
-        await here.read(lambda tx: list_members(tx, engine.get_session(tx, workspace_id, session_id).id, asked)),
+        await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), asked)),
         wire.peer,
     )
 
@@ -184,7 +209,7 @@ async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Membe
     """The newest short and long summary."""
 
     def run(tx: Tx) -> wire.Wire:
-        found = read_summaries(tx, engine.get_session(tx, workspace_id, session_id).id)
+        found = read_summaries(tx, engine.live_session_id(tx, workspace_id, session_id))
         short, long = wire.summary(found.get("short")), wire.summary(found.get("long"))
         return {"id": session_id, "short_summary": short, "long_summary": long}
 
@@ -197,9 +222,8 @@ async def search_session(workspace_id: str, session_id: str, body: MessageSearch
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = get_workspace(tx, workspace_id)
         session = engine.find_live_session(tx, workspace_id, session_id)
-        where = Place(place.id, () if session is None else (session.id,))
+        where = Place(0, ()) if session is None else Place(session.workspace_id, (session.id,))
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))

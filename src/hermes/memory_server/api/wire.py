@@ -13,9 +13,9 @@ from starlette.responses import Response
 from hermes.memory_server import times
 from hermes.memory_server.engine.dialectic import Answer
 from hermes.memory_server.engine.messages import Appended
+from hermes.memory_server.engine.names import SCOPE_PREFIX
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, Status
-from hermes.memory_server.engine.scopes import PREFIX
 from hermes.memory_server.engine.summaries import TYPES
 
 Wire = dict[str, Any]
@@ -130,7 +130,7 @@ def summary(row: Row[Any] | None) -> Wire | None:
 
 def scope(row: Row[Any]) -> Wire:
     return {
-        "id": row.name.removeprefix(PREFIX),
+        "id": row.name.removeprefix(SCOPE_PREFIX),
         "metadata": raw(row.metadata),
         "created_at": times.to_wire(row.created_at),
     }

@@ -70,9 +70,9 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here,
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = engine.get_workspace(tx, workspace_id)
+        place = engine.workspace_id_of(tx, workspace_id)
         sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
-        where = Place(place.id, sessions)
+        where = Place(place, sessions if place else ())
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))

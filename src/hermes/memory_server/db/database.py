@@ -21,11 +21,15 @@ class Database(Protocol):
     that refer to it."""
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It cannot write."""
+        """Run `run` on one consistent snapshot. It cannot write. One that takes too long may be stopped."""
         ...
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
+        ...
+
+    def has_room(self) -> bool:
+        """Is there room to write? As far as can be told without writing."""
         ...
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.sqlite.database import Synchronous
 
 FILE = "memory.db"
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; a test holds it against the folder."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (
@@ -31,9 +31,17 @@ def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
 
 
 def open_database(
-    folder: Path, space: Space = SHIPPED, *, lock_timeout: float = 30.0, synchronous: Synchronous = "FULL"
+    folder: Path,
+    space: Space = SHIPPED,
+    *,
+    lock_timeout: float = 30.0,
+    synchronous: Synchronous = "FULL",
+    read_seconds: float | None = None,
 ) -> SqliteFile:
-    """The folder's database, at the newest schema, ready to use. Refused when its vectors are of another space."""
+    """The folder's database, at the newest schema, ready to use. Refused when its vectors are of another space.
+
+    A read that takes longer than `read_seconds` is stopped.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -44,7 +52,9 @@ def open_database(
         _upgrade(tx, path, space)
         check_meta(tx, space, str(path))
 
-    return SqliteFile(path, lock_timeout=lock_timeout, synchronous=synchronous, prepare=prepare)
+    return SqliteFile(
+        path, lock_timeout=lock_timeout, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare
+    )
 
 
 def version_of(tx: Tx) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,12 @@ from hermes.memory_server.db.functions import register_functions
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
+from hermes.sqlite.reading import Lane
 
-READERS = 2
+LANES = (Lane(threads=4, seconds=0.05), Lane(threads=1, seconds=0.5), Lane(threads=1))
+"""Nearly every read takes a few milliseconds."""
+ROOM = 8 * 1024 * 1024
+"""Bytes on the disk below which it counts as full: who writes also writes the log."""
 LOG_BYTES = 4 * 1024 * 1024
 """A burst of writes lets the write-ahead log grow; this much of it is kept."""
 
@@ -31,19 +36,24 @@ class SqliteFile(SqliteDatabase[Tx]):
         *,
         lock_timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
+        read_seconds: float | None = None,
         prepare: Callable[[Tx], None] = accept,
     ) -> None:
-        """Open a file or make it; `prepare` is the first write."""
+        """Open a file or make it; `prepare` is the first write. A read takes at most `read_seconds`."""
         engine = _engine(path)
         super().__init__(
             path,
             lambda: _connect(engine),
             lock_timeout=lock_timeout,
-            readers=READERS,
+            lanes=LANES,
+            read_seconds=read_seconds,
             synchronous=synchronous,
             pragmas=(f"journal_size_limit = {LOG_BYTES}",),
             prepare=prepare,
         )
+
+    def has_room(self) -> bool:
+        return shutil.disk_usage(self.path.parent).free >= ROOM
 
 
 def driver(tx: Tx) -> sqlite3.Connection:

@@ -12,7 +12,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Entry, Ids, Only, Place
+from hermes.memory_server.db.text_index import Entry, Ids, Place
 
 TEXTS = """
 CREATE VIEW message_texts AS
@@ -40,14 +40,26 @@ HOLDING = (
     .order_by(message_index.c.rowid.desc())
     .limit(bindparam("most"))
 )
+ALL = -1
+"""As many as there are."""
 
 
-def _in_one_row(query: Select[Any]) -> Select[Any]:
+def _in_one_row(query: Select[Any]) -> Prepared:
     """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
-    return select(func.group_concat(query.subquery().c.rowid).label("ids"))
+    return Prepared(select(func.group_concat(query.subquery().c.rowid).label("ids")))
 
 
-HOLDING_ALL = Prepared(_in_one_row(HOLDING))
+NEWEST = _in_one_row(HOLDING)
+BETWEEN = _in_one_row(
+    HOLDING.where(message_index.c.rowid >= bindparam("first"), message_index.c.rowid <= bindparam("last"))
+)
+EDGES = Prepared(
+    select(
+        select(func.min(messages.c.workspace_id)).scalar_subquery().label("first"),
+        select(func.max(messages.c.workspace_id)).scalar_subquery().label("last"),
+    )
+)
+"""The workspaces of the file that have messages: two looks at an index."""
 
 
 class SqliteTextIndex:
@@ -66,14 +78,16 @@ class SqliteTextIndex:
     def remove_session(self, tx: Tx, session_id: int) -> None:
         tx.execute(REMOVE_SESSION, {"session_id": session_id})
 
-    def match(self, tx: Tx, place: Place, words: Sequence[str], limit: int, only: Only | None = None) -> Ids:
-        all_of_them = " AND ".join(f'"{word}"' for word in words)
-        given = {"match": f"({_scope_terms(place)}) AND content : ({all_of_them})", "most": limit}
-        if only is None:
-            [(ids,)] = HOLDING_ALL.rows(tx, **given)
+    def match(
+        self, tx: Tx, place: Place, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None
+    ) -> Ids:
+        all_of_them = "content : (" + " AND ".join(f'"{word}"' for word in words) + ")"
+        scope = _scope_terms(tx, place)
+        given = {"match": f"({scope}) AND {all_of_them}" if scope else all_of_them, "most": limit or ALL}
+        if between is None:
+            [(ids,)] = NEWEST.rows(tx, **given)
         else:
-            joined = only.tables.join(message_index, message_index.c.rowid == messages.c.id)
-            ids = tx.execute(_in_one_row(HOLDING.select_from(joined).where(only.condition)), given).scalar_one()
+            [(ids,)] = BETWEEN.rows(tx, first=between[0], last=between[1], **given)
         return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
@@ -86,8 +100,12 @@ def _scope(entry: Entry) -> str:
     return f"w{entry.workspace_id} s{entry.session_id} p{entry.peer_id}"
 
 
-def _scope_terms(place: Place) -> str:
+def _scope_terms(tx: Tx, place: Place) -> str:
+    """What limits a search to a place. For the only workspace of a file nothing: that would be most of the cost."""
     terms = [] if place.peer is None else [f"scope : p{place.peer}"]
     if place.sessions is not None:
         terms.append("scope : (" + " OR ".join(f"s{session}" for session in place.sessions) + ")")
-    return " AND ".join(terms) or f"scope : w{place.workspace_id}"
+    if terms:
+        return " AND ".join(terms)
+    [(first, last)] = EDGES.rows(tx)
+    return "" if first == last == place.workspace_id else f"scope : w{place.workspace_id}"

@@ -124,6 +124,8 @@ messages = Table(
     Index("messages_in_order", "session_id", "seq", unique=True),
     Index("messages_by_peer", "peer_id", "id"),
     Index("messages_by_workspace", "workspace_id", "id"),
+    Index("messages_by_session_date", "session_id", "created_at"),
+    Index("messages_by_workspace_date", "workspace_id", "created_at"),
     sqlite_autoincrement=True,
 )
 """`seq` counts from 1 within the session, without holes. `file` holds facts of the upload it came from."""
@@ -140,6 +142,16 @@ message_vectors = Table(
     Index("message_vectors_by_session", "session_id"),
     sqlite_with_rowid=False,
 )
+
+message_facts = Table(
+    "message_facts",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("fact", Whole, primary_key=True),
+    Column("message_id", Whole, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""What the metadata of messages says (`facts`): finds those that may hold a pattern."""
 
 collections = Table(
     "collections",

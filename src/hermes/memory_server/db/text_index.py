@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, FromClause
 
 from hermes.memory_server.db.database import Tx
 
@@ -34,14 +33,6 @@ class Entry(NamedTuple):
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Only:
-    """A condition on messages, and the tables, joined to them, that it speaks of."""
-
-    tables: FromClause
-    condition: ColumnElement[bool]
-
-
 class TextIndex(Protocol):
     """The words of all messages. It changes in the transaction that changes the messages."""
 
@@ -61,8 +52,11 @@ class TextIndex(Protocol):
         """Forget the messages of a session, which are still in the table."""
         ...
 
-    def match(self, tx: Tx, place: Place, words: Sequence[str], limit: int, only: Only | None = None) -> Ids:
-        """The newest messages of a place that hold all of the words, the newest first. What costs is the place."""
+    def match(
+        self, tx: Tx, place: Place, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None
+    ) -> Ids:
+        """The newest messages of a place that hold all of the words, the newest first; or those with ids between two.
+        What costs is the place."""
         ...
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:

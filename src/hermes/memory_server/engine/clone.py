@@ -35,7 +35,7 @@ def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at:
     _copy_members(tx, source.id, copy_id, last, at)
     made = find_session(tx, source.workspace_id, new_name)
     if made is None:
-        raise Missing("Session", new_name)
+        raise Missing("Session", new_name, workspace)
     return made
 
 

@@ -12,13 +12,14 @@ from sqlalchemy import Select, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting, inserting_new
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting_new
 from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.tokens import count_tokens
@@ -65,12 +66,10 @@ BETWEEN = select(collections.c.id).where(
 PAIR = Prepared(BETWEEN)
 LOCK_PAIR = Prepared(BETWEEN.with_for_update(key_share=True))
 INSERT_PAIR = Prepared(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
-INSERT = Prepared(
-    inserting(
-        conclusions,
-        *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
-        *("message_ids", "created_at", "vector"),
-    ).returning(conclusions.c.id)
+INSERT = PreparedInsert(
+    conclusions,
+    *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+    *("message_ids", "created_at", "vector"),
 )
 
 
@@ -101,12 +100,13 @@ def check_size(content: str) -> None:
 def create_conclusions(
     tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int
 ) -> list[Record]:
-    """Store conclusions as they are given; peers and sessions must exist."""
+    """Store conclusions as they are given; peers and sessions must exist, and nothing is held about a scope."""
+    refuse_scopes(*(new.observed for new in given))
     place = get_workspace(tx, workspace)
     made: list[int] = []
     for new, vector in zip(given, vectors, strict=True):
-        pair = (_peer_id(tx, place.id, new.observer), _peer_id(tx, place.id, new.observed))
-        session_id = _session_id(tx, place.id, new.session)
+        pair = (_peer_id(tx, place, new.observer), _peer_id(tx, place, new.observed))
+        session_id = _session_id(tx, place, new.session)
         collection = ensure_collection(tx, place.id, *pair)
         made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
     return find_conclusions(tx, made)
@@ -131,7 +131,7 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """One more conclusion; the id of its row."""
-    return INSERT.insert(
+    return INSERT.add(
         tx,
         public_id=new_id(),
         workspace_id=workspace_id,
@@ -178,7 +178,7 @@ def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
     query = select_conclusions().where(conclusions.c.public_id == public_id, conclusions.c.workspace_id == place.id)
     found = tx.execute(query).first()
     if found is None:
-        raise Missing("Conclusion", public_id)
+        raise Missing("Conclusion", public_id, workspace)
     return found
 
 
@@ -213,25 +213,25 @@ def trim_card(tx: Tx, collection_id: int) -> None:
 
 
 def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
-    """Conclusions, the newest first; `reverse` turns it around."""
-    place = get_workspace(tx, workspace)
-    query = select_conclusions().where(conclusions.c.workspace_id == place.id, build_filter(filters, FIELDS))
+    """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
+    inside = conclusions.c.workspace_id == workspace_id_of(tx, workspace)
+    query = select_conclusions().where(inside, build_filter(filters, FIELDS))
     newest_first = Page(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
 
 
-def _peer_id(tx: Tx, workspace_id: int, name: str) -> int:
-    found = find_peer(tx, workspace_id, name)
+def _peer_id(tx: Tx, workspace: Record, name: str) -> int:
+    found = find_peer(tx, workspace.id, name)
     if found is None:
-        raise Missing("Peer", name)
+        raise Missing("Peer", name, workspace.name)
     return int(found.id)
 
 
-def _session_id(tx: Tx, workspace_id: int, name: str | None) -> int | None:
+def _session_id(tx: Tx, workspace: Record, name: str | None) -> int | None:
     if name is None:
         return None
-    found = find_session(tx, workspace_id, name)
+    found = find_session(tx, workspace.id, name)
     if found is None or not found.is_active:
-        raise Missing("Session", name)
+        raise Missing("Session", name, workspace.name)
     return int(found.id)

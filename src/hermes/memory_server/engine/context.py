@@ -11,6 +11,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.messages import read_range
+from hermes.memory_server.engine.recall import write_representation
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.tokens import count_tokens
 
@@ -30,22 +31,73 @@ class Window:
 
     summary: Record | None
     messages: Sequence[Record]
+    whole: bool
+    """Is nothing of the session left out, but what the summary stands for?"""
+
+    @property
+    def size(self) -> int:
+        """How many tokens it takes."""
+        return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
+
+    def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
+        """Those of the conclusions, all about one peer, that are not said here in the same words."""
+        if not rows:
+            return []
+        peer = rows[0].observed
+        texts = [row.content for row in self.messages if row.peer == peer]
+        if self.summary is not None:
+            texts.append(self.summary.content)
+        said = "\n".join(texts)
+        return [row for row in rows if row.content.removeprefix(f"{peer}: ") not in said]
 
 
-def measure(representation: str, card: Sequence[str] | None) -> int:
-    """How many tokens the text about a peer takes."""
-    return count_tokens(representation) + (count_tokens("\n".join(card)) if card else 0)
+def share_budget(
+    tx: Tx, session: Record, budget: int, held: Sequence[Record], *, with_summary: bool
+) -> tuple[Sequence[Record], Window]:
+    """Which of the conclusions to show, given in the order of their worth, and the session in what they leave.
+
+    Where it does not fit in whole, conclusions that only repeat it make room. Those that are no longer said by what is
+    shown come back, in at most half of the room."""
+
+    def fill(room: int) -> Window:
+        return fill_window(tx, session, room, with_summary=with_summary)
+
+    window = fill(budget - _cost(held))
+    if window.whole or not held:
+        return held, window
+    apart = fill(budget).leaves_unsaid(held)
+    if len(apart) == len(held):
+        return held, window
+    rest = budget - _cost(apart)
+    missed = fill(rest).leaves_unsaid(held)
+    window = fill(rest - min(_cost(missed) - _cost(apart), max(rest, 0) // 2))
+    shown = {row.id: row for row in apart}
+    room = rest - window.size
+    for row in window.leaves_unsaid(held):
+        if row.id not in shown and (cost := _cost([row])) <= room:
+            shown[row.id] = row
+            room -= cost
+    kept = list(shown.values())
+    return kept, fill(budget - _cost(kept))
+
+
+def measure_card(card: Sequence[str] | None) -> int:
+    """How many tokens a card takes."""
+    return count_tokens("\n".join(card)) if card else 0
+
+
+def _cost(rows: Sequence[Record]) -> int:
+    return count_tokens(write_representation(rows))
 
 
 def fill_window(tx: Tx, session: Record, budget: int, *, with_summary: bool) -> Window:
     """The summary that fits best and the newest messages that fit with it."""
     summary = _choose_summary(tx, session.id, int(SUMMARY_SHARE * budget)) if with_summary else None
     room = budget - (summary.token_count if summary is not None else 0)
-    if room <= 0:
-        return Window(summary, [])
     start = summary.seq if summary is not None else 1
-    first = _first_that_fits(tx, session, room, start)
-    return Window(summary, read_range(tx, session.id, first, session.message_count) if first else [])
+    first = _first_that_fits(tx, session, room, start) if room > 0 else 0
+    shown = read_range(tx, session.id, first, session.message_count) if first else []
+    return Window(summary, shown, first == start or session.message_count == 0)
 
 
 def _choose_summary(tx: Tx, session_id: int, budget: int) -> Record | None:

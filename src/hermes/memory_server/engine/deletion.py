@@ -67,6 +67,9 @@ def purge_session(tx: Tx, session_id: int, at: int) -> None:
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return
+    tx.execute(
+        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
+    )
     text_index(tx).remove_session(tx, session_id)
     queue_tidying(tx, at)
     tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
@@ -76,9 +79,6 @@ def purge_session(tx: Tx, session_id: int, at: int) -> None:
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
-    tx.execute(
-        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
-    )
 
 
 def purge_workspace(tx: Tx, workspace_id: int, at: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,16 +32,12 @@ async def prepare_drafts(embedder: Embedder, drafts: Sequence[Draft]) -> list[Dr
     """The drafts, ready to be appended."""
     contents = [draft.content for draft in drafts]
     if sum(map(len, contents)) < LONG:
-        counts = _count(contents)
+        counts = [count_tokens(content) for content in contents]
     else:
-        counts = await compute(_count, contents)
+        counts = [await compute(count_tokens, content) for content in contents]
     pieces = [split_pieces(content) for content in contents]
     vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
     return [
         replace(draft, token_count=count, vectors=tuple(to_blob(next(vectors)) for _ in parts))
         for draft, count, parts in zip(drafts, counts, pieces, strict=True)
     ]
-
-
-def _count(contents: Iterable[str]) -> list[int]:
-    return [count_tokens(content) for content in contents]

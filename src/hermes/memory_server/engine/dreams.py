@@ -13,6 +13,7 @@ from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import lock_collection, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
@@ -28,7 +29,8 @@ IDENTITY = re.compile(
 def schedule_dream(
     tx: Tx, workspace: str, observer: str, observed: str | None, kind: str, session: str | None, at: int
 ) -> None:
-    """Queue a dream; refused where dreams are switched off."""
+    """Queue a dream about a peer; refused where dreams are switched off."""
+    refuse_scopes(observed or observer)
     place = get_workspace(tx, workspace)
     layers = [place.configuration]
     session_id = None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from email.message import Message
 
 from hermes.memory_server import limits
+from hermes.memory_server.engine.pdf_pages import read_page
 from hermes.memory_server.faults import Invalid, TooLarge, UnknownFileType
 
 BREAKS = ("\n\n", "\n", ". ", " ")
@@ -43,22 +44,23 @@ def read_file(content: bytes, content_type: str) -> list[str]:
 
 
 def split_text(text: str, size: int = limits.MESSAGE_CHARS) -> Iterator[str]:
-    """Parts of at most `size` characters, cut at paragraphs, lines, sentences or spaces where there are any."""
-    rest = text.strip()
-    while len(rest) > size:
-        cut = _find_cut(rest, size)
-        yield rest[:cut].rstrip()
-        rest = rest[cut:].lstrip()
-    if rest:
-        yield rest
+    """Parts of at most `size` characters, cut behind paragraphs, lines, sentences or spaces where there are any.
+
+    Together they are the text; a text without a letter is one part."""
+    start = 0
+    while len(text) - start > size:
+        cut = _find_cut(text, start, size)
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
 
 
-def _find_cut(text: str, size: int) -> int:
+def _find_cut(text: str, start: int, size: int) -> int:
     for mark in BREAKS:
-        at = text.rfind(mark, size // 2, size)
+        at = text.rfind(mark, start + size // 2, start + size)
         if at > 0:
             return at + len(mark)
-    return size
+    return start + size
 
 
 def _decode(content: bytes, charset: str | None = None) -> str:
@@ -83,7 +85,7 @@ def _is_charset(name: str) -> bool:
 
 def _read_json(content: bytes) -> str:
     try:
-        return json.dumps(json.loads(_decode(content)), indent=2, ensure_ascii=False)
+        return json.dumps(json.loads(_decode(content)), ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"The file is not JSON: {error}") from error
 
@@ -95,9 +97,11 @@ def _read_pdf(content: bytes) -> str:
     # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
-        pages = [page.extract_text().strip() for page in PdfReader(io.BytesIO(content)).pages]
+        pages = [read_page(page).strip() for page in PdfReader(io.BytesIO(content)).pages]
     except (DependencyError, FileNotDecryptedError) as error:
         raise Invalid("The PDF is encrypted; send it without a password") from error
     except Exception as error:  # the boundary to the parser: a broken file can break it in any way
         raise Invalid(f"The file is not a PDF that can be read: {error}") from error
+    if not any(pages):
+        raise Invalid("The PDF holds no text; pages that are pictures cannot be read")
     return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text)

@@ -81,5 +81,5 @@ def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added:
                 at,
                 workspace_id=session.workspace_id,
                 session_id=session.id,
-                payload={"kind": kind, "seq": due, "every": every},
+                payload={"kind": kind, "seq": due},
             )

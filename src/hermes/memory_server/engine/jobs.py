@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
@@ -61,11 +61,7 @@ MINE = (
     jobs.c.state == "running",
 )
 """The job as long as nobody took it over."""
-INSERT = Prepared(
-    inserting(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at").returning(
-        jobs.c.id
-    )
-)
+INSERT = PreparedInsert(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at")
 INSERT_OBSERVERS = Prepared(inserting(job_observers))
 CLAIMABLE = Prepared(_claimable())
 CLAIM = Prepared(
@@ -113,7 +109,7 @@ def add_job(
 ) -> None:
     """Queue work; it is done some time after this transaction commits."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
-    job_id = INSERT.insert(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
+    job_id = INSERT.add(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 

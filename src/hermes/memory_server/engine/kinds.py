@@ -55,9 +55,7 @@ async def _statements(tools: Tools, job: Job) -> list[Statement]:
 
 async def _summary(tools: Tools, job: Job) -> Summary | None:
     given = job.payload
-    return await tools.database.read(
-        lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"], given["every"])
-    )
+    return await tools.database.read(lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"]))
 
 
 async def _post(tools: Tools, job: Job) -> None:

@@ -111,7 +111,7 @@ def _member(tx: Tx, session: Record, name: str) -> Record:
     for row in active_members(tx, session.id).values():
         if row.name == name:
             return row
-    raise Missing("Peer", f"{name} in session {session.name}")
+    raise Missing("Peer", f"{name} in session {session.name}", session.workspace)
 
 
 def _join(tx: Tx, session: Record, peer_id: int, observation: Observation, at: int) -> None:

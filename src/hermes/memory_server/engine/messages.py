@@ -7,17 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select, update
+from sqlalchemy import Select, bindparam, delete, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.facts import facts_of
 from hermes.memory_server.db.statements import Prepared, inserting
-from hermes.memory_server.db.tables import message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.db.text_index import Entry
+from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
+from hermes.memory_server.db.text_index import Entry, Place
 from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
+from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import ensure_peer_ids
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
@@ -46,11 +48,16 @@ FIELDS = {
 }
 INSERT = Prepared(inserting(messages, *(column.name for column in messages.c if column.name != "id")))
 INSERT_VECTORS = Prepared(inserting(message_vectors))
+INSERT_FACTS = Prepared(inserting(message_facts))
+FORGET_FACT = Prepared(
+    delete(message_facts).where(
+        *(message_facts.c[name] == bindparam(f"{name}_") for name in ("workspace_id", "fact", "message_id"))
+    )
+)
 COUNT = Prepared(
     update(sessions)
     .where(sessions.c.id == bindparam("id_"))
     .values(message_count=sessions.c.message_count + bindparam("added"))
-    .returning(sessions.c.message_count)
 )
 IDS = Prepared(
     select(messages.c.id)
@@ -76,8 +83,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    count = int(COUNT.rows(tx, id_=place.id, added=len(drafts))[0].message_count)
-    appended = _insert(tx, place, ids, drafts, count - len(drafts), at)
+    appended = _insert(tx, place, ids, drafts, at)
+    COUNT.run(tx, id_=place.id, added=len(drafts))
+    count = place.message_count + len(drafts)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
@@ -85,10 +93,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     return appended
 
 
-def _insert(
-    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], after: int, at: int
-) -> list[Appended]:
-    """Write messages behind number `after`, with what makes them findable."""
+def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
+    """Write messages behind those of the session, which is locked, with what makes them findable."""
+    after = session.message_count
     rows = [
         {
             "public_id": new_id(),
@@ -126,6 +133,24 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
         for piece, vector in enumerate(message.draft.vectors)
     ]
     INSERT_VECTORS.run_many(tx, vectors)
+    for message in appended:
+        keep_facts(tx, session.workspace_id, message.id, message.draft.metadata)
+
+
+def keep_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
+    """Let filters find what a message's metadata says."""
+    if facts := facts_of(metadata):
+        INSERT_FACTS.run_many(
+            tx, [{"workspace_id": workspace_id, "fact": fact, "message_id": message_id} for fact in facts]
+        )
+
+
+def forget_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
+    """Undo `keep_facts`."""
+    if facts := facts_of(metadata):
+        FORGET_FACT.run_many(
+            tx, [{"workspace_id_": workspace_id, "fact_": fact, "message_id_": message_id} for fact in facts]
+        )
 
 
 def select_messages() -> Select[Any]:
@@ -145,7 +170,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     query = select_messages().where(messages.c.session_id == place.id, messages.c.public_id == public_id)
     found = tx.execute(query).first()
     if found is None:
-        raise Missing("Message", public_id)
+        raise Missing("Message", public_id, workspace)
     return found
 
 
@@ -156,6 +181,8 @@ def set_message_metadata(
     found = get_message(tx, workspace, session, public_id)
     if metadata is None:
         return found
+    forget_facts(tx, found.workspace_id, found.id, found.metadata)
+    keep_facts(tx, found.workspace_id, found.id, json.dumps(metadata))
     tx.execute(update(messages).where(messages.c.id == found.id).values(metadata=json.dumps(metadata)))
     return get_message(tx, workspace, session, public_id)
 
@@ -168,7 +195,15 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
         return Paged([], 0, page)
     if not filters:
         return _list_all(tx, place, page)
-    query = select_messages().where(messages.c.session_id == place.id, condition)
+    candidates = narrow(tx, Place(place.workspace_id, (place.id,)), filters)
+    if candidates == []:
+        return Paged([], 0, page)
+    query = select_messages().where(condition)
+    if candidates is None:
+        query = query.where(messages.c.session_id == place.id)
+    else:
+        # A sum has no index: the database takes that of the ids, which are few.
+        query = query.where(messages.c.id.in_(candidates), messages.c.session_id + 0 == place.id)
     return fetch_page(tx, query, (messages.c.seq,), page)
 
 

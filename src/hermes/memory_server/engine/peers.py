@@ -14,7 +14,7 @@ from hermes.memory_server.db.tables import memberships, peers, sessions, workspa
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
 
@@ -47,7 +47,7 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     place = find_workspace(tx, workspace)
     found = find_peer(tx, place.id, name) if place is not None else None
     if found is None:
-        raise Missing("Peer", name)
+        raise Missing("Peer", name, workspace)
     return found
 
 
@@ -90,9 +90,9 @@ def ensure_peer(
 
 
 def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: Page) -> Paged:
-    """Peers of a workspace, the oldest first: without scopes, scopes alone, or all."""
-    place = get_workspace(tx, workspace)
-    query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place.id, build_filter(filters, FIELDS))
+    """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
+    inside = peers.c.workspace_id == workspace_id_of(tx, workspace)
+    query = select(*COLUMNS).select_from(PEERS).where(inside, build_filter(filters, FIELDS))
     if kind != "all":
         query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)

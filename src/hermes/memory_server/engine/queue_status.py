@@ -13,7 +13,7 @@ from hermes.memory_server.db.tables import job_observers, jobs, sessions
 from hermes.memory_server.engine.jobs import TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import workspace_id_of
 
 DONE = ("done", "failed")
 
@@ -41,19 +41,19 @@ class Status:
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> Status:
     """The counts, limited to whose view changes, who spoke, and where. A name nobody has counts nothing."""
-    place = get_workspace(tx, workspace)
+    place = workspace_id_of(tx, workspace)
     query = select(sessions.c.uid, jobs.c.state, func.count().label("number"))
     query = query.select_from(jobs.outerjoin(sessions, sessions.c.id == jobs.c.session_id))
-    query = query.where(jobs.c.workspace_id == place.id, jobs.c.kind.in_(TRACKED))
+    query = query.where(jobs.c.workspace_id == place, jobs.c.kind.in_(TRACKED))
     if observer is not None:
-        peer = find_peer(tx, place.id, observer)
+        peer = find_peer(tx, place, observer)
         seen = (job_observers.c.job_id == jobs.c.id, job_observers.c.peer_id == (peer.id if peer is not None else 0))
         query = query.where(exists().where(*seen))
     if sender is not None:
-        peer = find_peer(tx, place.id, sender)
+        peer = find_peer(tx, place, sender)
         query = query.where(jobs.c.sender_id == (peer.id if peer is not None else 0))
     if session is not None:
-        found = find_session(tx, place.id, session)
+        found = find_session(tx, place, session)
         query = query.where(jobs.c.session_id == (found.id if found is not None else 0))
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
     if session is not None:

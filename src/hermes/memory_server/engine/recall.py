@@ -46,7 +46,7 @@ class Choice:
 
 
 def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Record]:
-    """The closest to the query, the most often derived, and the newest, as many as are wanted; in order of time."""
+    """The closest to the query, the most often derived, and the newest, in this order, as many as are wanted."""
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
     chosen: dict[str, Record] = {}
     if choice.search is not None:
@@ -64,7 +64,7 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
         frequent = conclusions.c.times_derived.desc(), conclusions.c.id.desc()
         _keep(chosen, _fetch(tx, view, frequent, max(1, share)), maximum)
     _keep(chosen, _fetch(tx, view, (conclusions.c.id.desc(),), maximum), maximum)
-    return sorted(chosen.values(), key=lambda row: (row.created_at, row.id))
+    return list(chosen.values())
 
 
 def query_conclusions(
@@ -95,14 +95,14 @@ def query_views(
 
 
 def write_representation(rows: Iterable[Record]) -> str:
-    """Conclusions as the text that a model or a person reads; empty for none."""
-    given = list(rows)
+    """Conclusions as the text that a model or a person reads, by level and in order of time; empty for none."""
+    given = sorted(rows, key=lambda row: (row.created_at, row.id))
     parts: list[str] = []
     for level, heading in HEADINGS:
         lines = [_line(row) for row in given if row.level == level]
         if lines:
             parts.append("\n".join([heading, "", *lines]))
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) + "\n" if parts else ""
 
 
 def _line(row: Record) -> str:

@@ -13,27 +13,25 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
-from hermes.memory_server.engine.names import check_name
+from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
 from hermes.memory_server.engine.peers import PEERS, find_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
-from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
+from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
-
-PREFIX = "scope."
 
 
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:
     """The scope, and whether it was made now. Given metadata replaces."""
     place, _ = ensure_workspace(tx, workspace, at)
     check_name(name)
-    found = find_peer(tx, place.id, PREFIX + name)
+    found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
-        values = {"workspace_id": place.id, "name": PREFIX + name, "kind": "scope", "created_at": at}
+        values = {"workspace_id": place.id, "name": SCOPE_PREFIX + name, "kind": "scope", "created_at": at}
         given = {"metadata": json.dumps(metadata or {}), "configuration": "{}"}
         if INSERT_PEER.run(tx, uid=new_id(), **values, **given) == 1:
             return get_scope(tx, workspace, name), True
@@ -44,11 +42,12 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] 
 
 
 def get_scope(tx: Tx, workspace: str, name: str) -> Record:
-    """The scope; refused when there is none."""
+    """The scope; refused when there is none, or can be none of that name."""
+    check_name(name)
     place = get_workspace(tx, workspace)
-    found = find_peer(tx, place.id, PREFIX + name)
+    found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
-        raise Missing("Scope", name)
+        raise Missing("Scope", name, workspace)
     return found
 
 
@@ -61,9 +60,9 @@ def get_scopes(tx: Tx, workspace: str, given: str | Sequence[str]) -> tuple[int,
 
 
 def list_scopes(tx: Tx, workspace: str, page: Page) -> Paged:
-    """Scopes, the oldest first."""
-    place = get_workspace(tx, workspace)
-    query = select(*PEER_COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place.id, peers.c.kind == "scope")
+    """Scopes, the oldest first; none in a workspace that is not there."""
+    inside = peers.c.workspace_id == workspace_id_of(tx, workspace)
+    query = select(*PEER_COLUMNS).select_from(PEERS).where(inside, peers.c.kind == "scope")
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 
 
@@ -87,7 +86,7 @@ def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) ->
     session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
-        raise Missing("Session", f"{name} in the scope")
+        raise Missing("Session", f"{name} in scope {scope.name.removeprefix(SCOPE_PREFIX)}", workspace)
     drop_observer(tx, session.id, scope.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
@@ -97,7 +96,7 @@ def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) ->
 
 def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
     """The sessions of these scopes."""
-    query = select(scope_sessions.c.session_id).where(scope_sessions.c.scope_id.in_(scope_ids))
+    query = select(scope_sessions.c.session_id).distinct().where(scope_sessions.c.scope_id.in_(scope_ids))
     return tuple(row.session_id for row in tx.execute(query))
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import memberships, messages, sessions
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.tables import memberships, messages, peers, sessions
+from hermes.memory_server.db.text_index import Ids, Place
 from hermes.memory_server.embedder import Question, Vector
+from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.messages import FIELDS, MESSAGES, find_messages
+from hermes.memory_server.engine.messages import FIELDS, find_messages
+from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import find_by_words
@@ -21,6 +24,10 @@ from hermes.memory_server.faults import Invalid
 
 RANK_OFFSET = 60
 """How little the first ranks differ from each other when two lists are fused."""
+LOOKED_AT = 5000
+"""How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
+NOBODY = 0
+"""The author of no message."""
 DELETED = Prepared(
     select(sessions.c.id)
     .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
@@ -34,12 +41,30 @@ def search_messages(
 ) -> list[Record]:
     """The messages that fit best, the best first."""
     condition = search_condition(tx, place.workspace_id, filters)
-    if place.sessions == ():
+    where = _place_within(tx, place, filters or {})
+    if where.sessions == () or where.peer == NOBODY:
         return []
-    by_words = find_by_words(tx, place, question.text, condition, limit * 2)
-    by_meaning = _by_meaning(tx, index, place, question.vector, condition, limit * 2)
+    allowed = None
+    if condition is not None:
+        allowed = Allowed(tx, where, condition, narrow(tx, where, filters or {}))
+        if allowed.known is not None and not len(allowed.known):
+            return []
+    by_words = find_by_words(tx, where, question.text, allowed, limit * 2)
+    by_meaning = _by_meaning(tx, index, where, question.vector, allowed, limit * 2)
     ids = fuse(by_words, by_meaning)[:limit]
     return find_messages(tx, ids)
+
+
+def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
+    """The part of the place that a filter leaves when it names sessions or one author."""
+    sessions_, peer = place.sessions, place.peer
+    if (names := named(filters.get("session_id"))) is not None:
+        found = rows_named(tx, sessions, place.workspace_id, names)
+        sessions_ = tuple(found if sessions_ is None else set(found) & set(sessions_))
+    if (names := named(filters.get("peer_id"))) is not None and len(set(names)) == 1:
+        author = next(iter(rows_named(tx, peers, place.workspace_id, names)), NOBODY)
+        peer = author if peer in (None, author) else NOBODY
+    return Place(place.workspace_id, sessions_, peer)
 
 
 def fuse(*ranked: Sequence[int]) -> list[int]:
@@ -78,25 +103,24 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
 
 
 def _by_meaning(
-    tx: Tx, index: VectorIndex, place: Place, vector: Vector, condition: ColumnElement[bool] | None, limit: int
+    tx: Tx, index: VectorIndex, place: Place, vector: Vector, allowed: Allowed | None, limit: int
 ) -> list[int]:
     if not vector.any():
         return []
+
+    def nearest(wanted: int, among: Ids | None = None) -> list[int]:
+        hits = index.nearest_messages(
+            tx, place.workspace_id, vector, wanted, sessions=place.sessions, peer=place.peer, among=among
+        )
+        return [message_id for message_id, _ in hits]
+
+    if allowed is None:
+        return nearest(limit)
     wanted = limit
-    while True:
-        hits = index.nearest_messages(tx, place.workspace_id, vector, wanted, sessions=place.sessions, peer=place.peer)
-        ids = [message_id for message_id, _ in hits]
-        allowed = ids if condition is None else _allowed(tx, ids, condition)
-        if len(allowed) >= limit or len(hits) < wanted:
-            return allowed[:limit]
+    while allowed.known is None and wanted <= LOOKED_AT:
+        ids = nearest(wanted)
+        kept: list[int] = allowed.keep(tx, np.array(ids, dtype=np.int64)).tolist()
+        if len(kept) >= limit or len(ids) < wanted:
+            return kept[:limit]
         wanted *= 8
-
-
-def _allowed(tx: Tx, ids: list[int], condition: ColumnElement[bool]) -> list[int]:
-    """Those of `ids`, in their order, that the condition holds for."""
-    kept: set[int] = set()
-    for start in range(0, len(ids), 5000):
-        part = ids[start : start + 5000]
-        query = select(messages.c.id).select_from(MESSAGES).where(messages.c.id.in_(part), condition)
-        kept.update(row[0] for row in tx.execute(query))
-    return [message_id for message_id in ids if message_id in kept]
+    return nearest(limit, allowed.all(tx))

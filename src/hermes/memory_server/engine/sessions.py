@@ -14,8 +14,8 @@ from hermes.memory_server.db.tables import memberships, peers, sessions, workspa
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, lock_workspace
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
@@ -38,7 +38,13 @@ FIELDS = {
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
-LOCK = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")).with_for_update(key_share=True))
+LOCK = Prepared(
+    select(*COLUMNS)
+    .select_from(workspaces.join(sessions, sessions.c.workspace_id == workspaces.c.id))
+    .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
+    .with_for_update(key_share=True)
+)
+"""Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
 INSERT = Prepared(
     inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
         sessions.c.id
@@ -61,15 +67,21 @@ def get_session(tx: Tx, workspace: str, name: str) -> Record:
     """The session; refused when there is none or it is being deleted."""
     found = find_live_session(tx, workspace, name)
     if found is None:
-        raise Missing("Session", name)
+        raise Missing("Session", name, workspace)
     return found
+
+
+def live_session_id(tx: Tx, workspace: str, name: str) -> int:
+    """The id of the session; 0, which none has, so that nothing is found in it, when there is none or it is deleted."""
+    found = find_live_session(tx, workspace, name)
+    return 0 if found is None else int(found.id)
 
 
 def lock_session(tx: Tx, workspace: str, name: str) -> Record:
     """As `get_session`; nobody else changes it, or adds messages in its workspace, before this transaction ends."""
     found = LOCK.first(tx, workspace_name=workspace, name=name)
     if found is None or not found.is_active:
-        raise Missing("Session", name)
+        raise Missing("Session", name, workspace)
     return found
 
 
@@ -92,7 +104,7 @@ def ensure_session(
             return lock_session(tx, workspace, name), True
         found = lock_session(tx, workspace, name)
     if not found.is_active:
-        raise Missing("Session", name)
+        raise Missing("Session", name, workspace)
     changes: dict[str, str] = {}
     if metadata is not None:
         changes["metadata"] = json.dumps(metadata)
@@ -113,20 +125,21 @@ def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str,
 
 
 def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
-    """Sessions that are not deleted, the oldest first."""
-    place = get_workspace(tx, workspace)
-    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id)
-    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_in(place.id)))
+    """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
+    place = workspace_id_of(tx, workspace)
+    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
+    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_in(place)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
 def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
-    """Sessions that the peer is or was in, the oldest first."""
-    place = get_workspace(tx, workspace)
-    member = get_peer(tx, workspace, peer)
-    been = exists().where(memberships.c.peer_id == member.id, memberships.c.session_id == sessions.c.id)
-    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place.id, been)
-    query = query.where(build_filter(filters, _fields_in(place.id)))
+    """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
+    place = workspace_id_of(tx, workspace)
+    member = find_peer(tx, place, peer)
+    member_id = 0 if member is None else member.id
+    been = exists().where(memberships.c.peer_id == member_id, memberships.c.session_id == sessions.c.id)
+    query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place, been)
+    query = query.where(build_filter(filters, _fields_in(place)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 

@@ -1,7 +1,14 @@
-"""Summaries of a session: the floor, made of the telling sentences of what was said, and says so."""
+"""Summaries of a session. Each takes the one before it along, so that the beginning stays.
+
+The floor is made of lines of what was said, and says so. When there is no room for all, the first and the newest stay,
+and of the others those whose words are the rarest.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
@@ -10,12 +17,18 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, upserting
 from hermes.memory_server.db.tables import messages, summaries
 from hermes.memory_server.engine.messages import read_range
-from hermes.memory_server.engine.sentences import split_sentences, telling
+from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
 from hermes.memory_server.tokens import count_tokens
 
 TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
 MAX_TOKENS = {"short": 1000, "long": 4000}
 LINE_CHARS = 240
+MESSAGES_AT_ONCE = 2000
+"""More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
+END_SHARE = 4
+"""The beginning has this part of the room for itself, and so has the end."""
+WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
+"""How an extract begins that holds the beginning. Those of earlier versions did not."""
 
 
 NEWEST = Prepared(
@@ -41,13 +54,23 @@ class Summary:
     token_count: int
 
 
-def make_summary(tx: Tx, session_id: int, kind: str, seq: int, every: int) -> Summary | None:
-    """Summarise up to message number `seq`; None when there is nothing there."""
-    rows = read_range(tx, session_id, seq - every + 1, seq)
+def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> Summary | None:
+    """Summarise from the beginning to message number `seq`; None when there is nothing new."""
+    before = read_summaries(tx, session_id).get(kind)
+    known = [] if before is None or not WHOLE.match(before.content) else before.content.split("\n")[1:]
+    start = before.seq + 1 if before is not None and known else 1
+    rows = _read_new(tx, session_id, start, seq)
     if not rows:
         return None
-    content = extract(rows, MAX_TOKENS[kind])
+    content = extract(known, rows, MAX_TOKENS[kind])
     return Summary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content))
+
+
+def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
+    if last - first < MESSAGES_AT_ONCE:
+        return read_range(tx, session_id, first, last)
+    half = MESSAGES_AT_ONCE // 2
+    return [*read_range(tx, session_id, first, first + half - 1), *read_range(tx, session_id, last - half + 1, last)]
 
 
 def store_summary(tx: Tx, session_id: int, made: Summary, at: int) -> None:
@@ -63,25 +86,56 @@ def store_summary(tx: Tx, session_id: int, made: Summary, at: int) -> None:
     tx.execute(upserting(summaries, ("session_id", "kind"), named, where=summaries.c.seq < made.seq))
 
 
-def extract(rows: list[Record], max_tokens: int) -> str:
-    """One line per message, its most telling sentence, the newest kept when there is no room for all."""
-    head = f"Extract of {len(rows)} messages (made without a model):"
-    room = max_tokens - count_tokens(head)
-    lines: list[str] = []
-    for row in reversed(rows):
-        line = _line(row)
-        cost = count_tokens(line) + 1
-        if line and cost > room:
-            break
-        if line:
-            lines.append(line)
-            room -= cost
-    return "\n".join([head, *reversed(lines)])
+def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> str:
+    """What was known, line by line, and a line for each message, as far as there is room."""
+    head = f"Extract of messages 1 to {rows[-1].seq} (made without a model):"
+    lines = [*known, *(line for line in map(_line, rows) if line)]
+    return "\n".join([head, *_fit(lines, max_tokens - count_tokens(head))])
 
 
 def _line(row: Record) -> str:
+    """What a message says in at most a line: its statements first, then what tells the most."""
     sentences = split_sentences(row.content)
     if not sentences:
         return ""
-    best = max(sentences, key=telling)
-    return f"- {row.peer}: {best[:LINE_CHARS]}"
+    best, *others = sorted(sentences, key=lambda said: (is_statement(said), telling(said)), reverse=True)
+    chosen, room = {best}, LINE_CHARS - len(best)
+    for sentence in others:
+        if sentence not in chosen and len(sentence) < room:
+            chosen.add(sentence)
+            room -= len(sentence) + 1
+    text = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence in chosen)
+    return f"- {row.peer}: {text[:LINE_CHARS]}"
+
+
+def _fit(lines: Sequence[str], room: int) -> list[str]:
+    """The lines that stay, in their order."""
+    costs = [count_tokens(line) + 1 for line in lines]
+    if sum(costs) <= room:
+        return list(lines)
+    kept: set[int] = set()
+    for places in (range(len(lines)), range(len(lines) - 1, -1, -1)):
+        share = room // END_SHARE
+        for place in places:
+            share -= costs[place]
+            if share < 0:
+                break
+            kept.add(place)
+    left = room - sum(costs[place] for place in kept)
+    weights = _weigh(lines)
+    for place in sorted(range(len(lines)), key=lambda place: (-weights[place] / costs[place], -place)):
+        if place not in kept and costs[place] <= left:
+            kept.add(place)
+            left -= costs[place]
+    return [lines[place] for place in sorted(kept)]
+
+
+def _weigh(lines: Iterable[str]) -> list[float]:
+    """How much each line tells that the others do not; what people say of themselves counts twice."""
+    words = [set(re.findall(r"\w+", line.casefold())) for line in lines]
+    common = Counter(word for found in words for word in found)
+    said = [is_statement(line.partition(": ")[2]) for line in lines]
+    return [
+        sum(1 / common[word] for word in found) * (2 if statement else 1)
+        for found, statement in zip(words, said, strict=True)
+    ]

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
+from hermes.memory_server.db.text_index import Ids
 from hermes.memory_server.embedder import Vector, from_blobs
 
 ROWS_KEPT = 1_500_000
@@ -114,8 +116,16 @@ class Rows:
         scores *= self.scales
         return scores
 
+    def among(self, ids: Ids) -> Rows:
+        """The rows with one of these ids, which are in order."""
+        places = np.searchsorted(ids, self.ids)
+        places[places == len(ids)] = 0
+        return self._take(np.flatnonzero(ids[places] == self.ids)) if len(ids) else self._take(ids)
+
     def _labelled(self, labels: Collection[int]) -> Rows:
-        rows = np.flatnonzero(np.isin(self.labels, np.fromiter(labels, dtype=np.int64)))
+        return self._take(np.flatnonzero(np.isin(self.labels, np.fromiter(labels, dtype=np.int64))))
+
+    def _take(self, rows: NDArray[np.int64]) -> Rows:
         return Rows(self.ids[rows], self.labels[rows], self.vectors[rows], self.scales[rows])
 
 
@@ -190,16 +200,22 @@ class VectorIndex:
         *,
         sessions: Iterable[int] | None = None,
         peer: int | None = None,
+        among: Ids | None = None,
     ) -> list[Hit]:
-        """The closest messages of a workspace, or of some sessions or one author in it. The rest is not touched."""
+        """The closest messages of a workspace, or of some sessions or one author in it, or `among` some of those. The
+        rest is not touched."""
+
+        def rows(source: Source, key: int) -> Rows:
+            found = self._rows(tx, source, key, workspace_id)
+            return found if among is None else found.among(among)
+
         if sessions is not None:
             authors = None if peer is None else (peer,)
-            parts = [self._rows(tx, SESSION, key, workspace_id) for key in sessions]
-            hits = [hit for part in parts for hit in part.nearest(vector, limit, authors)]
+            hits = [hit for key in sessions for hit in rows(SESSION, key).nearest(vector, limit, authors)]
             return sorted(hits, key=lambda hit: (-hit[1], -hit[0]))[:limit]
         if peer is not None:
-            return self._rows(tx, AUTHOR, peer, workspace_id).nearest(vector, limit)
-        return self._rows(tx, WORKSPACE, workspace_id, workspace_id).nearest(vector, limit)
+            return rows(AUTHOR, peer).nearest(vector, limit)
+        return rows(WORKSPACE, workspace_id).nearest(vector, limit)
 
     def nearest_conclusions(
         self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Collection[int] | None = None
@@ -209,7 +225,7 @@ class VectorIndex:
 
     def _rows(self, tx: Tx, source: Source, key: int, workspace_id: int = 0) -> Rows:
         matrix = self._matrix(source.kind, key)
-        with matrix.guard:
+        with holding(matrix.guard):
             _follow(tx, matrix, source, {"key": key, "workspace_id": workspace_id})
             return matrix.rows()
 
@@ -234,3 +250,4 @@ def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> No
             # The last message may have more pieces: it comes whole with the next batch.
             rows = [row for row in rows if row[0] != rows[-1][0]]
         matrix.add(rows)
+        check_reading()

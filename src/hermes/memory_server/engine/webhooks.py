@@ -21,7 +21,7 @@ from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, lock_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id
 
@@ -66,9 +66,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
-    """The endpoint, and whether it was made now."""
+    """The endpoint, and whether it was made now; refused where there is no workspace."""
     check_url(url)
-    ensure_workspace(tx, workspace, at)
     place = lock_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id, webhooks.c.url == url)
     found = tx.execute(query).first()
@@ -93,7 +92,7 @@ def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
     place = get_workspace(tx, workspace)
     own = (webhooks.c.workspace_id == place.id, webhooks.c.public_id == public_id)
     if tx.execute(delete(webhooks).where(*own)).rowcount == 0:
-        raise Missing("Webhook endpoint", public_id)
+        raise Missing("Webhook endpoint", public_id, workspace)
 
 
 def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at: int) -> int:

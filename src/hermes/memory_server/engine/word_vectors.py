@@ -21,6 +21,8 @@ WORD_CHARS = 40
 """Words come again: the vectors of the last ones are kept, of words up to this length."""
 LONG = 20_000
 """From so many characters on, and for the first text, it is done in a thread."""
+PART_CHARS = 1000
+"""How much of a word without end is turned into tokens at once: each takes a few hundred times its size."""
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
@@ -37,13 +39,18 @@ class WordVectors:
         """The direction of each text."""
         if _model.cache_info().currsize and sum(map(len, texts)) < LONG:
             return [self.direction(text) for text in texts]
-        return await compute(lambda: [self.direction(text) for text in texts])
+        return [await compute(self.direction, text) for text in texts]  # one by one: others have their turn between
 
     def direction(self, text: str) -> Vector:
         """The text's direction, of length 1; all zeros for a text without words."""
         kept = self._kept
-        words = [kept(word) if len(word) <= WORD_CHARS else _sum_tokens(word) for word in text.split(" ")]
-        total: Vector = np.add.reduce(words)
+        total = np.zeros(SHIPPED.dimension, dtype=np.float32)
+        for word in text.split(" "):
+            if len(word) <= WORD_CHARS:
+                total += kept(word)
+            else:
+                for start in range(0, len(word), PART_CHARS):
+                    total += _sum_tokens(word[start : start + PART_CHARS])
         length = float(total @ total) ** 0.5
         return total / length if length else total
 

@@ -16,13 +16,16 @@ from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages, sessions
-from hermes.memory_server.db.text_index import Ids, Only, Place
+from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.messages import MESSAGES
 
 WORDS = 48
 """How many words of a long question are looked for."""
 HOLDERS = 3000
 """How many messages that hold a word are looked at, the newest first."""
+ENOUGH = 200
+"""Of those, as many that a filter allows are enough."""
 COUNTED = 2 * HOLDERS
 """How far the messages of a place are counted."""
 SUBSTRING_ROWS = 2000
@@ -46,16 +49,16 @@ AUTHOR_SIZE = _size_by(messages.c.peer_id)
 WORKSPACE_SIZE = _size_by(messages.c.workspace_id)
 
 
-def find_by_words(tx: Tx, place: Place, query: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+def find_by_words(tx: Tx, place: Place, query: str, allowed: Allowed | None, limit: int) -> list[int]:
     """The ids of the messages that hold the telling words of the query, the best first."""
-    looked = {word: _holders(tx, place, [word], condition) for word in telling_words(query)}
+    looked = {word: _holders(tx, place, [word], allowed) for word in telling_words(query)}
     holders = {word: ids for word, ids in looked.items() if len(ids)}
     if not holders:
-        return _by_letters(tx, place, query.strip(), condition, limit)
+        return _by_letters(tx, place, query.strip(), allowed, limit)
     found = _rank(holders, _size(tx, place), limit)
     if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
         # Together even frequent words tell something, and who holds them all may be older than what was looked at.
-        all_of_them = _holders(tx, place, [*holders], condition)[:limit]
+        all_of_them = _holders(tx, place, [*holders], allowed)[:limit]
         found = list(dict.fromkeys([*all_of_them.tolist(), *found]))
     return found[:limit]
 
@@ -79,10 +82,20 @@ def _is_mark(letter: str) -> bool:
     return unicodedata.category(letter).startswith("M")
 
 
-def _holders(tx: Tx, place: Place, words: Sequence[str], condition: ColumnElement[bool] | None) -> Ids:
+def _holders(tx: Tx, place: Place, words: Sequence[str], allowed: Allowed | None) -> Ids:
     """The messages that hold all of the words, the newest first."""
-    only = None if condition is None else Only(MESSAGES, condition)
-    return text_index(tx).match(tx, place, words, HOLDERS, only)
+    newest = text_index(tx).match(tx, place, words, HOLDERS)
+    if allowed is None:
+        return newest
+    kept = allowed.keep(tx, newest)
+    if len(newest) < HOLDERS or len(kept) >= ENOUGH:
+        return kept
+    # Those that are allowed may be older than what was looked at.
+    ids = allowed.all(tx)
+    if not len(ids):
+        return ids
+    holding = text_index(tx).match(tx, place, words, None, (int(ids[0]), int(ids[-1])))
+    return allowed.keep(tx, holding)[:HOLDERS]
 
 
 def _size(tx: Tx, place: Place) -> int:
@@ -109,15 +122,20 @@ def _rank(holders: Mapping[str, Ids], size: int, limit: int) -> list[int]:
     return best
 
 
-def _by_letters(tx: Tx, place: Place, part: str, condition: ColumnElement[bool] | None, limit: int) -> list[int]:
+def _by_letters(tx: Tx, place: Place, part: str, allowed: Allowed | None, limit: int) -> list[int]:
     """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
     if not part:
         return []
-    holds = holds_text(messages.c.content, part), true() if condition is None else condition
+    holds = holds_text(messages.c.content, part)
+    if allowed is not None and (ids := allowed.known) is not None:
+        few = select(messages.c.id).where(messages.c.id.in_(ids[-SUBSTRING_ROWS:].tolist()), holds)
+        return sorted((row[0] for row in tx.execute(few)), reverse=True)[:limit]
+    condition = true() if allowed is None else allowed.condition
     found: set[int] = set()
     for recent in _recent(place):
-        chosen = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id)).where(*holds)
-        found.update(row[0] for row in tx.execute(chosen.order_by(messages.c.id.desc()).limit(limit)))
+        chosen = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id))
+        chosen = chosen.where(holds, condition).order_by(messages.c.id.desc()).limit(limit)
+        found.update(row[0] for row in tx.execute(chosen))
     return sorted(found, reverse=True)[:limit]
 
 

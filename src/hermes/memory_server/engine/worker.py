@@ -62,7 +62,7 @@ class Worker:
         self._was_written = False
         self._stopped = False
         self._cleaned = 0.0
-        self._jobs: dict[asyncio.Task[None], Job] = {}
+        self._taken: dict[asyncio.Task[None], str] = {}
         self._preparing: set[asyncio.Task[Any]] = set()
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
 
@@ -92,12 +92,12 @@ class Worker:
                 began = False
                 log.warning("memory worker: %s", error.line())
             await self._rest()
-        await asyncio.gather(*self._jobs)
+        await asyncio.gather(*self._taken)
 
     async def work_once(self) -> bool:
-        """Begin what may begin now, and wait until it has ended. False when there was nothing."""
+        """Do what may begin now, and what follows it. False when there was nothing."""
         began = await self._begin()
-        await asyncio.gather(*self._jobs)
+        await asyncio.gather(*self._taken)
         return began
 
     async def _settle(self) -> None:
@@ -116,7 +116,7 @@ class Worker:
 
     async def _begin(self) -> bool:
         """Begin as many jobs as there are places for; was there any?"""
-        taken = Counter(job.kind for job in self._jobs.values())
+        taken = Counter(self._taken.values())
         places = {name: kind.places - taken[name] for name, kind in self._kinds.items() if kind.places > taken[name]}
         at = self._now()
         waiting = await self._database.read(lambda tx: [name for name in places if queue.has_work(tx, name, at)])
@@ -124,23 +124,29 @@ class Worker:
             return False
         claimed = await self._database.write(lambda tx: self._claim(tx, {name: places[name] for name in waiting}))
         for job in claimed:
-            doing = asyncio.create_task(self._do(job))
-            self._jobs[doing] = job
-            doing.add_done_callback(self._end)
+            doing = asyncio.create_task(self._do_in_turn(job))
+            self._taken[doing] = job.kind
+            doing.add_done_callback(self._leave)
         return bool(claimed)
 
     def _claim(self, tx: Tx, places: Mapping[str, int]) -> list[Job]:
         at = self._now()
         return [job for name, room in places.items() for job in queue.claim_jobs(tx, self.owner, name, at, room)]
 
-    def _end(self, doing: asyncio.Task[None]) -> None:
-        del self._jobs[doing]
+    def _leave(self, doing: asyncio.Task[None]) -> None:
+        del self._taken[doing]
         self._news.set()
 
-    async def _do(self, job: Job) -> None:
-        """Both halves of a job, under its lease."""
-        if self._stopped:
-            return await self._give_back(job)
+    async def _do_in_turn(self, job: Job) -> None:
+        """A job, and those of its kind that follow it, for as long as there are any."""
+        following: Job | None = job
+        while following is not None and not self._stopped:
+            following = await self._do(following)
+        if following is not None:
+            await self._give_back(following)
+
+    async def _do(self, job: Job) -> Job | None:
+        """Both halves of a job, under its lease: what to do next, which is claimed with its end."""
         kind = self._kinds[job.kind]
         preparing: asyncio.Task[Any] = asyncio.create_task(kind.prepare(self._tools, job))
         self._preparing.add(preparing)
@@ -149,9 +155,9 @@ class Worker:
             async with asyncio.timeout(kind.seconds):
                 prepared = await preparing
             self._preparing.discard(preparing)
-            await self._database.write(lambda tx: self._commit(tx, job, prepared))
+            return await self._database.write(lambda tx: self._commit(tx, job, prepared))
         except LeaseLostError:
-            log.warning("memory worker: job %s was taken over", job.id)
+            log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
         except TimeoutError:
@@ -161,6 +167,7 @@ class Worker:
         finally:
             self._preparing.discard(preparing)
             keeping.cancel()
+        return None
 
     async def _keep(self, job: Job, preparing: asyncio.Task[Any]) -> None:
         """Renew the lease for as long as the job lasts; when it is lost, preparing is of no use any more."""
@@ -175,8 +182,8 @@ class Worker:
                 preparing.cancel()
                 return
 
-    def _commit(self, tx: Tx, job: Job, prepared: Any) -> None:
-        """The job's effect and its end, in one transaction: both or neither."""
+    def _commit(self, tx: Tx, job: Job, prepared: Any) -> Job | None:
+        """The job's effect and its end, in one transaction: both or neither. The next of its kind is claimed there."""
         at = self._now()
         mine = queue.finish_job(tx, job, at)
         if mine is None:
@@ -184,6 +191,7 @@ class Worker:
         self._kinds[job.kind].commit(tx, mine, prepared, at)
         if job.kind in queue.TRACKED:
             announce_empty_queue(tx, job.workspace_id, job.kind, at)
+        return queue.claim_job(tx, self.owner, job.kind, at)
 
     async def _fail(self, job: Job, error: Exception) -> None:
         log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, error)

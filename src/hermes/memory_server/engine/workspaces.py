@@ -38,6 +38,12 @@ def find_workspace(tx: Tx, name: str) -> Record | None:
     return BY_NAME.first(tx, name=name)
 
 
+def workspace_id_of(tx: Tx, name: str) -> int:
+    """The id of the workspace; 0, which none has, so that nothing is found in it, when there is none."""
+    found = find_workspace(tx, name)
+    return 0 if found is None else int(found.id)
+
+
 def get_workspace(tx: Tx, name: str) -> Record:
     """The workspace; refused when there is none."""
     found = find_workspace(tx, name)

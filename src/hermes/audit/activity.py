@@ -1,0 +1,95 @@
+"""Where people spoke: what was said in the sessions that a compression touched, and was not put there by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hermes.audit.damage import ROTATED
+from hermes.db.engine import Tx
+from hermes.store.copies import SUMMARY
+from hermes.store.schema import TableShape, as_text, live_rows
+from hermes.types import Session
+
+BIRTH = 10.0
+"""Seconds in which a compression fills its child."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A session's live messages: the newest, and the newest words of a person that no compression put there: what was
+    said after the one that ended the session, or else after the one that made it. 0 is none."""
+
+    newest: int = 0
+    went_on: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    id: int
+    time: float
+    text: int
+    """What was said, as a number: only whether it is the same matters."""
+    is_summary: bool
+
+
+def read_activity(tx: Tx, shape: TableShape, sessions: Mapping[str, Session]) -> dict[str, Activity]:
+    """The activity of every session whose messages decide something."""
+    wanted = json.dumps(sorted(_of_interest(sessions.values(), sessions)))
+    # Files of others need not have an index by session: whichever way, the table is read once.
+    among = f"FROM messages t WHERE t.session_id IN (SELECT value FROM json_each(?)) AND {live_rows(shape)}"
+    edges = {
+        row["session_id"]: (row["first"], row["newest"])
+        for row in tx.execute(
+            f"SELECT t.session_id, min(t.id) AS first, max(t.id) AS newest {among} GROUP BY t.session_id", (wanted,)
+        )
+    }
+    words: dict[str, list[_Words]] = {}
+    for row in tx.execute(
+        f"SELECT t.session_id, t.id, CAST(t.timestamp AS REAL) AS time, t.content {among} AND t.role = 'user'",
+        (wanted,),
+    ):
+        text = as_text(row["content"]) or ""
+        found = _Words(row["id"], row["time"] or 0.0, hash(text), SUMMARY.match(text) is not None)
+        words.setdefault(row["session_id"], []).append(found)
+    filled = _first_filled(sessions, {key: first for key, (first, _) in edges.items()})
+    return {
+        key: Activity(newest, _went_on(sessions[key], words, filled.get(key))) for key, (_, newest) in edges.items()
+    }
+
+
+def _went_on(session: Session, words: Mapping[str, list[_Words]], filled: int | None) -> int:
+    own = [said for said in words.get(session.id, ()) if not said.is_summary]
+    if session.end_reason == ROTATED and session.ended_at is not None:
+        later = [said.id for said in own if said.time > session.ended_at or (filled is not None and said.id > filled)]
+    else:
+        carried = {said.text for said in words.get(session.parent_session_id or "", ())}
+        birth = session.started_at + BIRTH
+        later = [said.id for said in own if said.time > birth or said.text not in carried]
+    return max(later, default=0)
+
+
+def _first_filled(sessions: Mapping[str, Session], first: Mapping[str, int]) -> dict[str, int]:
+    """For each session the first message that stands in a child of it: what it got later no child has seen."""
+    filled: dict[str, int] = {}
+    for key, row_id in first.items():
+        parent = sessions[key].parent_session_id
+        if parent is not None:
+            filled[parent] = max(row_id, filled.get(parent, 0))
+    return filled
+
+
+def _of_interest(every: Iterable[Session], sessions: Mapping[str, Session]) -> set[str]:
+    """Sessions with a parent, parents, those that a compression ended, and open ones that share a key."""
+    found: set[str] = set()
+    by_key: dict[str, str] = {}
+    for session in every:
+        if session.parent_session_id in sessions:
+            found |= {session.id, str(session.parent_session_id)}
+        if session.end_reason == ROTATED:
+            found.add(session.id)
+        if session.session_key and session.ended_at is None and session.end_reason is None:
+            first = by_key.setdefault(session.session_key, session.id)
+            found |= {first, session.id} if first != session.id else set()
+    return found

@@ -1,0 +1,175 @@
+"""Rows that an older version wrote twice: a whole conversation once more, or a summary.
+
+A compression by rotation may write the transcript again before it ends the session; killed there, or used on under its
+old id, the session has everything twice. The copies begin with the session's first message, follow it in order, and
+those of a person keep their time to the fraction of a second. Only where that is so, or where the same summary stands
+in both, is it called a copy: what a person repeats is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hermes.audit.activity import BIRTH
+from hermes.audit.case import Case
+from hermes.audit.damage import Damage, Hide
+from hermes.db.engine import Tx
+from hermes.store.copies import REMARK, SUMMARY
+from hermes.store.schema import TableShape, as_text, live_rows, read_shape
+
+LONG = 200
+"""Characters from which a text that a compression wrote is one that nobody writes twice in the same second."""
+SAME_MOMENT = 1.0
+SKIPPED = 3
+"""Rows at most in the middle of a copied conversation that are no copies: two messages that became one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A live message, as far as it matters whether it is there twice."""
+
+    id: int
+    role: str
+    text: str
+    time: float
+    signs: str
+    """Its tool calls, what it answers, and its name on a platform: a compression writes none of these by itself."""
+
+    @property
+    def wording(self) -> tuple[str, str, str]:
+        return self.role, self.text.strip(), self.signs
+
+    @property
+    def is_summary(self) -> bool:
+        return SUMMARY.match(self.text) is not None
+
+
+def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
+    """Every session that shows a conversation or a summary twice. The first copy stays."""
+    if not case.has_older_traces:
+        return  # we never store a summary as a message, nor a message twice
+    _, shape = read_shape(tx)
+    births = {child.id: child.started_at + BIRTH for child in case.with_parents if case.parent(child) is not None}
+    compacted = _last_compacted(tx, shape)
+    compressed = births.keys() | compacted.keys()
+    rows = _read_rows(tx, shape, compressed | _with_equal_times(tx, shape))
+    for session_id in sorted(rows):
+        own = rows[session_id]
+        again = find_again(own, is_compressed=session_id in compressed)
+        rest = [row for row in own if row.id not in again]
+        summaries = find_summaries(rest, births.get(session_id), compacted.get(session_id))
+        yield from _tell(session_id, sorted(again), summaries)
+
+
+def find_again(rows: Sequence[Row], *, is_compressed: bool) -> set[int]:
+    """The rows that repeat the session from its beginning."""
+    found: set[int] = set()
+    place = 1
+    while place < len(rows):
+        length = _length_of_repeat(rows, place) if rows[place].wording == rows[0].wording else 0
+        if not _is_written_again(rows, place, length, is_compressed=is_compressed):
+            place += 1
+            continue
+        found |= {row.id for row in rows[place : place + length]}
+        place = _resume(rows, place + length, found)
+    return found
+
+
+def _length_of_repeat(rows: Sequence[Row], place: int) -> int:
+    length = 0
+    while length < place and place + length < len(rows) and rows[place + length].wording == rows[length].wording:
+        length += 1
+    return length
+
+
+def _is_written_again(rows: Sequence[Row], place: int, length: int, *, is_compressed: bool) -> bool:
+    pairs = list(zip(rows[:length], rows[place : place + length], strict=True))
+    if length < 2 or all(row.role == "user" and not row.is_summary for row, _ in pairs):
+        return False
+    same_time = any(row.role == "user" and row.time == copy.time for row, copy in pairs)
+    return same_time or (is_compressed and any(row.is_summary for row, _ in pairs))
+
+
+def _resume(rows: Sequence[Row], place: int, found: set[int]) -> int:
+    """Go on after a row that is no copy, as long as what follows still has the words and the time of an earlier one."""
+    earlier = {(*row.wording, row.time) for row in rows[:place] if row.id not in found}
+    skipped = 0
+    for here in range(place, len(rows)):
+        if (*rows[here].wording, rows[here].time) in earlier:
+            found.add(rows[here].id)
+            place, skipped = here + 1, 0
+        else:
+            skipped += 1
+            if skipped > SKIPPED:
+                break
+    return place
+
+
+def find_summaries(rows: Sequence[Row], born_until: float | None, last_compacted: int | None) -> list[int]:
+    """All but the first copy of each summary that a compression wrote: in a child's first moments, or straight after
+    what was compacted, with nothing that a person said in between."""
+    found: list[int] = []
+    first: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        born = born_until is not None and row.time <= born_until
+        fresh = born or (last_compacted is not None and row.id > last_compacted)
+        if not fresh or row.signs or not (row.is_summary or len(row.text) >= LONG):
+            if fresh and row.role == "user" and not row.is_summary and not born:
+                break  # from here on people speak
+            continue
+        before = first.setdefault(row.wording, row)
+        limit = BIRTH if row.is_summary else SAME_MOMENT
+        if before is not row and abs(row.time - before.time) < limit:
+            found.append(row.id)
+    return found
+
+
+def _tell(session_id: str, again: Sequence[int], summaries: Sequence[int]) -> Iterator[Damage]:
+    if again:
+        detail = (
+            f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "
+            "more. The model reads it twice, and so does whoever opens it; nothing is missing"
+        )
+        yield Damage("double-rows", (session_id,), detail, (Hide(tuple(again)),))
+    if summaries:
+        times = "once more" if len(summaries) == 1 else f"{len(summaries)} more times"
+        detail = f"session {session_id} holds one summary {times}: the model reads the same past again and again"
+        yield Damage("double-summary", (session_id,), detail, (Hide(tuple(summaries)),))
+
+
+def _with_equal_times(tx: Tx, shape: TableShape) -> set[str]:
+    """The sessions in which a person said two things at the very same time."""
+    rows = tx.execute(
+        f"SELECT t.session_id FROM messages t WHERE t.role = 'user' AND {live_rows(shape)} "
+        "GROUP BY t.session_id, t.timestamp HAVING count(*) > 1"
+    )
+    return {str(row["session_id"]) for row in rows}
+
+
+def _last_compacted(tx: Tx, shape: TableShape) -> Mapping[str, int]:
+    if not {"active", "compacted"} <= shape.columns:
+        return {}
+    rows = tx.execute(
+        "SELECT session_id, max(id) AS newest FROM messages WHERE compacted = 1 AND active = 0 GROUP BY session_id"
+    )
+    return {row["session_id"]: row["newest"] for row in rows}
+
+
+def _read_rows(tx: Tx, shape: TableShape, wanted: set[str]) -> dict[str, list[Row]]:
+    """The live messages of some sessions, in one pass: files of others need not have an index by session."""
+    own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
+    signs = " || ".join(f"coalesce({field}, '')" for field in own)
+    rows = tx.execute(
+        f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs "
+        "FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+        "WHERE t.session_id IN (SELECT value FROM json_each(?)) "
+        f"AND t.role <> '{REMARK}' AND {live_rows(shape)} ORDER BY t.id",
+        (json.dumps(sorted(wanted)),),
+    )
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        made = Row(row["id"], row["role"], as_text(row["content"]) or "", row["time"] or 0.0, str(row["signs"]))
+        found.setdefault(row["session_id"], []).append(made)
+    return found

@@ -1,0 +1,92 @@
+"""`hermes memory status`: which provider is chosen, whether it works, and what it has not been told yet."""
+
+from __future__ import annotations
+
+import typer
+
+from hermes.app import App
+from hermes.assembly import open_provider
+from hermes.cli.output import print_json, printable, say, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.db.engine import Tx
+from hermes.db.queue_items import queues, stats
+from hermes.memory.outbox import queue_name
+from hermes.memory.registry import NONE
+from hermes.redaction import hide_passwords
+from hermes.settings import PROVIDER
+from hermes.store.memory_rows import get_health
+from hermes.store.store import Store
+from hermes.types import Json
+
+
+def status(ctx: typer.Context, json: AsJson = False) -> int:
+    """The memory provider: does it work, and what has it not been told yet. It delivers nothing."""
+    found = load_app(ctx)
+    shown = with_store(found, lambda store: read_status(found, store))
+    if json:
+        print_json(shown)
+    else:
+        _print(shown)
+    return 0 if shown["problem"] is None else 1
+
+
+async def read_status(found: App, store: Store) -> dict[str, Json]:
+    """What there is to say of the provider that is chosen, and of the outboxes of all."""
+    name = found.settings.get(PROVIDER)
+    provider = open_provider(found, store)
+    told: dict[str, Json] = {}
+    problem = None
+    if provider is not None:
+        told = dict(await provider.status())
+        problem = next(iter(provider.health.failing().values()), None)
+        await provider.close()
+    outboxes = await store.read(lambda tx: _outboxes(tx, store.clock.now()))
+    return {
+        "provider": name,
+        "problem": problem,
+        "plugin": told,
+        "outbox": outboxes.pop(name, None) if name != NONE else None,
+        "others": outboxes,
+    }
+
+
+def _outboxes(tx: Tx, now: float) -> dict[str, Json]:
+    """By provider: what waits and what was put aside, and how deliveries went."""
+    found: dict[str, Json] = {}
+    for queue in queues(tx, queue_name("")):
+        name = queue.removeprefix(queue_name(""))
+        counted, health = stats(tx, queue, now=now), get_health(tx, name)
+        found[name] = {
+            "waiting": counted.waiting,
+            "put_aside": counted.dead,
+            "oldest_seconds": round(counted.oldest_age, 1),
+            "last_success": health.last_success,
+            "last_error": health.last_error,
+            "last_error_at": health.last_error_at,
+            "failing_since": health.failing_since,
+        }
+    return found
+
+
+def _print(shown: dict[str, Json]) -> None:
+    say(f"provider  {shown['provider']}{'' if shown['problem'] is None else ' (failing)'}")
+    if shown["problem"]:
+        say(f"problem   {hide_passwords(printable(shown['problem']))}")
+    for label, value in shown["plugin"].items():
+        say(hide_passwords(printable(f"{label}  {value}")))
+    if shown["outbox"] is not None:
+        say(f"outbox    {_line(shown['outbox'])}")
+    for name, outbox in shown["others"].items():
+        if outbox["waiting"] or outbox["put_aside"]:
+            say(f"outbox of {name}, which is not chosen: {_line(outbox)}")
+
+
+def _line(outbox: dict[str, Json]) -> str:
+    parts = [f"{outbox['waiting']} waiting", f"{outbox['put_aside']} put aside"]
+    if outbox["waiting"]:
+        parts.append(f"the oldest for {outbox['oldest_seconds']:.0f} s")
+    if outbox["last_success"] is not None:
+        parts.append(f"last delivered {show_time(outbox['last_success'])}")
+    if outbox["failing_since"] is not None:
+        parts.append(f"failing since {show_time(outbox['failing_since'])}: {printable(outbox['last_error'] or '')}")
+    return ", ".join(parts)

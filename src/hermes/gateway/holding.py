@@ -1,0 +1,47 @@
+"""Who runs the gateway of a home: one at a time, known by a lease, asked to stop by a mark."""
+
+from __future__ import annotations
+
+import logging
+
+from hermes.db import leases
+from hermes.db.engine import Tx
+from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
+from hermes.errors import StaleError
+from hermes.store import inbox as inbox_rows
+
+log = logging.getLogger("hermes.gateway")
+
+LEASE = "gateway"
+STOP_PART = "stop"
+
+
+def stop_requested(tx: Tx) -> bool:
+    """Whether someone asked the running gateway to end."""
+    return any(part.part == STOP_PART for part in inbox_rows.read_status(tx))
+
+
+def let_go(tx: Tx, lease: Lease) -> None:
+    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
+    try:
+        leases.release(tx, lease)
+    except StaleError:
+        log.warning("the gateway's lease was lost before the end")
+        return
+    inbox_rows.clear_status(tx)
+
+
+def request_stop(tx: Tx, *, now: float) -> bool:
+    """Ask the running gateway to end; False when none runs."""
+    held = leases.holder(tx, LEASE, now=now)
+    if held is None or is_gone(held.owner):
+        return False
+    inbox_rows.set_status(tx, STOP_PART, "requested", "", now=now)
+    return True
+
+
+def running_gateway(tx: Tx, *, now: float) -> str | None:
+    """Who runs the gateway of this home, or None."""
+    held = leases.holder(tx, LEASE, now=now)
+    return None if held is None or is_gone(held.owner) else held.owner

@@ -1,0 +1,59 @@
+"""Whether the store takes what it is given: said once when it stops, once when it is well again, shown meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hermes.errors import StoreBusyError, StoreError, StoreGoneError
+from hermes.files import check_room
+from hermes.store.inbox import set_status
+from hermes.store.store import Store
+
+log = logging.getLogger("hermes.gateway")
+
+PART = "store"
+"""Its name in the gateway's status."""
+
+
+class StoreWatch:
+    """Told of every failure of the store. `on_trouble` hears of the first one of a row."""
+
+    def __init__(self, store: Store, on_trouble: Callable[[StoreError], None]) -> None:
+        self._store = store
+        self._on_trouble = on_trouble
+        self.trouble: StoreError | None = None
+        """Why nothing can be stored; None while all is well."""
+
+    def hear(self, error: StoreError) -> None:
+        """Take note of a failure. A lock that another process held for too long is no trouble: it passes by itself."""
+        if isinstance(error, StoreBusyError):
+            log.warning("%s", error.line())
+            return
+        first, self.trouble = self.trouble is None, error
+        if first:
+            log.error("nothing can be stored, so nothing is taken in: %s", error.line())
+            self._on_trouble(error)
+
+    def check(self) -> None:
+        """Raise while there is trouble: what cannot be stored is refused at once."""
+        if self.trouble is not None:
+            raise type(self.trouble)(self.trouble.message, hint=self.trouble.hint)
+
+    async def look(self) -> None:
+        """While there is trouble, see whether it is over. Raises StoreGoneError: that is never over."""
+        if self.trouble is None:
+            return
+        if isinstance(self.trouble, StoreGoneError):
+            raise self.trouble
+        try:
+            await asyncio.to_thread(check_room, self._store.db.path.parent)
+            await self._store.write(lambda tx: set_status(tx, PART, "ok", "", now=self._store.clock.now()))
+        except OSError:
+            return
+        except StoreError as error:
+            self.trouble = error
+            return
+        self.trouble = None
+        log.warning("the store can be written again")

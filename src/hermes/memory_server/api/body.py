@@ -1,0 +1,72 @@
+"""What all bodies have in common: fields that we do not know are passed over, unless they are meant to be ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, model_validator
+
+UNKNOWN_LOOKED_AT = 100
+"""Nobody misspells so many fields; a body of a million names shall cost no more."""
+SHORTEST = 4
+"""Letters that a word needs before one wrong letter in it tells anything."""
+
+
+class Body(BaseModel):
+    """A body of a request, or a part of one."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_mistakes(cls, given: Any) -> Any:
+        """Refuse a field that is one of ours misspelt, and one thing said twice in different ways."""
+        if not isinstance(given, dict) or given.keys() <= cls.model_fields.keys():
+            return given
+        spellings = _spellings(cls)
+        unknown = [name for name in given if name not in spellings]
+        for name in unknown[:UNKNOWN_LOOKED_AT]:
+            if (meant := _meant(str(name), spellings)) is not None:
+                raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
+        said: dict[str, Any] = {}
+        for name in (name for name in spellings if name in given):
+            if said.setdefault(spellings[name], given[name]) != given[name]:
+                raise ValueError(f"'{spellings[name]}' is given twice, under two names")
+        return given
+
+
+@lru_cache(maxsize=64)
+def _spellings(kind: type[BaseModel]) -> dict[str, str]:
+    """Every spelling of every field, and the one that we show."""
+    found: dict[str, str] = {}
+    for name, field in kind.model_fields.items():
+        alias = field.validation_alias
+        names = [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [name]
+        found |= dict.fromkeys(names, names[0])
+    return found
+
+
+def _meant(name: str, spellings: Iterable[str]) -> str | None:
+    """The field that was meant; None when this is none of ours."""
+    plain = _plain(name)
+    for known in spellings:
+        wanted = _plain(known)
+        if plain == wanted or (len(wanted) >= SHORTEST and _is_one_letter_off(plain, wanted)):
+            return known
+    return None
+
+
+def _plain(name: str) -> str:
+    """Without what differs between ways of writing names: `sessionId`, `session-id`, `session_name`."""
+    flat = "".join(letter for letter in name[:80].lower() if letter.isalnum())
+    return flat.removesuffix("name") + "id" if flat.endswith("name") and flat != "name" else flat
+
+
+def _is_one_letter_off(one: str, other: str) -> bool:
+    """Do they differ by one letter: another, one too many, one missing, or two in each other's place?"""
+    if abs(len(one) - len(other)) > 1:
+        return False
+    start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    left, right = one[start:], other[start:]
+    swapped = left[:2] == right[:2][::-1] and left[2:] == right[2:]
+    return swapped or left[1:] == right[1:] or left[1:] == right or left == right[1:]

@@ -1,0 +1,59 @@
+"""A connection whose client must say what it wants within a time and a size."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hermes.memory_server import limits
+
+
+class PatientConnection(HttpToolsProtocol):
+    """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > limits.HEAD_BYTES and not self._ends_head(data):
+                self._end()
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._wait_for_head()
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _ends_head(self, data: bytes) -> bool:
+        return b"\r\n\r\n" in data  # much of it may be a body that came along
+
+    def _wait_for_head(self) -> None:
+        if self._waiting is None:
+            self._head_bytes = 0
+            self._waiting = self.loop.call_later(limits.HEAD_SECONDS, self._end)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _end(self, *_: Any) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,110 @@
+"""Requests on their way in: how much of them is held in memory, how long they may take to come, and who left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hermes.memory_server import limits
+from hermes.memory_server.api.wire import Json
+
+LARGE = ("/messages", "/messages/", "/messages/upload", "/conclusions")
+"""Where a body may be large: paths that end so."""
+TOO_MUCH = "The server holds as many large requests as it can; try again"
+TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
+CLOSE = {"Connection": "close"}
+ATTENTION = 0.25
+"""Seconds after which one looks whether the client is still there: most requests are answered by then."""
+
+
+class Intake:
+    """An ASGI layer. A body is counted as it comes, whether or not its length was told; what nobody waits for any more
+    is cancelled."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = limits.REQUEST_BYTES if scope["path"].endswith(LARGE) else limits.SMALL_REQUEST_BYTES
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        if told.isdigit() and int(told[:20]) > most:
+            await Json({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
+            return
+        coming = _Coming(self, receive, most)
+        try:
+            await self._app(scope, coming.receive, send)
+        except asyncio.CancelledError:
+            if not coming.left:
+                raise
+        finally:
+            coming.end()
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes more (or less, when they are let go)."""
+        self._held += size
+        if size > 0 and self._held > limits.REQUESTS_BYTES:
+            raise HTTPException(429, TOO_MUCH, {**CLOSE, "Retry-After": "1"})
+
+
+class _Coming:
+    """One request while it lasts."""
+
+    def __init__(self, intake: Intake, receive: Receive, most: int) -> None:
+        self._intake = intake
+        self._receive = receive
+        self._most = most
+        self._read = 0
+        self._complete = False
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + limits.REQUEST_SECONDS
+        self._task = asyncio.current_task()
+        self._timer = self._loop.call_later(ATTENTION, self._attend)
+        self._watching: asyncio.Task[None] | None = None
+        self.left = False
+
+    async def receive(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, TOO_SLOW, CLOSE) from None
+        size = len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        self._read += size
+        if self._read > self._most:
+            self._read -= size
+            raise HTTPException(413, _too_large(self._most), CLOSE)
+        self._intake.hold(size)
+        return message
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        self._intake.hold(-self._read)
+
+    def _attend(self) -> None:
+        """Wait for the client to leave; not before all of its request is read."""
+        if self._complete:
+            self._watching = self._loop.create_task(self._watch())
+        else:
+            self._timer = self._loop.call_later(ATTENTION, self._attend)
+
+    async def _watch(self) -> None:
+        message: dict[str, Any] = dict(await self._receive())
+        if message["type"] == "http.disconnect" and self._task is not None:
+            self.left = True
+            self._task.cancel()
+
+
+def _too_large(most: int) -> str:
+    return f"Request exceeds maximum of {most} bytes"

@@ -1,0 +1,25 @@
+"""Waiting and computing inside a read, beside the database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hermes.sqlite.reading import check_reading
+
+LOOK = 0.02
+"""Seconds between two looks whether a read that waits may go on."""
+
+__all__ = ["check_reading", "holding"]
+
+
+@contextmanager
+def holding(lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock for the length of a block. A read that may not go on waits no longer for it."""
+    while not lock.acquire(timeout=LOOK):
+        check_reading()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,66 @@
+"""Which messages a search may find, where a filter or a deletion limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import ColumnElement, Select, and_, select
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.tables import messages
+from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.engine.messages import MESSAGES
+
+PART = 2000
+"""How many messages are asked about at once."""
+
+
+class Allowed:
+    """The messages of a place that a condition holds for. Found out for a few, or, when that is not enough, for all."""
+
+    def __init__(self, tx: Tx, place: Place, condition: ColumnElement[bool], candidates: Sequence[int] | None) -> None:
+        """`candidates` are all that can be meant, if they are known."""
+        self.condition = condition
+        self.known: Ids | None = None
+        self._place = place
+        if candidates is not None:
+            self.known = np.sort(self._ask(tx, np.array(candidates, dtype=np.int64), self._in_place(by_index=False)))
+
+    def keep(self, tx: Tx, ids: Ids) -> Ids:
+        """Those of the ids that are allowed, in their order."""
+        return ids[np.isin(ids, self._ask(tx, ids) if self.known is None else self.known)]
+
+    def all(self, tx: Tx) -> Ids:
+        """All that are allowed, the oldest first. Looks at every message of the place."""
+        if self.known is None:
+            self.known = np.sort(_numbers(tx, _chosen().where(self._in_place(), self.condition)))
+        return self.known
+
+    def _ask(self, tx: Tx, ids: Ids, *more: ColumnElement[bool]) -> Ids:
+        parts = [ids[start : start + PART].tolist() for start in range(0, len(ids), PART)]
+        asked = [_numbers(tx, _chosen().where(messages.c.id.in_(part), self.condition, *more)) for part in parts]
+        return np.concatenate(asked) if asked else np.zeros(0, dtype=np.int64)
+
+    def _in_place(self, *, by_index: bool = True) -> ColumnElement[bool]:
+        """In the place. Without the index of its column when the ids themselves are a better one."""
+        place = self._place
+        inside: list[ColumnElement[bool]] = []
+        if place.sessions is not None:
+            inside.append(_bare(messages.c.session_id, by_index).in_(place.sessions))
+        if place.peer is not None:
+            inside.append(_bare(messages.c.peer_id, by_index and not inside) == place.peer)
+        return and_(*inside) if inside else _bare(messages.c.workspace_id, by_index) == place.workspace_id
+
+
+def _bare(column: ColumnElement[int], by_index: bool) -> ColumnElement[int]:
+    """A sum has no index."""
+    return column if by_index else column + 0
+
+
+def _chosen() -> Select[tuple[int]]:
+    return select(messages.c.id).select_from(MESSAGES)
+
+
+def _numbers(tx: Tx, query: Select[tuple[int]]) -> Ids:
+    return np.array([row[0] for row in tx.execute(query)], dtype=np.int64)

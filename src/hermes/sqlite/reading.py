@@ -1,0 +1,163 @@
+"""Reads: each on a snapshot of its own, in lanes.
+
+    read ── lane 1 (many threads, little time each) ── lane 2 ── … ── the last lane (until the deadline)
+
+A read that takes more processor time than its lane gives is begun again in the next one, so that a few slow reads
+keep nobody else waiting. A read that nobody waits for any more is stopped. SQLite asks between two steps whether it
+may go on, so nothing is done to a connection from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from hermes.errors import StoreStoppedError
+from hermes.sqlite.connection import Opened, T, Tx
+from hermes.sqlite.faults import translated
+
+STEPS = 50_000
+"""After so many steps of SQLite's machine, about a millisecond, a read is asked whether it may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Threads that read side by side, and how many seconds of a processor a read may take there."""
+
+    threads: int
+    seconds: float | None = None
+
+
+class _NextLaneError(Exception):
+    """The read needs more time than its lane gives."""
+
+
+class _Reading:
+    """One read on its way through the lanes."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._stopped = False
+        self._until: float | None = None
+
+    def enter(self, lane: Lane) -> None:
+        """Begin in a lane, in its thread."""
+        self._until = None if lane.seconds is None else time.thread_time() + lane.seconds
+
+    def stop(self) -> None:
+        """Nobody waits for it any more."""
+        self._stopped = True
+
+    def refusal(self) -> Exception | None:
+        """Why it may not go on, if it may not."""
+        if self._stopped:
+            return StoreStoppedError("a read was stopped: nobody waits for it")
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            return StoreStoppedError(f"a read was stopped: it took longer than {self._seconds:g} seconds")
+        if self._until is not None and time.thread_time() > self._until:
+            return _NextLaneError()
+        return None
+
+
+class _Current(threading.local):
+    """What this thread reads."""
+
+    reading: _Reading | None = None
+
+
+_current = _Current()
+
+
+def check_reading() -> None:
+    """For what waits or computes for long inside a read: raise when that may not go on. Elsewhere: nothing."""
+    reading = _current.reading
+    if reading is not None and (refusal := reading.refusal()) is not None:
+        raise refusal
+
+
+def _is_refused() -> bool:
+    reading = _current.reading
+    return reading is not None and reading.refusal() is not None
+
+
+class Readers(Generic[Tx]):
+    """Threads that read one file, each with a connection of its own."""
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], Opened[Tx]],
+        *,
+        lock_timeout: float,
+        lanes: Sequence[Lane],
+        seconds: float | None,
+    ) -> None:
+        """`seconds` is how long a read may take from the moment it is asked for; None: as long as it needs."""
+        self._path = path
+        self._connect = connect
+        self._lock_timeout = lock_timeout
+        self._seconds = seconds
+        self._lanes = [
+            (lane, ThreadPoolExecutor(lane.threads, thread_name_prefix=f"{path.name} reader")) for lane in lanes
+        ]
+        self._local = threading.local()
+        self._opened: list[Opened[Tx]] = []
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot. It may be begun more than once, and must have no effect outside."""
+        reading = _Reading(self._seconds)
+        try:
+            for lane, threads in self._lanes:
+                try:
+                    return await asyncio.wrap_future(threads.submit(self._run, run, reading, lane))
+                except _NextLaneError:
+                    continue
+        finally:
+            reading.stop()
+        raise AssertionError("the last lane has no limit")
+
+    def close(self) -> None:
+        """Wait for what is being read, then close the connections. Twice is fine."""
+        for _, threads in self._lanes:
+            threads.shutdown()
+        for opened in self._opened:
+            opened.tx.close()
+
+    def _run(self, run: Callable[[Tx], T], reading: _Reading, lane: Lane) -> T:
+        reading.enter(lane)
+
+        def attended(tx: Tx) -> T:
+            _current.reading = reading
+            try:
+                check_reading()
+                return run(tx)
+            finally:
+                _current.reading = None  # what ends the transaction must not be stopped
+
+        try:
+            with translated(self._path):
+                opened = self._connection()
+                opened.raw.execute("BEGIN")
+                return opened.run_and_undo(attended)
+        except StoreStoppedError:
+            if (refusal := reading.refusal()) is not None:  # SQLite knows that it was stopped, and we why
+                raise refusal from None
+            raise
+
+    def _connection(self) -> Opened[Tx]:
+        opened: Opened[Tx] | None = getattr(self._local, "opened", None)
+        if opened is None:
+            opened = self._connect()
+            self._opened.append(opened)
+            opened.raw.execute(f"PRAGMA busy_timeout = {int(self._lock_timeout * 1000)}")
+            opened.raw.execute("PRAGMA query_only = ON")
+            opened.raw.set_progress_handler(_is_refused, STEPS)
+            self._local.opened = opened
+        return opened

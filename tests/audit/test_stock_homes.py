@@ -1,0 +1,77 @@
+"""Homes that a stock 0.19 made: found, explained, repaired once, and the next turn sees everything once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.stock_homes.check import find_faults
+from tests.audit.looking import bytes_of, findings
+from tests.audit.stock_fixtures import NAMES, put_home
+from tests.conftest import Ran
+from tests.store import old_files as old
+
+Hermes = Callable[..., Ran]
+FOUND = {
+    "api-follows": [],
+    "api-keeps-its-id": ["orphan-child"],
+    "branch": [],
+    "early-before-end-session": ["double-rows"],
+    "early-in-place": [],
+    "early-rotation": ["double-rows", "orphan-child"],
+    "group-killed": ["orphan-child"],
+    "in-place-thrice": [],
+    "rotated-twice": [],
+    "rotation-after-create-session": ["orphan-child"],
+    "rotation-after-end-session": ["orphan-child"],
+    "rotation-after-end-session-and-on": [],
+    "rotation-after-replace-messages-and-on": ["orphan-child"],
+    "rotation-before-replace-gateway-routing-entries": ["orphan-child"],
+    "terminal-rotates": [],
+}
+BEGAN_ANEW = {"rotation-after-end-session-and-on", "rotation-after-replace-messages-and-on"}
+
+
+def test_every_kept_home_is_judged() -> None:
+    assert sorted(FOUND) == NAMES
+
+
+@pytest.mark.contract("3.12", "3.9")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stock_home_is_found_explained_and_repaired_once(hermes: Hermes, home: Path, name: str) -> None:
+    put_home(name, home)
+    messages, sound = old.dump(home / "state.db", ["messages"]), bytes_of(home)
+    ran = hermes("doctor", "--repair", "--yes", "--json")
+    assert ran.code == 0
+    told = json.loads(ran.out)
+    assert sorted(mended["code"] for mended in told.get("repair", {"mended": []})["mended"]) == FOUND[name]
+    assert all(mended["detail"] and mended["remedy"] for mended in told.get("repair", {"mended": []})["mended"])
+    assert old.dump(home / "state.db", ["messages"]) == messages
+    if not FOUND[name]:
+        assert bytes_of(home) == sound
+    after = bytes_of(home)
+    again = hermes("doctor", "--repair", "--yes", "--json")
+    assert (again.code, findings(again)) == (0, [])
+    assert bytes_of(home) == after
+
+
+@pytest.mark.contract("3.12", "10.9")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_next_turn_in_a_stock_home_sees_everything_once_and_in_order(hermes: Hermes, home: Path, name: str) -> None:
+    put_home(name, home)
+    assert hermes("doctor", "--repair", "--yes").code == 0
+    assert asyncio.run(find_faults(home)) == []
+
+
+@pytest.mark.contract("3.12")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_conversation_that_began_without_its_past_is_said(hermes: Hermes, home: Path, name: str) -> None:
+    put_home(name, home)
+    told = [finding for finding in json.loads(hermes("doctor", "--json").out)["findings"] if finding["code"]]
+    assert [finding["level"] for finding in told if finding["code"] == "began-anew"] == ["warn"] * (name in BEGAN_ANEW)
+    keys = [finding["detail"] for finding in told if "it is whole" in finding["detail"]]
+    assert not (keys and FOUND[name]), "nothing is called whole beside a damage of the same conversation"

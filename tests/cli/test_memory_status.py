@@ -1,0 +1,60 @@
+"""`hermes memory status` and `outbox list`: who is chosen, does it work, what has it not been told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.memory.page import install
+
+Hermes = Callable[..., Ran]
+BROKEN = """
+from hermes.memory.provider import MemoryPlugin
+
+class Broken(MemoryPlugin):
+    name = "broken"
+    def is_available(self):
+        raise RuntimeError("no server at http://me:secret@here")
+    def address(self, place): ...
+    def open(self, conversation, address): ...
+    async def deliver(self, entries, until): ...
+
+create_plugin = Broken
+"""
+
+
+@pytest.mark.contract("4.17", "P5")
+def test_without_a_provider_nothing_waits(hermes: Hermes) -> None:
+    ran = hermes("memory", "status")
+    assert (ran.code, ran.out) == (0, "provider  none\n")
+    listed = hermes("memory", "outbox", "list")
+    assert (listed.code, listed.err) == (0, "The outbox is empty.\n")
+    delivered = hermes("memory", "outbox", "deliver")
+    assert (delivered.code, "no memory provider is chosen" in delivered.err) == (2, True)
+
+
+@pytest.mark.contract("4.3", "P5")
+def test_a_provider_that_does_not_start_is_said_without_its_password(home: Path, hermes: Hermes) -> None:
+    install(home, "broken", BROKEN)
+    ran = hermes("memory", "status")
+    assert ran.code == 1
+    assert "provider  broken (failing)" in ran.out
+    assert "is_available failed: RuntimeError: no server at" in ran.out
+    assert "secret" not in ran.out
+    told = json.loads(hermes("memory", "status", "--json").out)
+    assert (told["provider"], told["outbox"]) == ("broken", None)
+
+
+@pytest.mark.contract("4.17")
+def test_the_example_works_and_what_it_was_told_is_counted(home: Path, hermes: Hermes) -> None:
+    install(home)
+    assert hermes("chat", "-q", "I like figs").code == 0
+    told = json.loads(hermes("memory", "status", "--json").out)
+    assert (told["problem"], told["outbox"]["waiting"], told["outbox"]["put_aside"]) == (None, 0, 0)
+    assert told["outbox"]["last_success"] is not None
+    assert "0 waiting, 0 put aside, last delivered" in hermes("memory", "status").out
+    assert hermes("memory", "outbox", "deliver").code == 0

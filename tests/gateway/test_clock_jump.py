@@ -1,0 +1,72 @@
+"""The machine's clock is set forward while a message is handled: the lane stays ours, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.gateway.platform import Chat
+from tests.gateway.core import FakePlatform, Gate, message, running_core
+from tests.gateway.processes import rows
+
+
+class JumpingClock(SystemClock):
+    """The machine's clock, set forward by hand."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@pytest.mark.contract("2.3", "P2")
+async def test_lane_whose_lease_only_looks_expired_is_not_taken_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, clock = Gate(), JumpingClock()
+    with caplog.at_level(logging.WARNING, "hermes"):
+        async with running_core(tmp_path, gate, clock=clock) as core:
+            await core.platform.deliver(message("wait"))
+            await gate.asked.wait()
+            clock.ahead = 3600.0
+            await core.platform.deliver(message("hello", chat_id="8"))  # the lanes look for work
+            gate.opened.set()
+            await core.platform.until(lambda: len(core.platform.sent) == 2)
+    assert sorted(core.platform.sent) == [("7", "echo: wait"), ("8", "echo: hello")]
+    assert len(core.model.requests) == 2
+    assert "taken over" not in caplog.text
+    assert rows(tmp_path, "SELECT DISTINCT state, crashes FROM hermes_queue") == [("done", 0)]
+
+
+class SlowPlatform(FakePlatform):
+    """Sends nothing before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sending, self.may_send = asyncio.Event(), asyncio.Event()
+
+    async def send(self, chat: Chat, text: str) -> str:
+        self.sending.set()
+        await self.may_send.wait()
+        return await super().send(chat, text)
+
+
+@pytest.mark.contract("2.5", "P2")
+async def test_message_that_is_being_sent_is_not_sent_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock, platform = JumpingClock(), SlowPlatform()
+    async with running_core(tmp_path, clock=clock, platform=platform) as core:
+        await platform.deliver(message("hello"))
+        await platform.sending.wait()
+        clock.ahead = 3600.0
+        platform.sending.clear()
+        await platform.deliver(message("hello", chat_id="8"))  # the delivery looks for work
+        await platform.sending.wait()
+        platform.may_send.set()
+        await platform.until(lambda: len(core.platform.sent) == 2)
+    assert sorted(platform.sent) == [("7", "echo: hello"), ("8", "echo: hello")]
+    assert "took over" not in caplog.text

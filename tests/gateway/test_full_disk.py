@@ -1,0 +1,118 @@
+"""A gateway whose disk is full: said once, everyone is refused at once, it shows, and it is well again by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.db.processes import ROOT
+from tests.gateway.asking import ask, in_session, reply
+from tests.gateway.processes import GatewayProcess, api_settings, clean_env, echo_model, wait_until, write_config
+
+pytestmark = pytest.mark.processes
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """A disk of a few megabytes."""
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", path], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("mounting is not permitted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+def fill(ballast: Path) -> None:
+    """Leave no byte."""
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            try:
+                while file.write(bytes(size)):
+                    pass
+            except OSError:
+                continue
+
+
+def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hermes", *arguments],
+        cwd=ROOT,
+        env=clean_env(HERMES_HOME=str(home)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.contract("P1", "P5")
+def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_itself(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk"), echo_model(delay=1.0) as model, ThreadPoolExecutor(8) as pool:
+        home = tmp_path / "disk" / "home"
+        log = tmp_path / "agent.log"
+        (home / "logs").mkdir(parents=True)
+        log.touch()
+        (home / "logs" / "agent.log").symlink_to(log)
+        write_config(home, api_settings(model))
+        with GatewayProcess(home) as gateway:
+            health = gateway.url.replace("/v1", "/health")
+            assert reply(ask(gateway.url, "hello", headers=in_session("s", "first"))) == "echo: hello"
+            long = "x" * 100_000
+            accepted = [
+                pool.submit(ask, gateway.url, f"{number} {long}", headers=in_session(f"s{number}", "last"))
+                for number in range(3)
+            ]
+            wait_until(lambda: len(gateway.said()) == 4)  # the model has been asked
+            fill(tmp_path / "disk" / "ballast")
+            for waiting in accepted:
+                assert waiting.result(timeout=60).status_code == 503
+                assert waiting.result().headers["x-should-retry"] == "false"
+            for number in range(20):
+                assert ask(gateway.url, f"{number}", headers=in_session("s")).status_code == 503
+            told = httpx.get(health)
+            assert (told.status_code, told.json()["status"]) == (503, "failing")
+            shown = hermes(home, "gateway", "status", "--json")
+            [store] = [part for part in json.loads(shown.stdout)["parts"] if part["part"] == "store"]
+            assert store["state"] == "failing"
+            assert "No space left" in store["detail"]
+            looked = hermes(home, "doctor")
+            assert looked.returncode == 1
+            assert "nothing can be written" in looked.stdout
+            lines = [line for line in log.read_text().splitlines() if " ERROR" in line or " WARNING" in line]
+            assert len([line for line in lines if "nothing can be stored" in line]) == 1
+            assert len(lines) <= 4, "one more for each turn that was under way, and none as time goes by"
+
+            (tmp_path / "disk" / "ballast").unlink()
+            wait_until(lambda: httpx.get(health).status_code == 200)
+            assert reply(ask(gateway.url, "again", headers=in_session("s"))) == "echo: again"
+            for number in range(3):
+                answer = ask(gateway.url, f"{number} {long}", headers=in_session(f"s{number}", "last"))
+                assert reply(answer).startswith(f"echo: {number} ")
+            assert log.read_text().count("the store can be written again") == 1
+            assert len(gateway.said()) == 5, "what was refused was not taken, and nothing was said twice"
+            gateway.stop()
+
+
+@pytest.mark.contract("P1")
+def test_store_that_is_deleted_under_a_gateway_ends_it_and_acknowledges_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with echo_model() as model:
+        write_config(home, api_settings(model))
+        with GatewayProcess(home) as gateway:
+            assert reply(ask(gateway.url, "hello", headers=in_session("s"))) == "echo: hello"
+            for file in home.glob("state.db*"):
+                file.unlink()
+            assert ask(gateway.url, "into nowhere", headers=in_session("s")).status_code == 503
+            assert gateway.wait() == 1
+            assert "was deleted, moved or replaced while it was in use" in (home / "output.txt").read_text()
+            assert "Traceback" not in (home / "output.txt").read_text()

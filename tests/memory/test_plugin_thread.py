@@ -1,0 +1,90 @@
+"""A plugin's thread: what is late, what it holds up, and that it is over when it is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hermes.memory.plugin_thread import Answer, Missed, PluginThread
+from tests.memory.providers import Recorder
+
+
+@pytest.fixture
+async def thread() -> AsyncIterator[PluginThread]:
+    made = PluginThread(Recorder)
+    yield made
+    made.close()
+
+
+async def answer(_: object) -> str:
+    return "here"
+
+
+async def came_back(thread: PluginThread) -> None:
+    """Return when nothing is late."""
+    async with asyncio.timeout(10):
+        while thread._late:  # noqa: ASYNC110 - another thread ends it
+            await asyncio.sleep(0.01)
+
+
+async def test_hooks_behind_one_that_blocks_the_thread_are_asked_again_when_it_is_free(thread: PluginThread) -> None:
+    free = threading.Event()
+
+    async def block(_: object) -> str:
+        free.wait(20)
+        return "late"
+
+    calls = {"a": block, "b": answer, "c": answer}
+    for line, hook in calls.items():
+        assert isinstance(await thread.call("recall", hook, line=line, expect=str, deadline=0.1), Missed)
+    assert set(thread._late) == {"a", "b", "c"}
+    free.set()
+    await came_back(thread)
+    for line in calls:
+        assert await thread.call("recall", answer, line=line, expect=str, deadline=10) == Answer("here")
+
+
+async def test_a_hook_that_ignores_being_cancelled_holds_up_its_own_line_until_it_ends(thread: PluginThread) -> None:
+    free = asyncio.Event()
+
+    async def stubborn(_: object) -> str:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
+
+    assert isinstance(await thread.call("recall", stubborn, line="a", expect=str, deadline=0.1), Missed)
+    skipped = await thread.call("close", answer, line="a", expect=str, deadline=10)
+    assert skipped == Missed("close was skipped, recall has not come back", skipped=True)
+    assert await thread.call("recall", answer, line="b", expect=str, deadline=10) == Answer("here")
+    thread._tell(free.set)
+    await came_back(thread)
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Answer("here")
+
+
+async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_free_again(thread: PluginThread) -> None:
+    begun = threading.Event()
+
+    async def hang(_: object) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    calling = asyncio.create_task(thread.call("recall", hang, line="a", expect=str, deadline=60))
+    await asyncio.to_thread(begun.wait, 10)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await came_back(thread)
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Answer("here")
+
+
+async def test_a_thread_that_has_ended_is_said(thread: PluginThread) -> None:
+    thread.close()
+    found = await thread.call("recall", answer, line="a", expect=str, deadline=10)
+    assert found == Missed("recall was skipped, the provider's thread has ended", skipped=True)

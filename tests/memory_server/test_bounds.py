@@ -1,0 +1,212 @@
+"""A bound for every text, list and body, and for what is answered when one is broken."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.types import Message, Receive, Scope, Send
+
+from hermes.memory_server import limits
+from hermes.memory_server.api.connection import PatientConnection
+from hermes.memory_server.api.intake import Intake
+from hermes.memory_server.api.wire import Json
+from tests.memory_server.floor import embed
+
+LONG = "x" * 10_001
+PAIR = {"observer": "ann", "observed": "ann"}
+QUERIES: list[tuple[str, str, Any]] = [
+    ("POST", "/search", {"query": LONG}),
+    ("POST", "/sessions/s/search", {"query": LONG}),
+    ("POST", "/peers/ann/search", {"query": LONG}),
+    ("POST", "/conclusions/query", {"query": LONG, "filters": PAIR}),
+    ("POST", "/peers/ann/representation", {"search_query": LONG}),
+    ("POST", "/peers/ann/chat", {"query": LONG}),
+    ("POST", "/chat", {"query": LONG}),
+    ("GET", f"/peers/ann/context?search_query={LONG}", None),
+    ("GET", f"/sessions/s/context?peer_target=ann&search_query={LONG}", None),
+]
+TOO_MUCH: list[tuple[str, str, Any]] = [
+    ("PUT", "/peers/ann/card", {"peer_card": ["x"] * (limits.CARD_LINES + 1)}),
+    ("PUT", "/peers/ann/card", {"peer_card": ["x" * (limits.TEXT_CHARS + 1)]}),
+    ("PUT", "/peers/ann", {"metadata": {"a": "x" * limits.METADATA_CHARS}}),
+    ("PUT", "/sessions/s", {"configuration": {"mine": "x" * limits.CONFIGURATION_CHARS}}),
+    ("PUT", "/sessions/s", {"configuration": {"custom_instructions": "x" * (limits.INSTRUCTION_CHARS + 1)}}),
+    ("POST", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MEMBERS + 1)}),
+    ("PUT", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MEMBERS + 1)}),
+    ("POST", "/sessions", {"id": "s", "peers": {f"p{n}": {} for n in range(limits.MEMBERS + 1)}}),
+    ("DELETE", "/sessions/s/peers", ["x"] * (limits.MEMBERS + 1)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), QUERIES)
+def test_query_of_more_than_ten_thousand_characters_is_refused(
+    http: httpx.Client, method: str, path: str, body: Any
+) -> None:
+    answer = http.request(method, path, json=body)
+    assert answer.status_code == 422, answer.text
+    assert len(answer.content) < 2000, "it is not sent back"
+
+
+def test_text_without_spaces_takes_the_embedder_little_memory() -> None:
+    embed("ready")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert embed("x7k" * 60_000).any()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 80_000, f"{grown} KB for 180 KB"
+
+
+@pytest.mark.parametrize(("method", "path", "body"), TOO_MUCH)
+def test_text_or_list_beyond_its_bound_is_refused(http: httpx.Client, method: str, path: str, body: Any) -> None:
+    http.post("/sessions", json={"id": "s"}).raise_for_status()
+    answer = http.request(method, path, json=body)
+    assert answer.status_code == 422, answer.text[:300]
+    assert len(answer.content) < 5000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "/sessions/s/peers", list(range(200_000))),
+        ("POST", "/sessions/s/peers", {f"a b{n}": n for n in range(limits.MEMBERS)}),
+        ("POST", "/sessions/s/messages", {"messages": [{"content": 5}] * 5000}),
+        ("POST", "/conclusions", {"conclusions": [{}] * 100_000}),
+    ],
+)
+def test_thousand_problems_of_a_request_are_told_in_a_short_answer(
+    http: httpx.Client, method: str, path: str, body: Any
+) -> None:
+    answer = http.request(method, path, json=body)
+    assert answer.status_code == 422
+    assert 1 <= len(answer.json()["detail"]) <= limits.PROBLEMS
+    assert len(answer.content) < 20_000
+
+
+@pytest.mark.contract("9.8")
+def test_hundred_long_conclusions_are_counted_and_embedded_off_the_loop(http: httpx.Client) -> None:
+    """They are stored as ever; that the loop is free meanwhile is measured in `bench`."""
+    http.post("/peers", json={"id": "ann"}).raise_for_status()
+    given = [{"content": f"{n} " + "word " * 1600, "observer_id": "ann", "observed_id": "ann"} for n in range(100)]
+    answer = http.post("/conclusions", json={"conclusions": given})
+    assert answer.status_code == 201
+    assert [row["content"][:3] for row in answer.json()] == [f"{n} wor"[:3] for n in range(100)]
+
+
+class Body:
+    """A request whose body comes piece by piece, as the test says."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[Message] = asyncio.Queue()
+        self.sent: list[Message] = []
+
+    def send_piece(self, piece: bytes, *, last: bool = False) -> None:
+        self._pieces.put_nowait({"type": "http.request", "body": piece, "more_body": not last})
+
+    def leave(self) -> None:
+        self._pieces.put_nowait({"type": "http.disconnect"})
+
+    async def receive(self) -> Message:
+        return await self._pieces.get()
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+
+SCOPE: Scope = {"type": "http", "path": "/v3/workspaces/w/sessions/s/messages", "headers": []}
+
+
+async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await Json({})(scope, receive, send)
+
+
+async def test_requests_hold_a_bounded_memory_together_and_the_last_is_told_to_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_BYTES", 100)
+    intake = Intake(read_all)
+    first, second, third = Body(), Body(), Body()
+    first.send_piece(b"x" * 80)
+    holding = asyncio.create_task(intake(SCOPE, first.receive, first.send))
+    await asyncio.sleep(0)
+    second.send_piece(b"x" * 80, last=True)
+    with pytest.raises(Exception, match="429"):
+        await intake(SCOPE, second.receive, second.send)
+    first.send_piece(b"", last=True)
+    await holding
+    third.send_piece(b"x" * 80, last=True)
+    await intake(SCOPE, third.receive, third.send)
+    assert third.sent[0]["status"] == 200, "what was held is let go"
+
+
+async def test_body_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.05)
+    body = Body()
+    body.send_piece(b"{")
+    with pytest.raises(Exception, match="408"):
+        await Intake(read_all)(SCOPE, body.receive, body.send)
+
+
+async def test_work_for_a_client_that_left_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def work(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await receive()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    body = Body()
+    body.send_piece(b"{}", last=True)
+    working = asyncio.create_task(Intake(work)(SCOPE, body.receive, body.send))
+    body.leave()
+    async with asyncio.timeout(20):
+        await working
+    assert cancelled.is_set()
+    assert body.sent == []
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[str, int]]:
+    """uvicorn in this loop, with our connections."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(read_all, http=PatientConnection, log_level="critical", lifespan="off")
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield listener.getsockname()
+    finally:
+        server.should_exit = True
+        await running
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+async def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.1)
+    async with listening() as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + begun)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert b"HTTP" not in await reader.read(), "it ends without a second answer"
+        writer.close()
+
+
+async def test_headers_without_end_end_the_connection() -> None:
+    async with listening() as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        for number in range(3 * limits.HEAD_BYTES // 1000):
+            writer.write(f"X-{number}: ".encode() + b"x" * 1000 + b"\r\n")
+        with suppress(ConnectionResetError):  # it may end before all was read
+            assert await reader.read() == b""
+        writer.close()

@@ -1,0 +1,266 @@
+"""Each key opens what the table says and nothing else, and no answer tells what its holder may not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.server import Options
+from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.engine.word_vectors import WordVectors
+from tests.memory_server.keys_table import FIELDS, OBJECTS, ROUTES, Rule, W
+from tests.memory_server.serving import SECRET, Served, running
+from tests.memory_server.shapes import describe
+from tests.memory_server.talking import say, settle
+
+pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
+OPEN = {"GET /health", "GET /metrics"}
+KEYS: dict[str, dict[str, object] | None] = {
+    "none": None,
+    "admin": {"ad": True},
+    "workspace": {"w": "w"},
+    "peer": {"w": "w", "p": "alice"},
+    "session": {"w": "w", "s": "talk"},
+}
+REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e"}
+PLACES: dict[str, dict[str, str]] = {
+    "own": {"workspace_id": "w", "peer_id": "alice", "session_id": "talk", **REST},
+    "co-member's": {"workspace_id": "w", "peer_id": "carol", "session_id": "aside", **REST},
+    "stranger's": {"workspace_id": "w", "peer_id": "bob", "session_id": "else", **REST},
+    "other workspace's": {"workspace_id": "v", "peer_id": "alice", "session_id": "talk", **REST},
+}
+SAID = [
+    ("w", "talk", "alice", "I like tea."),
+    ("w", "talk", "carol", "I like milk."),
+    ("w", "diary", "alice", "I like saffron."),
+    ("w", "aside", "carol", "I like cobalt."),
+    ("w", "else", "bob", "I like magnolia."),
+    ("v", "talk", "alice", "I like obsidian."),
+]
+UNHEARD = {"peer": ("cobalt", "magnolia", "obsidian"), "session": ("saffron", "cobalt", "magnolia", "obsidian")}
+BODIES: dict[str, Any] = {
+    "POST /v3/workspaces": {"id": "{workspace_id}"},
+    f"POST {W}/peers": {"id": "{peer_id}"},
+    **{f"POST {W}/{path}": {"query": "I like"} for path in ("search", "chat", "peers/{peer_id}/search")},
+    **{f"POST {W}/{path}": {"query": "I like"} for path in ("peers/{peer_id}/chat", "sessions/{session_id}/search")},
+    **{operation: {} for operation in ROUTES if operation.endswith(("/list", "/representation", "}/sessions"))},
+    f"POST {W}/sessions": {"id": "{session_id}"},
+}
+"""What is asked. Elsewhere the body is nonsense: that it is refused with 422 shows that the door was open."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A server that is filled, and the one client that asks with all keys."""
+
+    url: str
+    asked: httpx.Client
+
+
+def make_key(claims: dict[str, object]) -> str:
+    return jwt.encode({"t": "2026-01-01T00:00:00Z", **claims}, SECRET, algorithm="HS256")
+
+
+@pytest.fixture(scope="module")
+def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two workspaces in which everybody has said something that not everybody heard."""
+    folder = tmp_path_factory.mktemp("keys")
+    with running(folder, AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+        for workspace in ("w", "v"):
+            with _inside(served, workspace) as admin:
+                admin.post("/scopes", json={"id": "x"}).raise_for_status()
+                watching = {"alice": {"observe_others": True}, "carol": {}}
+                admin.post("/sessions", json={"id": "talk", "peers": watching, "scopes": ["x"]}).raise_for_status()
+                for place, session, peer, text in SAID:
+                    if place == workspace:
+                        say(admin, session, text, peer=peer)
+                        card = {"peer_card": [f"card: {text}"]} if session != "talk" or workspace == "v" else None
+                        if card is not None:
+                            admin.put(f"/peers/{peer}/card", json=card).raise_for_status()
+                settle(admin)
+        with served.client() as asked:
+            yield World(served.url, asked)
+
+
+def _inside(served: Served | World, workspace: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {make_key({'ad': True})}"}
+    return httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", headers=headers, timeout=60)
+
+
+def described() -> dict[str, dict[str, Any]]:
+    app = create_app(
+        lambda: open_database(Path("never-opened")),
+        clock=SystemClock(),
+        options=Options(),
+        embedder=WordVectors(),
+        open_for_work=None,
+    )
+    return describe(app.openapi())
+
+
+def test_every_route_has_a_rule() -> None:
+    assert {*described()} - OPEN | {f"POST {W}/sessions/{{session_id}}/messages/"} == {*ROUTES}
+
+
+def test_every_field_that_names_something_else_has_a_rule_where_narrow_keys_pass() -> None:
+    decided = {(_general(operation), field) for operation, field in FIELDS}
+    for operation, told in described().items():
+        if operation in OPEN or not ROUTES[operation].keys() & {"peer", "session"}:
+            continue
+        for field in (*told["query"], *told["body"]):
+            if _names_something(field):
+                assert (operation, field) in decided, f"{operation}: {field}"
+
+
+def _general(operation: str) -> str:
+    return operation.replace("/peers/alice", "/peers/{peer_id}").replace("/sessions/talk", "/sessions/{session_id}")
+
+
+def _names_something(field: str) -> bool:
+    last = field.rpartition(".")[2]
+    words = (
+        "target",
+        "perspective",
+        "scope",
+        "scopes",
+        "peers",
+        "sessions",
+        "filters",
+        "session",
+        "observer",
+        "observed",
+    )
+    return last.endswith("_id") or last.rpartition("_")[2] in words
+
+
+def _filled(value: Any, place: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return value.format(**place)
+    if isinstance(value, dict):
+        return {_filled(key, place): _filled(item, place) for key, item in value.items()}
+    return [_filled(item, place) for item in value] if isinstance(value, list) else value
+
+
+def ask(served: World, kind: str, operation: str, place: dict[str, str], body: Any, **named: str) -> httpx.Response:
+    """One request with one key, as `kind` says or for a session of another name."""
+    claims = KEYS[kind]
+    method, _, path = operation.partition(" ")
+    headers = {} if claims is None else {"Authorization": f"Bearer {make_key({**claims, **named})}"}
+    answer = served.asked.request(method, _filled(path, place), json=_filled(body, place), headers=headers)
+    assert answer.status_code < 500, answer.text
+    for word in UNHEARD.get(kind, ()):
+        assert word not in answer.text, f"{operation} with the key of a {kind} tells {word}"
+    return answer
+
+
+def opened(served: World, operation: str, body: Any) -> Rule:
+    """Which objects each kind of key opens."""
+    found: Rule = {}
+    for kind in KEYS:
+        for name in OBJECTS:
+            answer = ask(served, kind, operation, PLACES[name], body)
+            if answer.status_code != 401:
+                found.setdefault(kind, set()).add(name)
+    return found
+
+
+DELETION = f"DELETE {W}/sessions/{{session_id}}"
+
+
+@pytest.mark.parametrize("operation", [operation for operation in ROUTES if operation != DELETION])
+def test_route_opens_for_the_keys_of_the_table(world: World, operation: str) -> None:
+    nonsense = None if operation.startswith("GET") else [1]
+    body = BODIES.get(operation, nonsense)
+    if operation == f"DELETE {W}" or operation.endswith("/{conclusion_id}"):
+        body = None  # a workspace with sessions in it stays
+    assert opened(world, operation, body) == ROUTES[operation]
+
+
+@pytest.mark.parametrize(("operation", "field"), [*FIELDS])
+def test_field_names_what_the_table_says(world: World, operation: str, field: str) -> None:
+    rule, query, body = FIELDS[operation, field]
+    assert opened(world, operation + query, body) == rule
+
+
+def test_session_is_deleted_with_its_own_key_or_a_wider_one(world: World) -> None:
+    found: Rule = {}
+    for kind in KEYS:
+        for name in OBJECTS:
+            place = PLACES[name]
+            doomed = {**place, "session_id": f"{place['session_id']}-{kind}"}
+            with _inside(world, place["workspace_id"]) as admin:
+                made = {"id": doomed["session_id"], "peers": {place["peer_id"]: {}}}
+                admin.post("/sessions", json=made).raise_for_status()
+            named = {"s": f"talk-{kind}"} if kind == "session" else {}
+            answer = ask(world, kind, DELETION, doomed, None, **named)
+            assert answer.status_code in (202, 401)
+            if answer.status_code == 202:
+                found.setdefault(kind, set()).add(name)
+    assert found == ROUTES[DELETION]
+
+
+def test_config_of_a_co_member_is_read_and_set_with_the_sessions_key_alone(world: World) -> None:
+    place = {**PLACES["own"], "peer_id": "carol"}
+    path = f"{W}/sessions/{{session_id}}/peers/{{peer_id}}/config"
+    statuses = {
+        kind: [
+            ask(world, kind, f"{method} {path}", place, body).status_code
+            for method, body in (("GET", None), ("PUT", {}))
+        ]
+        for kind in KEYS
+    }
+    wide = [200, 204]
+    assert statuses == {"none": [401, 401], "admin": wide, "workspace": wide, "peer": [401, 401], "session": wide}
+
+
+def test_key_of_a_peer_makes_a_session_with_itself_in_it_and_enters_none_of_strangers(world: World) -> None:
+    new = {"id": "hers", "metadata": {"a": 1}}
+    made = ask(world, "peer", f"POST {W}/sessions", PLACES["own"], new)
+    assert (made.status_code, made.json()["metadata"]) == (201, {"a": 1})
+    inside = ask(world, "peer", f"GET {W}/sessions/hers/peers", PLACES["own"], None).json()["items"]
+    assert [peer["id"] for peer in inside] == ["alice"]
+    assert ask(world, "peer", f"POST {W}/sessions", PLACES["own"], {"id": "hers"}).status_code == 200
+    refused: list[Any] = [
+        {"id": "else"},
+        {"id": "else", "peers": {"alice": {}}},
+        {"id": "new", "peers": {"bob": {}}},
+        {"id": "new", "scopes": []},
+        {"id": "hers", "metadata": {"a": 2}},
+    ]
+    for body in refused:
+        assert ask(world, "peer", f"POST {W}/sessions", PLACES["own"], body).status_code == 401
+    with _inside(world, "w") as admin:
+        assert admin.get("/sessions/new/peers").json()["total"] == 0
+        assert [peer["id"] for peer in admin.get("/sessions/else/peers").json()["items"]] == ["bob"]
+        admin.request("DELETE", "/sessions/hers/peers", json=["alice"]).raise_for_status()
+    assert ask(world, "peer", f"POST {W}/sessions", PLACES["own"], {"id": "hers"}).status_code == 401
+
+
+def test_key_of_a_peer_sees_no_other_peer_through_the_context_of_a_session(world: World) -> None:
+    base = f"GET {W}/sessions/talk/context"
+    own = ask(world, "peer", f"{base}?peer_target=alice", PLACES["own"], None).json()
+    assert "saffron" in own["peer_representation"]
+    assert own["peer_card"] == ["card: I like saffron."]
+    for query in (
+        "peer_target=carol",
+        "peer_target=carol&peer_perspective=alice",
+        "peer_target=alice&peer_perspective=carol",
+        "peer_target=carol&limit_to_session=true",
+        "peer_target=alice&sessions=talk&sessions=aside",
+        "peer_target=alice&sessions=talk&sessions=nowhere",
+    ):
+        assert ask(world, "peer", f"{base}?{query}", PLACES["own"], None).status_code == 401, query
+
+
+def test_key_of_a_session_sees_of_a_peer_what_was_said_in_that_session(world: World) -> None:
+    told = ask(world, "session", f"GET {W}/sessions/talk/context?peer_target=alice", PLACES["own"], None).json()
+    assert "tea" in told["peer_representation"]
+    assert told["peer_card"] is None

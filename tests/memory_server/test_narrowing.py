@@ -1,0 +1,154 @@
+"""Filters that an index answers give what the same filters give without one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.facts import FACTS, MANY, facts_of, pattern_facts
+from hermes.memory_server.db.functions import holds_json
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.engine import allowed, messages, narrowing, search, words
+from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
+from hermes.memory_server.engine.narrowing import narrow
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.search import search_messages
+from tests.memory_server.floor import draft, new_index, question
+
+DAY = 24 * 3600 * 1_000_000
+NOW = 1_700_000_000_000_000
+LEAVES: list[Any] = ["x", "y", "", 1, 1.0, 2.5, True, False, None, "1", "*", "ä"]
+
+
+@pytest.fixture
+def talk(tx: Tx) -> Tx:
+    """Forty messages of three people in two sessions, on forty days, with metadata."""
+    for n in range(40):
+        made = replace(
+            draft(f"I own house number {n} in {'Malta' if n % 4 else 'Gozo'}.", f"p{n % 3}"),
+            metadata=json.dumps({"n": n % 5, "tags": ["red", n % 2], "deep": {"a": {"b": f"v{n % 3}"}}}),
+            created_at=NOW + n * DAY,
+        )
+        append_messages(tx, "w", f"s{n % 2}", [made], NOW)
+    return tx
+
+
+FILTERS: dict[str, Mapping[str, Any]] = {
+    "nobody": {"peer_id": "nobody"},
+    "one author": {"peer_id": "p1"},
+    "two authors": {"peer_id": {"in": ["p1", "p2", "nobody"]}},
+    "another session": {"session_id": "s1"},
+    "another workspace": {"workspace_id": "elsewhere"},
+    "no such id": {"id": "nothing"},
+    "after": {"created_at": {"gt": "2023-12-10"}},
+    "within": {"created_at": {"gte": "2023-11-20", "lt": "2023-12-01T00:00:00Z"}},
+    "long after": {"created_at": {"gt": "2100-01-01"}},
+    "number": {"metadata": {"n": 3}},
+    "number as float": {"metadata": {"n": 3.0}},
+    "number as text": {"metadata": {"n": "3"}},
+    "truth is no number": {"metadata": {"n": True}},
+    "in a list": {"metadata": {"tags": "red"}},
+    "two in a list": {"metadata": {"tags": ["red", 1]}},
+    "deep": {"metadata": {"deep": {"a": {"b": "v2"}}}},
+    "contains": {"metadata": {"contains": {"n": 1, "tags": [0]}}},
+    "nothing at all": {"metadata": {"tags": []}},
+    "two keys": {"metadata": {"n": 1}, "peer_id": "p0"},
+    "inside AND": {"AND": [{"metadata": {"n": 1}}, {"created_at": {"lt": "2023-12-01"}}]},
+    "never": {"metadata": {"n": 99}},
+    "not": {"NOT": [{"metadata": {"n": 1}}]},
+    "either": {"OR": [{"metadata": {"n": 1}}, {"peer_id": "p2"}]},
+    "everything": {"metadata": {"n": "*"}, "peer_id": "*"},
+    "seen by": {"peer_perspective": "p1", "metadata": {"n": 2}},
+}
+
+
+def found(tx: Tx, filters: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+    """What lists and searches find with a filter, everywhere. How rare a word is depends on where one looks, so the
+    order of a search is not compared."""
+    if "peer_perspective" not in filters:
+        for session in ("s0", "s1"):
+            paged = list_messages(tx, "w", session, filters, Page(size=100))
+            assert len(paged.rows) == paged.total
+            yield [row.content for row in paged.rows]
+    for place in (Place(1), Place(1, (1,)), Place(1, peer=2), Place(1, (1, 2), 3)):
+        for text in ("house Malta", "ouse numbe"):
+            yield sorted(row.content for row in search_messages(tx, new_index(), place, question(text), filters, 100))
+
+
+@pytest.mark.parametrize("name", [*FILTERS])
+def test_index_changes_no_answer(talk: Tx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_index = list(found(talk, FILTERS[name]))
+    for module in (search, messages):
+        monkeypatch.setattr(module, "narrow", lambda *_: None)
+    monkeypatch.setattr(search, "_place_within", lambda _tx, place, _filters: place)
+    assert with_index == list(found(talk, FILTERS[name]))
+
+
+@pytest.mark.parametrize("name", [*FILTERS])
+def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small numbers lead every search through all that is allowed."""
+    as_ever = list(found(talk, FILTERS[name]))
+    monkeypatch.setattr(narrowing, "FEW", 3)
+    monkeypatch.setattr(allowed, "PART", 7)
+    monkeypatch.setattr(search, "LOOKED_AT", 1)
+    assert as_ever == list(found(talk, FILTERS[name]))
+
+
+def test_word_that_everyone_uses_is_found_where_only_old_messages_are_allowed(
+    talk: Tx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "HOLDERS", 5)
+    filters = {"created_at": {"lt": "2023-11-16T00:00:00Z"}}
+    rows = search_messages(talk, new_index(), Place(1), question("house"), filters, 10)
+    assert [row.content for row in rows] == ["I own house number 1 in Malta.", "I own house number 0 in Gozo."]
+    monkeypatch.setattr(narrowing, "FEW", 0)
+    assert rows == search_messages(talk, new_index(), Place(1), question("house"), filters, 10)
+
+
+NOTHING = ["nobody", "another workspace", "no such id", "long after", "never", "number as text", "truth is no number"]
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_filter_that_matches_nothing_is_known_to_without_a_look_at_messages(talk: Tx, name: str) -> None:
+    assert narrow(talk, Place(1), FILTERS[name]) == []
+
+
+def test_changed_metadata_is_found_as_it_is_now(talk: Tx) -> None:
+    [row] = list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, Page(size=1)).rows
+    set_message_metadata(talk, "w", "s0", row.public_id, {"n": 77})
+    assert [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 77}}, Page()).rows] == [row.id]
+    assert row.id not in [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, Page()).rows]
+
+
+def test_document_with_more_facts_than_are_kept_is_found_all_the_same(tx: Tx) -> None:
+    many = {"list": [*range(FACTS + 1)]}
+    assert facts_of(json.dumps(many)) == (MANY,)
+    append_messages(tx, "w", "s", [replace(draft("I am many.", "ann"), metadata=json.dumps(many))], NOW)
+    for wanted, total in ((FACTS, 1), (FACTS + 1, 0)):
+        assert list_messages(tx, "w", "s", {"metadata": {"list": wanted}}, Page()).total == total
+
+
+def test_whatever_holds_a_pattern_has_its_facts() -> None:
+    chance = random.Random(5)
+
+    def value(depth: int) -> Any:
+        kind = chance.random()
+        if depth == 0 or kind < 0.5:
+            return chance.choice(LEAVES)
+        if kind < 0.75:
+            return [value(depth - 1) for _ in range(chance.randint(0, 3))]
+        return {chance.choice("abc"): value(depth - 1) for _ in range(chance.randint(0, 3))}
+
+    held = 0
+    for _ in range(20_000):
+        document, pattern = {"a": value(3)}, {"a": value(2)}
+        if holds_json(json.dumps(document), json.dumps(pattern)):
+            held += 1
+            assert {*pattern_facts(pattern)} <= {*facts_of(json.dumps(document))}, (document, pattern)
+    assert held > 200

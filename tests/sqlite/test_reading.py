@@ -1,0 +1,86 @@
+"""Reads in lanes: a slow read moves aside, one that takes too long or that nobody waits for is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.errors import StoreStoppedError
+from hermes.memory_server.db.sqlite import LANES, SqliteFile
+from hermes.sqlite.reading import check_reading
+from tests.sqlite.databases import Tx, run
+
+ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"
+"""Never ends by itself."""
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncIterator[SqliteFile]:
+    database = SqliteFile(tmp_path / "e.db", read_seconds=30.0)
+    await database.write(lambda tx: run(tx, "CREATE TABLE t (v TEXT)"))
+    yield database
+    await database.close()
+
+
+def count(tx: Tx) -> list[object]:
+    return run(tx, "SELECT count(*) FROM t")
+
+
+async def test_read_that_never_ends_is_stopped_at_its_deadline(tmp_path: Path) -> None:
+    database = SqliteFile(tmp_path / "e.db", read_seconds=0.5)
+    with pytest.raises(StoreStoppedError, match=r"longer than 0\.5 seconds"):
+        await database.read(lambda tx: run(tx, ENDLESS))
+    await database.close()
+
+
+async def test_slow_reads_keep_no_other_read_waiting(db: SqliteFile) -> None:
+    slow = [asyncio.create_task(db.read(lambda tx: run(tx, ENDLESS))) for _ in range(20)]
+    await asyncio.sleep(0)
+    for _ in range(30):
+        assert await db.read(count) == [(0,)]
+        assert not any(task.done() for task in slow), "they were still at it"
+        await db.write(lambda tx: run(tx, "SELECT 1"))
+    for task in slow:
+        task.cancel()
+    await asyncio.wait(slow)
+
+
+async def test_read_that_nobody_waits_for_is_stopped(db: SqliteFile) -> None:
+    reading = asyncio.create_task(db.read(lambda tx: run(tx, ENDLESS)))
+    await asyncio.sleep(0.01)  # it is under way, or never begins
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    async with asyncio.timeout(20):  # its deadline is later
+        await db.close()
+
+
+async def test_read_that_needs_longer_than_its_lane_gives_is_begun_again_and_answered(db: SqliteFile) -> None:
+    threads: list[int] = []
+    limit = LANES[0].seconds
+    assert limit is not None
+
+    def work(tx: Tx) -> list[object]:
+        threads.append(threading.get_ident())
+        end = time.thread_time() + 2 * limit
+        while time.thread_time() < end:
+            check_reading()
+        return count(tx)
+
+    assert await db.read(work) == [(0,)]
+    assert len(set(threads)) == len(threads) == 2
+
+
+async def test_connection_of_a_stopped_read_reads_on(db: SqliteFile) -> None:
+    for _ in range(3):
+        reading = asyncio.create_task(db.read(lambda tx: run(tx, ENDLESS)))
+        await asyncio.sleep(0.02)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    found = await asyncio.gather(*(db.read(count) for _ in range(20)))
+    assert found == [[(0,)]] * 20
