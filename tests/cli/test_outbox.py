@@ -21,9 +21,9 @@ from hermes.memory.deliveries import Deliveries
 from hermes.memory.provider import Entry, Outcome
 from hermes.scope import OWNER
 from hermes.types import Session
+from tests.memory.delivering import left
 from tests.memory.providers import PATIENT, Recorder
 from tests.memory.remembering import active, begin, turn
-from tests.memory.test_outbox import left
 
 
 class Slow(Recorder):

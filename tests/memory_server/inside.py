@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
@@ -11,7 +11,17 @@ from hermes.clock import Clock, SystemClock
 from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
+from hermes.memory_server.engine.delivery import Delivery
 from tests.memory_server.floor import EMBEDDER
+
+
+def inward(secret: str = "") -> Delivery:
+    """Events go to this machine, whatever name they are for."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    return Delivery(secret, may_reach=lambda _address: True, resolve=resolve)
 
 
 @asynccontextmanager

@@ -16,6 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.clock import SystemClock
+from hermes.memory_server.db.database import Database
+from hermes.memory_server.engine.worker import Worker
+from tests.memory_server.floor import EMBEDDER
+from tests.memory_server.inside import inward, serving
 from tests.memory_server.sdk import connected, eventually
 from tests.memory_server.serving import ROOT, running
 
@@ -41,38 +46,40 @@ def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
     thread = threading.Thread(target=endpoint.serve_forever)
     thread.start()
     try:
-        yield f"http://localhost:{endpoint.server_port}/hook", posted
+        yield f"http://hook.example:{endpoint.server_port}/hook", posted
     finally:
         endpoint.shutdown()
         thread.join()
         endpoint.server_close()
 
 
-async def test_webhook_is_told_when_the_queue_is_empty_and_signed(tmp_path: Path) -> None:
-    with listening() as (url, posted), running(tmp_path, WEBHOOK_SECRET="hush") as served, served.client() as http:
-        http.post("/v3/workspaces", json={"id": "w"}).raise_for_status()
-        made = http.post("/v3/workspaces/w/webhooks", json={"url": url})
-        assert made.status_code == 201
-        assert http.post("/v3/workspaces/w/webhooks", json={"url": url}).status_code == 200
-        assert [hook["url"] for hook in http.get("/v3/workspaces/w/webhooks").json()["items"]] == [url]
-        body = {"messages": [{"content": "I like tea.", "peer_id": "ann"}]}
-        http.post("/v3/workspaces/w/sessions/s/messages", json=body).raise_for_status()
-
-        async def look() -> list[tuple[bytes, str | None]]:
-            return list(posted)
-
-        (content, signature), *_ = await eventually(look)
-        event = json.loads(content)
-        assert content == json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
-        assert set(event) == {"type", "data", "timestamp"}
-        assert event["type"] == "queue.empty"
-        assert event["data"]["workspace_id"] == "w"
-        assert signature == hmac.new(b"hush", content, hashlib.sha256).hexdigest()
-        tested = http.get("/v3/workspaces/w/webhooks/test")
-        assert (tested.status_code, tested.json()) == (200, None)
-        await eventually(look, lambda found: any(json.loads(body)["type"] == "test.event" for body, _ in found))
-        assert http.delete(f"/v3/workspaces/w/webhooks/{made.json()['id']}").status_code == 204
-        assert http.get("/v3/workspaces/w/webhooks").json()["total"] == 0
+async def test_webhook_is_told_when_the_queue_is_empty_and_signed(database: Database) -> None:
+    with listening() as (url, posted):
+        async with serving(database) as http:
+            (await http.post("/v3/workspaces", json={"id": "w"})).raise_for_status()
+            made = await http.post("/v3/workspaces/w/webhooks", json={"url": url})
+            assert made.status_code == 201
+            assert (await http.post("/v3/workspaces/w/webhooks", json={"url": url})).status_code == 200
+            listed = (await http.get("/v3/workspaces/w/webhooks")).json()["items"]
+            assert [hook["url"] for hook in listed] == [url]
+            body = {"messages": [{"content": "I like tea.", "peer_id": "ann"}]}
+            (await http.post("/v3/workspaces/w/sessions/s/messages", json=body)).raise_for_status()
+            worker = Worker(database, SystemClock(), EMBEDDER, delivery=inward("hush"))
+            while await worker.work_once():
+                pass
+            [(content, signature)] = posted
+            event = json.loads(content)
+            assert content == json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
+            assert set(event) == {"type", "data", "timestamp"}
+            assert event["type"] == "queue.empty"
+            assert event["data"]["workspace_id"] == "w"
+            assert signature == hmac.new(b"hush", content, hashlib.sha256).hexdigest()
+            tested = await http.get("/v3/workspaces/w/webhooks/test")
+            assert (tested.status_code, tested.json()) == (200, None)
+            assert await worker.work_once()
+            assert json.loads(posted[-1][0])["type"] == "test.event"
+            assert (await http.delete(f"/v3/workspaces/w/webhooks/{made.json()['id']}")).status_code == 204
+            assert (await http.get("/v3/workspaces/w/webhooks")).json()["total"] == 0
 
 
 async def test_webhooks_are_limited_to_ten(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ SQLITE_WORDS = re.compile(
 PARTIAL = {
     "memberships_active": "CREATE UNIQUE INDEX memberships_active ON memberships (session_id, peer_id) "
     "WHERE left_seq IS NULL",
+    "memberships_observing": "CREATE INDEX memberships_observing ON memberships (session_id) "
+    "WHERE left_seq IS NULL AND observe_others",
     "conclusions_live": "CREATE INDEX conclusions_live ON conclusions (collection_id, id) WHERE deleted_at IS NULL",
     "conclusions_frequent": "CREATE INDEX conclusions_frequent ON conclusions (collection_id, times_derived, id) "
     "WHERE deleted_at IS NULL",

@@ -114,3 +114,30 @@ async def test_reason_of_a_failure_is_kept_in_bounds(database: Database) -> None
     await database.write(lambda tx: jobs.fail_job(tx, claimed, "no" * 10_000, NOW))
     kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT length(error) FROM jobs").scalar())
     assert kept == jobs.REASON_CHARS
+
+
+async def test_job_that_was_cut_off_before_the_clock_was_set_back_is_taken_over_at_once(database: Database) -> None:
+    await add(database)
+    assert await claim(database, NOW) is not None
+    yesterday = NOW - 24 * 3600 * 1_000_000
+    taken = await claim(database, yesterday)
+    assert taken is not None
+    await give_up(database, taken, NOW)
+    assert await claim(database, yesterday) is not None, "nor does a later try wait for a day"
+
+
+async def test_lease_is_respected_by_a_clock_that_is_a_little_behind(database: Database) -> None:
+    await add(database)
+    assert await claim(database, NOW) is not None
+    assert await claim(database, NOW - 1) is not None, "nobody else can hold it for longer than a lease from now"
+    assert await claim(database, NOW) is None
+
+
+async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is_left(database: Database) -> None:
+    values = "'summary', 'u', 1, '{}', 'done', 0, 1"
+    many = f"INSERT INTO jobs (kind, unit, workspace_id, payload, state, created_at, finished_at) SELECT {values}"
+    numbers = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 2500)"
+    await database.write(lambda tx: tx.exec_driver_sql(f"{numbers} {many} FROM n").rowcount)
+    more = [await database.write(lambda tx: jobs.forget_finished(tx, NOW)) for _ in range(3)]
+    assert more == [True, True, False]
+    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 0

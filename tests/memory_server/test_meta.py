@@ -64,7 +64,7 @@ def as_version_one(folder: Path) -> None:
     change(
         folder,
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"
-        "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date;"
+        "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date; DROP INDEX memberships_observing;"
         "CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('pending', 'running');"
         "UPDATE alembic_version SET version_num = '0001'",
     )

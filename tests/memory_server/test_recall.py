@@ -207,6 +207,17 @@ def test_peer_is_quoted_where_the_observer_heard_it(http: httpx.Client) -> None:
     assert ("weather" in own, "treasure" in own) == (True, True)
 
 
+def test_card_that_was_emptied_is_filled_by_the_next_dream(http: httpx.Client) -> None:
+    conclude(http, "ann: My name is Ann.")
+    http.put("/peers/ann/card", json={"peer_card": ["Name: Anna"]}).raise_for_status()
+    dream = {"observer": "ann", "dream_type": "card_refresh"}
+    for written, read in ((["Name: Anna"], ["Name: Anna"]), ([], ["ann: My name is Ann."])):
+        assert http.put("/peers/ann/card", json={"peer_card": written}).json() == {"peer_card": written}
+        assert http.post("/schedule_dream", json=dream).status_code == 204
+        settle(http)
+        assert http.get("/peers/ann/card").json() == {"peer_card": read}
+
+
 def test_card_is_shown_unless_the_workspace_does_not_use_cards(http: httpx.Client) -> None:
     http.put("/peers/ann/card", json={"peer_card": ["Name: Ann"]})
     assert http.get("/peers/ann/context").json()["peer_card"] == ["Name: Ann"]

@@ -264,6 +264,13 @@ def test_webhook_of_another_workspace_is_not_seen_or_deleted(http: httpx.Client,
         "[fe80::1]",
         "0",
         "224.0.0.1",
+        "localhost",
+        "LOCALHOST.",
+        "me.localhost",
+        "127\u30020\u30020\u30021",
+        "１２７.0.0.1",
+        "[2002:7f00:1::]",
+        "[fe80::1%25eth0]",
     ],
 )
 def test_webhook_to_an_inner_address_is_refused_however_it_is_spelt(http: httpx.Client, host: str) -> None:

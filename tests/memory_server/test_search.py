@@ -10,7 +10,7 @@ import pytest
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.engine.clone import clone_session
+from hermes.memory_server.engine.clone import begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.search import search_messages
@@ -92,7 +92,9 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     long = "We talked about the weather. " * 60 + "The zeppelin landed in Malta. " * 20
     say(tx, "talk", ["I keep bees.", long, "Not copied."])
     second = tx.exec_driver_sql("SELECT public_id FROM messages WHERE seq = 2").scalar_one()
-    copy = clone_session(tx, "w", "talk", second, NOW)
+    copying = begin_clone(tx, "w", "talk", second, NOW)
+    assert copy_part(tx, copying, 0) == copying.last
+    copy = finish_clone(tx, copying, NOW)
     place = Place(1, (copy.id,))
     assert [row.content for row in list_messages(tx, "w", copy.name, None, Page()).rows] == ["I keep bees.", long]
     assert find_by_words(tx, place, "zeppelin", None, 5) == [5]

@@ -22,6 +22,7 @@ from hermes.memory_server.engine.worker import RENEW_EVERY, Worker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
+from tests.memory_server.inside import inward
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
@@ -39,7 +40,7 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
         await ended.wait()
         writer.close()
 
-    server = await asyncio.start_server(hold, "localhost", 0)
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1], sent
     finally:
@@ -51,7 +52,7 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
 @asynccontextmanager
 async def at_work(database: Database, kinds: Mapping[str, Kind[Any]] = KINDS) -> AsyncIterator[Worker]:
     """A worker for the length of a block."""
-    worker = Worker(database, SystemClock(), EMBEDDER, kinds=kinds)
+    worker = Worker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -82,14 +83,14 @@ async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Da
         for workspace in ("one", "two"):
             await announce_to(database, workspace, port, limits.WEBHOOKS)
         async with at_work(database) as worker:
-            await eventually(lambda: look_at(sent), lambda found: len(found) == KINDS["webhook"].places)
+            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
                 worker.wake()
             told = ["ann: I live in one.", "ann: I live in other."]
             await eventually(lambda: concluded(database), lambda found: sorted(found) == told)
             held = await states(database, "webhook")
-            assert held.count(("running", 1)) == KINDS["webhook"].places, "nobody had given up yet"
+            assert held.count(("running", 1)) == 2 * limits.WEBHOOKS, "nobody had given up yet"
             assert ("done", 1) not in held
 
 
@@ -99,7 +100,7 @@ async def announce_to(database: Database, workspace: str, port: int, endpoints: 
     def run(tx: Tx) -> None:
         ensure_workspace(tx, workspace, NOW)
         for number in range(endpoints):
-            ensure_webhook(tx, workspace, f"http://localhost:{port}/{workspace}/{number}", NOW)
+            ensure_webhook(tx, workspace, f"http://hook.example:{port}/{workspace}/{number}", NOW)
         announce(tx, get_workspace(tx, workspace).id, "test.event", {}, NOW)
 
     await database.write(run)
@@ -114,7 +115,7 @@ async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: 
     quick = {**KINDS, "webhook": Kind(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
     async with hanging() as (port, sent):
         await announce_to(database, "w", port, 1)
-        assert await Worker(database, SystemClock(), EMBEDDER, kinds=quick).work_once()
+        assert await Worker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=quick).work_once()
         assert len(sent) == 1
     assert await states(database, "webhook") == [("pending", 1)]
     reason = await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
@@ -248,3 +249,28 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
 
 async def status(database: Database) -> Counts:
     return (await database.read(lambda tx: read_status(tx, "w", None, None, None))).all
+
+
+async def test_what_others_wrote_is_one_short_line_of_the_log(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(_tools: Tools, _job: Job) -> None:
+        raise ValueError("no\n2026-01-01 ERROR all is lost\r\n" + "x" * 5000)
+
+    await add(database)
+    kinds = {"summary": Kind(refuse, lambda *_: None)}
+    assert await Worker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "\n" not in line
+    assert "\r" not in line
+    assert line.startswith("memory worker: job 1 (summary) failed: ValueError: no 2026-01-01 ERROR all is lost xxx")
+    assert len(line) < 600
+
+
+async def test_finished_jobs_are_dropped_as_long_as_there_are_some(database: Database) -> None:
+    values = "'summary', 'u', 1, '{}', 'done', 0, 1"
+    many = f"INSERT INTO jobs (kind, unit, workspace_id, payload, state, created_at, finished_at) SELECT {values}"
+    numbers = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 2500)"
+    await database.write(lambda tx: tx.exec_driver_sql(f"{numbers} {many} FROM n").rowcount)
+    async with at_work(database):
+        await eventually(lambda: states(database, "summary"), lambda found: found == [])

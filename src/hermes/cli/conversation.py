@@ -17,6 +17,7 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
+from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
 from hermes.app import App
 from hermes.assembly import (
@@ -83,6 +84,7 @@ class Conversation:
         self._said_floor = False
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -162,8 +164,7 @@ class Conversation:
 
         What a review has not read yet is read after the next start. Ending twice is fine.
         """
-        for task in self._background:
-            task.cancel()
+        self._ending.set()
         if self._background:
             await asyncio.wait(self._background)
         memory = self._agent.memory if self._agent is not None else NoMemory()
@@ -182,10 +183,8 @@ class Conversation:
         task.add_done_callback(self._background.discard)
 
     async def _look_back(self, agent: Agent, why: Ending) -> None:
-        try:
-            await review_now(agent)
-        finally:
-            await self._close(agent, why)
+        await unless_stopped(review_now(agent), self._ending)
+        await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
         self.untold += await agent.close(why)
@@ -220,7 +219,8 @@ class Conversation:
                     yield event
             if not self._looked_back and wants_review(self._agent):
                 self._looked_back = True
-                self._in_background(review_leftovers(self.store, self._is_left, self._lend))
+                leftovers = review_leftovers(self.store, self._is_left, self._lend)
+                self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
 

@@ -94,6 +94,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_for_work
+    from hermes.memory_server.engine.delivery import Delivery
     from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import Worker
 
@@ -103,7 +104,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
 
     async def run() -> None:
         database = open_for_work(folder)
-        working = Worker(database, SystemClock(), WordVectors(), webhook_secret=secret)
+        working = Worker(database, SystemClock(), WordVectors(), delivery=Delivery(secret))
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             try:

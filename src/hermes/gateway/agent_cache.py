@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
+from hermes.agent.stopping import unless_stopped
 from hermes.memory.values import Ending
 from hermes.scope import Group, Scope
 from hermes.types import Session
@@ -57,7 +58,7 @@ class AgentCache:
     """The longest unused first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
-    _ending: bool = False
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -93,9 +94,7 @@ class AgentCache:
 
     async def close(self) -> None:
         """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
-        self._ending = True
-        for task in self._closing:
-            task.cancel()
+        self._ending.set()
         for key in list(self._entries):
             self._retire(key, "shutdown", at_work=True)
         while self._closing:
@@ -126,18 +125,14 @@ class AgentCache:
     def _close_unused(self, entry: _Entry, why: Ending) -> None:
         if entry.users:
             return
-        looks_back = not self._ending and why != "settings"
-        task = asyncio.create_task(_look_back(entry.agent, why) if looks_back else _close(entry.agent, why))
+        task = asyncio.create_task(self._let_go(entry.agent, why))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-
-async def _look_back(agent: Agent, why: Ending) -> None:
-    """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
-    try:
-        if agent.turns:
-            await review_now(agent)
-    finally:
+    async def _let_go(self, agent: Agent, why: Ending) -> None:
+        """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
+        if agent.turns and why != "settings":
+            await unless_stopped(review_now(agent), self._ending)
         await _close(agent, why)
 
 

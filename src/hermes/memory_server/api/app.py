@@ -29,6 +29,7 @@ from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.health import OK, Health
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -61,6 +62,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
         health = Health(database, clock)
+        delivery = Delivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension)
         server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
@@ -69,7 +71,7 @@ def create_app(
             if open_for_work is None:
                 yield
             else:
-                async with working(open_for_work(), clock, embedder, options.webhook_secret) as server.worker:
+                async with working(open_for_work(), clock, embedder, delivery) as server.worker:
                     yield
         finally:
             warming.cancel()

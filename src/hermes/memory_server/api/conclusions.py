@@ -111,5 +111,5 @@ async def get_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: W
 @router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)
 async def delete_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: Workspace) -> Response:
     """Delete one."""
-    await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id, here.now()))
+    await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id))
     return Response(status_code=204)

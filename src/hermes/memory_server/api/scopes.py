@@ -58,9 +58,7 @@ async def list_scope_sessions(workspace_id: str, scope_id: str, here: Here, page
 async def remove_session(workspace_id: str, scope_id: str, session_id: str, here: Here, _: Workspace) -> Response:
     """Take a session out of a scope."""
     await here.write(
-        lambda tx: engine.remove_session(
-            tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), session_id, here.now()
-        )
+        lambda tx: engine.remove_session(tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), session_id)
     )
     return Response(status_code=204)
 

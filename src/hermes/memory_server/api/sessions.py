@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Body, Query, Response
+from sqlalchemy import Row
 
+from hermes.errors import StoreError
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
@@ -18,12 +22,12 @@ from hermes.memory_server.api.schemas import (
     SessionPeerConfig,
     SessionUpdate,
 )
-from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
-from hermes.memory_server.engine.clone import clone_session
+from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.names import refuse_scopes
@@ -33,10 +37,12 @@ from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
+from hermes.memory_server.faults import Fault
 
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
 SESSION = f"{ROOT}/{{session_id}}"
+T = TypeVar("T")
 
 
 def _observations(given: Members) -> dict[str, Observation]:
@@ -49,6 +55,7 @@ async def get_or_create_session(workspace_id: str, body: SessionCreate, here: He
     configuration = body.configuration.given() if body.configuration else None
     me = caller.only_peer
     added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
+    first, *more = members.parts(members.observers_first(_observations(added)))
 
     def run(tx: Tx) -> tuple[wire.Wire, bool]:
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
@@ -56,15 +63,31 @@ async def get_or_create_session(workspace_id: str, body: SessionCreate, here: He
         row, made = engine.ensure_session(
             tx, workspace_id, body.id, at, metadata=body.metadata, configuration=configuration
         )
-        if added:
-            members.add_members(tx, row, _observations(added), at)
+        members.add_members(tx, row, first, at)
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
             add_sessions(tx, workspace_id, scope, [body.id], at)
         return wire.session(row), made
 
     shown, made = await here.write(run)
+    await _change(here, workspace_id, body.id, more, partial(members.add_members, at=here.now()))
     return wire.Json(shown, 201 if made else 200)
+
+
+async def _change(
+    here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
+) -> wire.Wire:
+    """Change the members of a session part by part: others write in between. The session."""
+    shown: wire.Wire = {}
+    for part in parts:
+
+        def run(tx: Tx, part: T = part) -> wire.Wire:
+            row = engine.lock_session(tx, workspace, session)
+            change(tx, row, part)
+            return wire.session(row)
+
+        shown = await here.write(run)
+    return shown
 
 
 def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bool:
@@ -118,7 +141,15 @@ async def clone(
     workspace_id: str, session_id: str, here: Here, _: OwnSession, message_id: str | None = None
 ) -> Response:
     """Copy a session, up to and with a message."""
-    row = await here.write(lambda tx: clone_session(tx, workspace_id, session_id, message_id, here.now()))
+    copy = await here.write(lambda tx: begin_clone(tx, workspace_id, session_id, message_id, here.now()))
+    copied = 0
+    try:
+        while copied < copy.last:
+            copied = await here.write(partial(copy_part, copy=copy, after=copied))
+        row = await here.write(lambda tx: finish_clone(tx, copy, here.now()))
+    except (Fault, StoreError):
+        await here.write(lambda tx: abandon_clone(tx, copy))
+        raise
     return wire.Json(wire.session(row), 201)
 
 
@@ -127,14 +158,17 @@ async def add_peers(
     workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Let peers into a session."""
+    first, *more = members.parts(members.observers_first(_observations(body)))
 
     def run(tx: Tx) -> wire.Wire:
         at = here.now()
         row, _made = engine.ensure_session(tx, workspace_id, session_id, at)
-        members.add_members(tx, row, _observations(body), at)
+        members.add_members(tx, row, first, at)
         return wire.session(row)
 
-    return wire.Json(await here.write(run))
+    shown = await here.write(run)
+    await _change(here, workspace_id, session_id, more, partial(members.add_members, at=here.now()))
+    return wire.Json(shown)
 
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)
@@ -142,13 +176,16 @@ async def set_peers(
     workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
 ) -> Response:
     """Say exactly who is in a session."""
+    given = members.observers_first(_observations(body))
+    after: int | None = 0
+    while after is not None:
 
-    def run(tx: Tx) -> wire.Wire:
-        row = engine.lock_session(tx, workspace_id, session_id)
-        members.set_members(tx, row, _observations(body), here.now())
-        return wire.session(row)
+        def leave(tx: Tx, after: int = after) -> int | None:
+            return members.remove_others(tx, engine.lock_session(tx, workspace_id, session_id), given, after)
 
-    return wire.Json(await here.write(run))
+        after = await here.write(leave)
+    join = partial(members.set_members, at=here.now())
+    return wire.Json(await _change(here, workspace_id, session_id, members.parts(given), join))
 
 
 @router.delete(f"{SESSION}/peers", response_model=replies.Session)
@@ -157,13 +194,8 @@ async def remove_peers(
 ) -> Response:
     """Let peers out of a session."""
     refuse_scopes(*body)
-
-    def run(tx: Tx) -> wire.Wire:
-        row = engine.lock_session(tx, workspace_id, session_id)
-        members.remove_members(tx, row, body)
-        return wire.session(row)
-
-    return wire.Json(await here.write(run))
+    parts = members.parts(dict.fromkeys(body))
+    return wire.Json(await _change(here, workspace_id, session_id, parts, members.remove_members))
 
 
 @router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])

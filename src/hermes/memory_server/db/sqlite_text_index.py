@@ -26,11 +26,14 @@ CREATE VIRTUAL TABLE message_index USING fts5(
 """`scope` is searched together with the words, so that a search costs what its scope holds."""
 PAGES = 16
 """How much of the index is merged while the write lock is held."""
-OF_SESSION = "FROM message_texts WHERE id IN (SELECT id FROM messages WHERE session_id = :session_id)"
+PART = (
+    "FROM message_texts WHERE id IN "
+    "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
+)
 ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_SESSION = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content {OF_SESSION}")
-REMOVE_SESSION = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OF_SESSION}"
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content {PART}")
+REMOVE_PART = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {PART}"
 )
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -72,11 +75,11 @@ class SqliteTextIndex:
     def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
         ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": e.content} for e in entries])
 
-    def add_session(self, tx: Tx, session_id: int) -> None:
-        tx.execute(ADD_SESSION, {"session_id": session_id})
+    def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
+        tx.execute(ADD_PART, {"session_id": session_id, "first": first, "last": last})
 
-    def remove_session(self, tx: Tx, session_id: int) -> None:
-        tx.execute(REMOVE_SESSION, {"session_id": session_id})
+    def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
+        tx.execute(REMOVE_PART, {"session_id": session_id, "first": first, "last": last})
 
     def match(
         self, tx: Tx, place: Place, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None

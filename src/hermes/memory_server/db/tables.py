@@ -28,6 +28,9 @@ Whole = BigInteger().with_variant(Integer(), "sqlite")
 OPEN_JOB = "state IN ('pending', 'running')"
 """A query must say it in these words, or the database does not see that the index of open jobs fits."""
 
+OBSERVING = "memberships.left_seq IS NULL AND memberships.observe_others"
+"""As above, for the members that observe others."""
+
 
 def _reference(name: str, target: str, *, nullable: bool = False) -> Column[int]:
     return Column(name, Whole, ForeignKey(f"{target}.id"), nullable=nullable)
@@ -102,6 +105,7 @@ memberships = Table(
     Column("left_seq", Whole),
     Column("joined_at", Whole, nullable=False),
     _partial("memberships_active", "session_id", "peer_id", where="left_seq IS NULL", unique=True),
+    _partial("memberships_observing", "session_id", where="left_seq IS NULL AND observe_others"),
     Index("memberships_by_session", "session_id", "peer_id"),
     Index("memberships_by_peer", "peer_id", "session_id"),
 )

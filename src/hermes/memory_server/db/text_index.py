@@ -44,12 +44,12 @@ class TextIndex(Protocol):
         """Make messages findable."""
         ...
 
-    def add_session(self, tx: Tx, session_id: int) -> None:
-        """Make all messages of a session findable, which are in the table already."""
+    def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
+        """Make messages of a session findable, from one number to another, which are in the table already."""
         ...
 
-    def remove_session(self, tx: Tx, session_id: int) -> None:
-        """Forget the messages of a session, which are still in the table."""
+    def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
+        """Forget messages of a session, from one number to another, which are still in the table."""
         ...
 
     def match(

@@ -32,7 +32,7 @@ def write_card(
 
 
 def is_written_by_person(tx: Tx, observer_id: int, observed_id: int) -> bool:
-    """Did a person or client, not a dream, write the card?"""
+    """Did a person or client, not a dream, write the card? One that was emptied is nobody's."""
     collection = find_collection(tx, observer_id, observed_id)
-    query = select(cards.c.written_by).where(cards.c.collection_id == (collection or 0))
+    query = select(cards.c.written_by).where(cards.c.collection_id == (collection or 0), cards.c.lines != "[]")
     return tx.execute(query).scalar_one_or_none() == "person"

@@ -1,57 +1,115 @@
-"""A copy of a session, up to a message: its messages and members, in the same workspace and nowhere else."""
+"""A copy of a session, up to a message: its messages and members, in the same workspace and nowhere else.
+
+    begin (a hidden session) ── copy, part by part ── finish (it is shown)
+
+Others write in between. A copy that is not finished within an hour is removed again.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, text, update
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, select, text, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.tables import memberships, messages, sessions
-from hermes.memory_server.engine.messages import INSERT, get_message
-from hermes.memory_server.engine.sessions import find_session, insert_session, lock_session
+from hermes.memory_server.db.tables import OPEN_JOB, jobs, memberships, messages, sessions
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.messages import INSERT, get_message, keep_facts
+from hermes.memory_server.engine.sessions import find_session, get_session, insert_session, lock_session
 from hermes.memory_server.faults import Conflict, Missing
 from hermes.memory_server.ids import new_id
 
 COPIED = ("workspace_id", "peer_id", "seq", "content", "metadata", "token_count", "created_at", "file")
+PART = 250
+"""How many messages are copied in one transaction."""
+PATIENCE = 3600 * 1_000_000
+"""Microseconds after which a copy that was begun is given up."""
 VECTORS = text(
     "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector) "
     "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector FROM messages AS new "
     "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
     "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "
-    "WHERE new.session_id = :copy"
+    "WHERE new.session_id = :copy AND new.seq > :after AND new.seq <= :last"
 )
 
 
-def clone_session(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Record:
-    """The copy, under a new name. What was reasoned about the original is not reasoned about again."""
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that is being made."""
+
+    workspace: str
+    source: str
+    source_id: int
+    id: int
+    name: str
+    last: int
+
+
+def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Copy:
+    """A hidden session under a new name. What was reasoned about the original is not reasoned about again."""
     source = lock_session(tx, workspace, name)
     last = source.message_count if message_id is None else get_message(tx, workspace, name, message_id).seq
     new_name = new_id()
     copy_id = insert_session(tx, source.workspace_id, new_name, at, source.metadata, source.configuration)
     if copy_id is None:
         raise Conflict(f"Session {new_name} exists already")
-    _copy_messages(tx, source.id, copy_id, last)
-    tx.execute(update(sessions).where(sessions.c.id == copy_id).values(message_count=last))
-    _copy_members(tx, source.id, copy_id, last, at)
-    made = find_session(tx, source.workspace_id, new_name)
+    tx.execute(update(sessions).where(sessions.c.id == copy_id).values(is_active=False))
+    payload = {"session": copy_id}
+    given = {"workspace_id": source.workspace_id, "payload": payload, "not_before": at + PATIENCE}
+    add_job(tx, "delete_session", _unit(copy_id), at, **given)
+    return Copy(workspace, name, source.id, copy_id, new_name, last)
+
+
+def copy_part(tx: Tx, copy: Copy, after: int) -> int:
+    """Copy the messages that come after a number: the number of the last."""
+    get_session(tx, copy.workspace, copy.source)  # one that was deleted meanwhile is not copied
+    last = min(after + PART, copy.last)
+    query = select(messages).where(messages.c.session_id == copy.source_id, messages.c.seq > after)
+    rows = tx.execute(query.where(messages.c.seq <= last).order_by(messages.c.seq)).all()
+    taken = [{column: getattr(row, column) for column in COPIED} for row in rows]
+    INSERT.run_many(tx, [{"public_id": new_id(), "session_id": copy.id, **row} for row in taken])
+    tx.execute(VECTORS, {"source": copy.source_id, "copy": copy.id, "after": after, "last": last})
+    text_index(tx).add_part(tx, copy.id, after + 1, last)
+    made = select(messages.c.id, messages.c.workspace_id, messages.c.metadata).where(messages.c.session_id == copy.id)
+    for row in tx.execute(made.where(messages.c.seq > after)).all():
+        keep_facts(tx, row.workspace_id, row.id, row.metadata)
+    return last
+
+
+def finish_clone(tx: Tx, copy: Copy, at: int) -> Record:
+    """Show the copy, with the members of the original."""
+    source = get_session(tx, copy.workspace, copy.source)
+    tx.execute(update(sessions).where(sessions.c.id == copy.id).values(message_count=copy.last, is_active=True))
+    _copy_members(tx, copy, at)
+    tx.execute(delete(jobs).where(jobs.c.unit == _unit(copy.id), text(OPEN_JOB)))
+    made = find_session(tx, source.workspace_id, copy.name)
     if made is None:
-        raise Missing("Session", new_name, workspace)
+        raise Missing("Session", copy.name)
     return made
 
 
-def _copy_messages(tx: Tx, source_id: int, copy_id: int, last: int) -> None:
-    """All at once: whoever wants to write waits meanwhile."""
-    query = select(messages).where(messages.c.session_id == source_id, messages.c.seq <= last)
-    rows = tx.execute(query.order_by(messages.c.seq)).all()
-    taken = [{column: getattr(row, column) for column in COPIED} for row in rows]
-    INSERT.run_many(tx, [{"public_id": new_id(), "session_id": copy_id, **row} for row in taken])
-    tx.execute(VECTORS, {"source": source_id, "copy": copy_id})
-    text_index(tx).add_session(tx, copy_id)
+def abandon_clone(tx: Tx, copy: Copy) -> None:
+    """Let a copy that cannot be finished be removed now."""
+    tx.execute(update(jobs).where(jobs.c.unit == _unit(copy.id), text(OPEN_JOB)).values(not_before=0))
 
 
-def _copy_members(tx: Tx, source_id: int, copy_id: int, count: int, at: int) -> None:
-    active = select(memberships).where(memberships.c.session_id == source_id, memberships.c.left_seq.is_(None))
-    for row in tx.execute(active.order_by(memberships.c.id)).all():
-        values = {"observe_me": row.observe_me, "observe_others": row.observe_others}
-        values["joined_seq"] = min(row.joined_seq, count)  # who came after the cut is in from the cut on
-        tx.execute(insert(memberships).values(session_id=copy_id, peer_id=row.peer_id, joined_at=at, **values))
+def _unit(copy_id: int) -> str:
+    return f"clone:{copy_id}"
+
+
+def _copy_members(tx: Tx, copy: Copy, at: int) -> None:
+    active = select(memberships).where(memberships.c.session_id == copy.source_id, memberships.c.left_seq.is_(None))
+    members = [
+        {
+            "session_id": copy.id,
+            "peer_id": row.peer_id,
+            "observe_me": row.observe_me,
+            "observe_others": row.observe_others,
+            "joined_seq": min(row.joined_seq, copy.last),  # who came after the cut is in from the cut on
+            "joined_at": at,
+        }
+        for row in tx.execute(active.order_by(memberships.c.id))
+    ]
+    if members:
+        tx.execute(insert(memberships), members)

@@ -182,15 +182,15 @@ def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
     return found
 
 
-def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
-    """Delete one; it is found nowhere any more."""
+def delete_conclusion(tx: Tx, workspace: str, public_id: str) -> None:
+    """Delete one; it is found nowhere any more, nor in the file."""
     found = get_conclusion(tx, workspace, public_id)
-    remove_conclusions(tx, [found.id], found.collection_id, at)
+    remove_conclusions(tx, [found.id], found.collection_id)
 
 
-def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
-    """Hide conclusions of one collection, and let whoever holds their vectors read them again."""
-    tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(deleted_at=at))
+def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
+    """Remove conclusions of one collection, and let whoever holds their vectors read them again."""
+    tx.execute(delete(conclusions).where(conclusions.c.id.in_(ids)))
     tx.execute(
         update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
     )

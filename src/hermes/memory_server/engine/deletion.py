@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, delete, select, text, update
+from sqlalchemy import ColumnElement, Row, Table, delete, select, text, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
@@ -28,11 +28,14 @@ from hermes.memory_server.db.tables import (
     workspaces,
 )
 from hermes.memory_server.engine.conclusions import trim_card
-from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
+PART = 250
+"""How many rows are removed in one transaction: who wants to write waits meanwhile."""
 TIDY = "tidy"
 BEGIN = {"begin": True}
 
@@ -62,37 +65,79 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
 
 
-def purge_session(tx: Tx, session_id: int, at: int) -> None:
-    """Remove a session and all that came from it."""
+def purge_session(tx: Tx, session_id: int, at: int) -> bool:
+    """Remove a part of a session and of all that came from it. Is it gone?"""
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
-        return
-    tx.execute(
-        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
-    )
-    text_index(tx).remove_session(tx, session_id)
+        return True
+    if _purge_messages(tx, row):
+        return False
     queue_tidying(tx, at)
-    tx.execute(delete(message_vectors).where(message_vectors.c.session_id == session_id))
     _let_go(tx, session_id)
-    tx.execute(delete(conclusions).where(conclusions.c.session_id == session_id))
-    for table in (summaries, scope_sessions, memberships, messages):
+    if _purge_rows(tx, conclusions, conclusions.c.session_id == session_id):
+        return False
+    if _purge_rows(tx, memberships, memberships.c.session_id == session_id):
+        return False
+    for table in (summaries, scope_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
+    tx.execute(
+        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
+    )
+    return True
 
 
-def purge_workspace(tx: Tx, workspace_id: int, at: int) -> None:
-    """Remove a workspace and all in it."""
-    inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id)
-    for row in tx.execute(inside).all():
-        purge_session(tx, row.id, at)
+def _purge_messages(tx: Tx, session: Row[Any]) -> bool:
+    """Remove the first messages, with what makes them findable. Is there more?"""
+    query = select(messages.c.id, messages.c.seq, messages.c.metadata).where(messages.c.session_id == session.id)
+    rows = tx.execute(query.order_by(messages.c.seq).limit(PART)).all()
+    if not rows:
+        return False
+    text_index(tx).remove_part(tx, session.id, rows[0].seq, rows[-1].seq)
+    for row in rows:
+        forget_facts(tx, session.workspace_id, row.id, row.metadata)
+    ids = [row.id for row in rows]
+    in_workspace = message_vectors.c.workspace_id == session.workspace_id
+    tx.execute(delete(message_vectors).where(in_workspace, message_vectors.c.message_id.in_(ids)))
+    tx.execute(delete(messages).where(messages.c.id.in_(ids)))
+    return len(ids) == PART
+
+
+def _purge_rows(tx: Tx, table: Table, which: ColumnElement[bool]) -> bool:
+    """Remove some rows of a table. Is there more?"""
+    ids = [row[0] for row in tx.execute(select(table.c.id).where(which).limit(PART))]
+    tx.execute(delete(table).where(table.c.id.in_(ids)))
+    return len(ids) == PART
+
+
+def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
+    """Remove a part of a workspace and of all in it. Is it gone?"""
+    inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id).limit(1)
+    while (first := tx.execute(inside).scalar_one_or_none()) is not None:
+        if not purge_session(tx, first, at):
+            return False
+    if _purge_rows(tx, conclusions, conclusions.c.workspace_id == workspace_id):
+        return False
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
-    for table in (conclusions, collections, webhooks, peers):
-        tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
+    for table in (collections, webhooks, peers):
+        if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
+            return False
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
     _drop(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
+    return True
+
+
+def go_on_purging(tx: Tx, job: Job, at: int) -> None:
+    """Remove a part of what a job deletes, and queue the rest."""
+    if job.kind == "delete_session":
+        gone = purge_session(tx, job.payload["session"], at)
+    else:
+        gone = purge_workspace(tx, job.workspace_id, at)
+    if not gone:
+        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
 
 
 def queue_tidying(tx: Tx, at: int) -> None:

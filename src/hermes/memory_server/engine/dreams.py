@@ -63,7 +63,7 @@ def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> Non
     live = (conclusions.c.collection_id == collection, conclusions.c.deleted_at.is_(None))
     rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.created_at, conclusions.c.id)))
     if payload["kind"] == "omni":
-        rows = _merge_equal(tx, collection, rows, at)
+        rows = _merge_equal(tx, collection, rows)
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
@@ -72,7 +72,7 @@ def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> Non
             write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
 
 
-def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list[Row[Any]]:
+def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]]) -> list[Row[Any]]:
     """Keep the first of those that say the same, with the count of all; what is left. Each session keeps its own: it
     may be deleted."""
     first: dict[tuple[str, str, int | None], Row[Any]] = {}
@@ -84,7 +84,7 @@ def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list
         if kept is not row:
             gone.append(row.id)
     if gone:
-        remove_conclusions(tx, gone, collection, at)
+        remove_conclusions(tx, gone, collection)
         for row_id, count in counts.items():
             tx.execute(update(conclusions).where(conclusions.c.id == row_id).values(times_derived=count))
     return list(first.values())

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, delete, exists, or_, select, text, update
+from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting
@@ -25,9 +25,12 @@ LEASE = 10_000_000
 ATTEMPTS = 5
 BACK_OFF = 2_000_000
 """Microseconds before the second try; doubled for each further one."""
+LONGEST_WAIT = 2 * 3600 * 1_000_000
 KEEP_DONE = 24 * 3600 * 1_000_000
 KEEP_FAILED = 30 * KEEP_DONE
 REASON_CHARS = 500
+FORGOTTEN = 1000
+"""How many finished jobs are dropped in one transaction."""
 LEARNING = "representation"
 AFTER_LEARNING = ("dream", "scope")
 """The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
@@ -45,9 +48,12 @@ def _claimable() -> Select[Any]:
         lesson.c.id < job.c.id,
         text(f"lesson.{OPEN_JOB}"),
     )
+    at: BindParameter[int] = bindparam("at", type_=jobs.c.not_before.type)
+    # What lies further ahead than anyone sets it was written before the clock was set back.
+    due = or_(job.c.not_before <= at, job.c.not_before > at + LONGEST_WAIT)
     free = or_(
-        (job.c.state == "pending") & (job.c.not_before <= bindparam("at")),
-        (job.c.state == "running") & (job.c.lease_until < bindparam("at")),
+        (job.c.state == "pending") & due,
+        (job.c.state == "running") & or_(job.c.lease_until < at, job.c.lease_until > at + LEASE),
     )
     ready = or_(and_(*(job.c.kind != kind for kind in AFTER_LEARNING)), ~unlearnt)
     chosen = select(job.c.id).where(job.c.kind == bindparam("kind"), text(f"job.{OPEN_JOB}"), free, ~earlier, ready)
@@ -61,7 +67,9 @@ MINE = (
     jobs.c.state == "running",
 )
 """The job as long as nobody took it over."""
-INSERT = PreparedInsert(jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at")
+INSERT = PreparedInsert(
+    jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at", "not_before"
+)
 INSERT_OBSERVERS = Prepared(inserting(job_observers))
 CLAIMABLE = Prepared(_claimable())
 CLAIM = Prepared(
@@ -106,10 +114,12 @@ def add_job(
     session_id: int | None = None,
     sender_id: int | None = None,
     observers: Iterable[int] = (),
+    not_before: int = 0,
 ) -> None:
-    """Queue work; it is done some time after this transaction commits."""
+    """Queue work; it is done some time after this transaction commits, or later."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
-    job_id = INSERT.add(tx, sender_id=sender_id, payload=json.dumps(payload), created_at=at, **values)
+    values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at, "not_before": not_before}
+    job_id = INSERT.add(tx, **values)
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
@@ -176,16 +186,17 @@ def release_job(tx: Tx, job: Job) -> None:
     tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
 
 
-def forget_finished(tx: Tx, at: int) -> None:
-    """Drop jobs that were done long ago; failed ones stay longer."""
+def forget_finished(tx: Tx, at: int) -> bool:
+    """Drop a part of the jobs that were done long ago; failed ones stay longer. Is there more to drop?"""
     old = or_(
         (jobs.c.state == "done") & (jobs.c.finished_at < at - KEEP_DONE),
         (jobs.c.state == "failed") & (jobs.c.finished_at < at - KEEP_FAILED),
     )
-    gone = select(jobs.c.id).where(jobs.c.finished_at.is_not(None), old).limit(1000)
+    gone = select(jobs.c.id).where(jobs.c.finished_at.is_not(None), old).limit(FORGOTTEN)
     ids = [row.id for row in tx.execute(gone)]
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+    return len(ids) == FORGOTTEN
 
 
 def _identity(job: Job) -> dict[str, Any]:

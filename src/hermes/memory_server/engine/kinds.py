@@ -8,21 +8,23 @@ the transaction that ends the job: its effect is there exactly once. Between the
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
+from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
+from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.summaries import Summary, make_summary, store_summary
-from hermes.memory_server.engine.webhooks import post_event
 
 P = TypeVar("P")
 WEBHOOK_SECONDS = 10.0
+WEBHOOKS = 100
+"""How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Tools:
 
     database: Database
     embedder: Embedder
-    webhook_secret: str = ""
+    delivery: Delivery = field(default_factory=Delivery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ async def _summary(tools: Tools, job: Job) -> Summary | None:
 
 
 async def _post(tools: Tools, job: Job) -> None:
-    await post_event(job.payload["url"], job.payload["body"], tools.webhook_secret, WEBHOOK_SECONDS)
+    await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
 def _no_effect(_tx: Tx, _job: Job, _prepared: None, _at: int) -> None:
@@ -80,8 +82,8 @@ KINDS: Mapping[str, Kind[Any]] = {
     "summary": Kind(_summary, _summarised, places=4),
     "dream": Kind(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
     "scope": Kind(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
-    "delete_session": Kind(_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)),
-    "delete_workspace": Kind(_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),
+    "delete_session": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
+    "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
     "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "webhook": Kind(_post, _no_effect, places=16, seconds=WEBHOOK_SECONDS),
+    "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

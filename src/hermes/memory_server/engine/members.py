@@ -4,22 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, select, text, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import memberships, peers
-from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
+from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.tables import OBSERVING, memberships, peers
+from hermes.memory_server.engine.peers import ensure_peer_ids
 from hermes.memory_server.faults import Missing, Refused
 
-ACTIVE = Prepared(
+ROWS = (
     select(memberships.c.peer_id, memberships.c.observe_me, memberships.c.observe_others, peers.c.kind, peers.c.name)
     .add_columns(peers.c.configuration)
     .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
     .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
 )
+MEMBER = Prepared(ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
+NAMED = Prepared(ROWS.where(peers.c.name == bindparam("name")))
+OBSERVERS = Prepared(ROWS.where(text(OBSERVING)))
+PRESENT = Prepared(
+    select(memberships.c.peer_id, peers.c.kind, peers.c.name)
+    .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
+    .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
+    .where(memberships.c.peer_id > bindparam("after"))
+    .order_by(memberships.c.peer_id)
+    .limit(bindparam("most"))
+)
+JOIN = Prepared(
+    inserting(memberships, "session_id", "peer_id", "observe_me", "observe_others", "joined_seq", "joined_at")
+)
+STAY = (
+    memberships.c.session_id == bindparam("session"),
+    memberships.c.peer_id == bindparam("peer"),
+    memberships.c.left_seq.is_(None),
+)
+LEAVE = Prepared(update(memberships).where(*STAY).values(left_seq=bindparam("seq")))
+CONFIGURE = Prepared(
+    update(memberships)
+    .where(*STAY)
+    .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
+)
+PART = 500
+"""How many members are let in or out in one transaction: who wants to write waits meanwhile."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,47 +59,67 @@ class Observation:
     observe_others: bool | None = None
 
 
+def parts(given: Mapping[str, T]) -> list[dict[str, T]]:
+    """Thousands of members as transactions' worth of them; at least one."""
+    items = list(given.items())
+    return [dict(items[start : start + PART]) for start in range(0, len(items), PART)] or [{}]
+
+
+def observers_first(given: Mapping[str, Observation]) -> dict[str, Observation]:
+    """Refused when they have more observers than a session may have. Of many the observers come first, in the first
+    part, so that what is refused is refused before anybody is let in."""
+    if sum(one.observe_others is True for one in given.values()) > limits.OBSERVERS:
+        raise _too_many_observers()
+    if len(given) <= PART:
+        return dict(given)
+    return dict(sorted(given.items(), key=lambda item: item[1].observe_others is not True))
+
+
 def add_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
     """Let peers into a session; who is in already keeps what was set, and when they came."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
-    present = active_members(tx, session.id)
     for name, observation in given.items():
-        if ids[name] not in present:
+        if MEMBER.first(tx, session_id=session.id, peer_id=ids[name]) is None:
             _join(tx, session, ids[name], observation, at)
-    check_observers(tx, session.id)
+    if any(observation.observe_others for observation in given.values()):
+        check_observers(tx, session.id)
 
 
 def add_authors(tx: Tx, session: Record, peer_ids: Collection[int], at: int) -> dict[int, Record]:
-    """Whoever writes is in the session from before that message on. All who are in it now."""
-    present = active_members(tx, session.id)
-    missing = [peer_id for peer_id in peer_ids if peer_id not in present]
-    for peer_id in missing:
-        _join(tx, session, peer_id, Observation(), at)
-    return active_members(tx, session.id) if missing else present
+    """Whoever writes is in the session from before that message on. Those authors, and all who observe others."""
+    for peer_id in peer_ids:
+        if MEMBER.first(tx, session_id=session.id, peer_id=peer_id) is None:
+            _join(tx, session, peer_id, Observation(), at)
+    authors = [row for peer_id in peer_ids for row in MEMBER.rows(tx, session_id=session.id, peer_id=peer_id)]
+    return {row.peer_id: row for row in [*authors, *OBSERVERS.rows(tx, session_id=session.id)]}
 
 
 def set_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
-    """Exactly these peers are in the session; scopes stay."""
+    """These peers are in the session, as is given here."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
-    kept = set(ids.values())
-    for peer_id, row in active_members(tx, session.id).items():
-        if peer_id not in kept and row.kind == "peer":
-            _leave(tx, session, peer_id)
-    present = active_members(tx, session.id)
     for name, observation in given.items():
-        if ids[name] in present:
-            _configure(tx, session.id, ids[name], observation)
-        else:
+        if MEMBER.first(tx, session_id=session.id, peer_id=ids[name]) is None:
             _join(tx, session, ids[name], observation, at)
-    check_observers(tx, session.id)
+        else:
+            _configure(tx, session.id, ids[name], observation)
+
+
+def remove_others(tx: Tx, session: Record, kept: Collection[str], after: int) -> int | None:
+    """Let a part of those out whose names are not among these; scopes stay. The last one that was looked at, which the
+    next part comes after; None when there is no more."""
+    present = PRESENT.rows(tx, session_id=session.id, after=after, most=PART)
+    for row in present:
+        if row.kind == "peer" and row.name not in kept:
+            _leave(tx, session, row.peer_id)
+    return int(present[-1].peer_id) if len(present) == PART else None
 
 
 def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
     """Let peers out; who is not in is passed over."""
     for name in names:
-        peer = find_peer(tx, session.workspace_id, name)
-        if peer is not None:
-            _leave(tx, session, peer.id)
+        row = NAMED.first(tx, session_id=session.id, name=name)
+        if row is not None:
+            _leave(tx, session, row.peer_id)
 
 
 def get_observation(tx: Tx, session: Record, name: str) -> Observation:
@@ -90,52 +139,37 @@ def set_observation(tx: Tx, session: Record, name: str, given: Observation) -> N
     check_observers(tx, session.id)
 
 
-def active_members(tx: Tx, session_id: int) -> dict[int, Record]:
-    """Everyone who is in the session now, scopes too, with what is set for them."""
-    return {row.peer_id: row for row in ACTIVE.rows(tx, session_id=session_id)}
-
-
 def check_observers(tx: Tx, session_id: int) -> None:
     """Refuse more observers than a session may have; scopes do not count."""
     query = (
         select(func.count())
         .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
-        .where(memberships.c.session_id == session_id, memberships.c.left_seq.is_(None))
-        .where(memberships.c.observe_others.is_(True), peers.c.kind == "peer")
+        .where(memberships.c.session_id == session_id, text(OBSERVING), peers.c.kind == "peer")
     )
     if tx.execute(query).scalar_one() > limits.OBSERVERS:
-        raise Refused(f"A session can have at most {limits.OBSERVERS} peers that observe others")
+        raise _too_many_observers()
+
+
+def _too_many_observers() -> Refused:
+    return Refused(f"A session can have at most {limits.OBSERVERS} peers that observe others")
 
 
 def _member(tx: Tx, session: Record, name: str) -> Record:
-    for row in active_members(tx, session.id).values():
-        if row.name == name:
-            return row
-    raise Missing("Peer", f"{name} in session {session.name}", session.workspace)
+    row = NAMED.first(tx, session_id=session.id, name=name)
+    if row is None:
+        raise Missing("Peer", f"{name} in session {session.name}")
+    return row
 
 
 def _join(tx: Tx, session: Record, peer_id: int, observation: Observation, at: int) -> None:
-    tx.execute(
-        insert(memberships).values(
-            session_id=session.id,
-            peer_id=peer_id,
-            observe_me=observation.observe_me,
-            observe_others=observation.observe_others,
-            joined_seq=session.message_count,
-            joined_at=at,
-        )
-    )
+    given = {"observe_me": observation.observe_me, "observe_others": observation.observe_others}
+    JOIN.run(tx, session_id=session.id, peer_id=peer_id, joined_seq=session.message_count, joined_at=at, **given)
 
 
 def _configure(tx: Tx, session_id: int, peer_id: int, observation: Observation) -> None:
-    stay = (memberships.c.session_id == session_id, memberships.c.peer_id == peer_id, memberships.c.left_seq.is_(None))
-    tx.execute(
-        update(memberships)
-        .where(*stay)
-        .values(observe_me=observation.observe_me, observe_others=observation.observe_others)
-    )
+    given = {"observe_me_": observation.observe_me, "observe_others_": observation.observe_others}
+    CONFIGURE.run(tx, session=session_id, peer=peer_id, **given)
 
 
 def _leave(tx: Tx, session: Record, peer_id: int) -> None:
-    stay = (memberships.c.session_id == session.id, memberships.c.peer_id == peer_id, memberships.c.left_seq.is_(None))
-    tx.execute(update(memberships).where(*stay).values(left_seq=session.message_count))
+    LEAVE.run(tx, session=session.id, peer=peer_id, seq=session.message_count)

@@ -81,7 +81,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
             add_job(tx, "scope", unit, at, workspace_id=session.workspace_id, session_id=session.id, payload=payload)
 
 
-def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) -> None:
+def remove_session(tx: Tx, workspace: str, scope: Record, name: str) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
     session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
@@ -91,7 +91,7 @@ def remove_session(tx: Tx, workspace: str, scope: Record, name: str, at: int) ->
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
     for row in tx.execute(held.where(conclusions.c.deleted_at.is_(None))).all():
-        remove_conclusions(tx, [row.id], row.collection_id, at)
+        remove_conclusions(tx, [row.id], row.collection_id)
 
 
 def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import hmac
-import ipaddress
-import json
-import socket
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text
@@ -19,14 +12,12 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
+from hermes.memory_server.engine.delivery import is_public, literal_address
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id
-
-if TYPE_CHECKING:
-    import httpx
 
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
 WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
@@ -40,7 +31,7 @@ ANY = Prepared(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam(
 
 
 def check_url(url: str) -> None:
-    """Refuse what is not a public HTTP address."""
+    """Refuse what is not a public HTTP address. What a name leads to is looked at when something is sent there."""
     if len(url) > limits.URL_CHARS:
         raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
     try:
@@ -51,18 +42,10 @@ def check_url(url: str) -> None:
         raise Invalid(f"Invalid webhook URL: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise Invalid("A webhook URL begins with http:// or https:// and names a host")
-    address = _address(host)
-    if address is not None and (not address.is_global or address.is_multicast):
+    address = literal_address(host)
+    inner = host.rstrip(".").lower() == "localhost" or host.rstrip(".").lower().endswith(".localhost")
+    if inner or (address is not None and not is_public(address)):
         raise Invalid("A webhook cannot point to a private, loopback, link-local or reserved address")
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that the host is, in any of the ways that resolvers read one; None for a name."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host)
-    with suppress(OSError, ValueError):
-        return ipaddress.IPv4Address(socket.inet_aton(host.rstrip(".")))
-    return None
 
 
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
@@ -114,27 +97,3 @@ def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) ->
     name = tx.execute(owner).scalar_one_or_none()
     if name is not None and WAITING.first(tx, workspace_id=workspace_id) is None:
         announce(tx, workspace_id, "queue.empty", {"workspace_id": name, "queue_type": queue_type}, at)
-
-
-async def post_event(url: str, body: Mapping[str, Any], secret: str, patience: float) -> None:
-    """Post an event to an endpoint. Connecting, and each piece of what it answers, may take so many seconds."""
-    content, headers = encode_event(body, secret)
-    async with await asyncio.to_thread(_new_client, patience) as client:
-        async with client.stream("POST", url, content=content, headers=headers) as answer:
-            answer.raise_for_status()  # what else it says is not read
-
-
-def _new_client(patience: float) -> httpx.AsyncClient:
-    """Takes so long, for its import and its certificates, that nobody should wait for it."""
-    import httpx
-
-    return httpx.AsyncClient(timeout=patience, follow_redirects=False)
-
-
-def encode_event(body: Mapping[str, Any], secret: str) -> tuple[bytes, dict[str, str]]:
-    """The bytes to post and their headers, signed when there is a secret."""
-    content = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    headers = {"Content-Type": "application/json"}
-    if secret:
-        headers["X-Honcho-Signature"] = hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
-    return content, headers

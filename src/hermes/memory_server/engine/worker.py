@@ -23,6 +23,7 @@ from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
+from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
 from hermes.memory_server.engine.webhooks import announce_empty_queue
@@ -51,12 +52,12 @@ class Worker:
         clock: Clock,
         embedder: Embedder,
         *,
-        webhook_secret: str = "",
+        delivery: Delivery | None = None,
         kinds: Mapping[str, Kind[Any]] = KINDS,
     ) -> None:
         self._database = database
         self._clock = clock
-        self._tools = Tools(database, embedder, webhook_secret)
+        self._tools = Tools(database, embedder, delivery or Delivery())
         self._kinds = kinds
         self._news = asyncio.Event()
         self._was_written = False
@@ -194,8 +195,10 @@ class Worker:
         return queue.claim_job(tx, self.owner, job.kind, at)
 
     async def _fail(self, job: Job, error: Exception) -> None:
-        log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, error)
-        await self._record(job, lambda tx: queue.fail_job(tx, job, f"{type(error).__name__}: {error}", self._now()))
+        # It may quote what others wrote: one line of it, and not all.
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.REASON_CHARS]
+        log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
+        await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
     async def _give_back(self, job: Job) -> None:
         await self._record(job, lambda tx: queue.release_job(tx, job))
@@ -209,17 +212,18 @@ class Worker:
 
     async def _clean(self) -> None:
         if self._clock.now() - self._cleaned >= CLEAN_EVERY:
-            self._cleaned = self._clock.now()
-            await self._database.write(lambda tx: queue.forget_finished(tx, self._now()))
+            more = await self._database.write(lambda tx: queue.forget_finished(tx, self._now()))
+            if not more:
+                self._cleaned = self._clock.now()
 
     def _now(self) -> int:
         return times.now(self._clock)
 
 
 @asynccontextmanager
-async def working(database: Database, clock: Clock, embedder: Embedder, webhook_secret: str) -> AsyncIterator[Worker]:
+async def working(database: Database, clock: Clock, embedder: Embedder, delivery: Delivery) -> AsyncIterator[Worker]:
     """A worker for the length of a block, on a database of its own, which is closed afterwards."""
-    worker = Worker(database, clock, embedder, webhook_secret=webhook_secret)
+    worker = Worker(database, clock, embedder, delivery=delivery)
     running = asyncio.create_task(worker.run())
     try:
         yield worker

@@ -1,4 +1,4 @@
-"""Indexes for filters on dates and metadata; deleted conclusions leave the file."""
+"""Indexes for filters on dates and metadata, and for members that observe; deleted conclusions leave the file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def upgrade() -> None:
     """Add the indexes, and fill that of metadata from the messages there are."""
     op.create_index("messages_by_session_date", "messages", ["session_id", "created_at"])
     op.create_index("messages_by_workspace_date", "messages", ["workspace_id", "created_at"])
+    where = sa.text("left_seq IS NULL AND observe_others")
+    op.create_index("memberships_observing", "memberships", ["session_id"], sqlite_where=where, postgresql_where=where)
     op.create_table(
         "message_facts",
         sa.Column("workspace_id", sa.Integer, primary_key=True, nullable=False),
