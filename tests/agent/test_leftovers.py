@@ -76,7 +76,7 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
         for _ in range(2):
             await review_leftovers(store, lambda session: session.source == "cli", lend)
     assert len([request for request in model.requests if len(request.messages) == 2]) == 1
-    assert notes_of_ann(tmp_path) == "I like figs"
+    assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
 
 
 @pytest.mark.contract("4.12")
