@@ -19,6 +19,7 @@ from hermes.db import leases
 from hermes.home import Home
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.provider import Entry, Outcome
+from hermes.scope import OWNER
 from hermes.types import Session
 from tests.memory.delivering import left
 from tests.memory.providers import PATIENT, Recorder
@@ -107,6 +108,6 @@ def test_a_question_from_a_folder_that_is_gone_is_answered(tmp_path: Path) -> No
         os.chdir(gone)
         gone.rmdir()
         session = Session(id="s", source="cli", started_at=0.0)
-        assert conversation_of(session).directory is None
+        assert conversation_of(session, OWNER).directory is None
     finally:
         os.chdir(here)

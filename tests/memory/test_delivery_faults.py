@@ -14,13 +14,14 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError, StoreError
 from hermes.memory.deliveries import KEPT_DONE, Deliveries
+from hermes.memory.mirror import Mirrored
 from hermes.memory.plugin_thread import SPAWNED, Answer
 from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
 from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty
-from tests.memory.providers import PATIENT, SHORT, Recorder, Troubled
-from tests.memory.remembering import active, begin, say, turn
+from tests.memory.providers import CONVERSATION, PATIENT, SHORT, Recorder, Troubled
+from tests.memory.remembering import active, begin, notes_of, say, turn
 
 
 @pytest.mark.parametrize(
@@ -160,10 +161,10 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
         await turn(memory)
         await provider.settle()
         notes.write_text(f"- {'x' * 200_000}\n- likes figs\n", encoding="utf-8")
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
         await provider.settle()
         notes.write_text("- likes figs\n", encoding="utf-8")
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
         await provider.settle()
         await memory.delegated("\n" * 200_000, "\x00" * 200_000)
         await until_empty(provider)

@@ -15,12 +15,10 @@ from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
 from hermes.agent.stopping import unless_stopped
 from hermes.memory.values import Ending
+from hermes.scope import Group, Scope
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-
-DIRECT = ("dm", "api")
-"""Chats with one person: there the person belongs to the agent, elsewhere to the turn."""
 
 
 class Person(NamedTuple):
@@ -32,7 +30,7 @@ class Person(NamedTuple):
 
 NOBODY = Person()
 
-MakeAgent: TypeAlias = Callable[[Session, Person], Awaitable[Agent]]
+MakeAgent: TypeAlias = Callable[[Session, Scope, Person], Awaitable[Agent]]
 Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
 
 
@@ -48,7 +46,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class AgentCache:
-    """Keyed by session key, session, the person of a direct chat, and what a provider has frozen into an agent."""
+    """Keyed by session key, session, its scope, the person of a direct chat, and what a provider has frozen into an
+    agent: someone who is marked as the owner, or no longer is, gets another one."""
 
     make: MakeAgent
     signature: Signature
@@ -65,10 +64,10 @@ class AgentCache:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, session: Session, key: str, person: Person) -> AsyncIterator[Agent]:
+    async def use(self, session: Session, key: str, scope: Scope, person: Person) -> AsyncIterator[Agent]:
         """The agent for one message. A changed signature gives a fresh one."""
-        speaker = person if session.chat_type in DIRECT else NOBODY
-        entry = await self._enter((key, session.id, speaker), session, speaker)
+        speaker = NOBODY if isinstance(scope, Group) else person
+        entry = await self._enter((key, session.id, scope, speaker), session, scope, speaker)
         try:
             yield entry.agent
         finally:
@@ -101,14 +100,14 @@ class AgentCache:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
+    async def _enter(self, key: Hashable, session: Session, scope: Scope, person: Person) -> _Entry:
         """Find or make an entry and count us in. Making one waits for the same one alone."""
         signature = await self.signature()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
             entry = self._entries.get(key)
             if entry is None or entry.signature != signature:
-                made = _Entry(await self.make(session, person), signature, self.now())
+                made = _Entry(await self.make(session, scope, person), signature, self.now())
                 if entry is not None:
                     self._retire(key, "settings")
                 entry = self._entries[key] = made

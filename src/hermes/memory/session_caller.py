@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
+from hermes.memory.mirror import Mirrored
+from hermes.memory.notes import Notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
@@ -35,9 +37,10 @@ class Opened:
 class SessionCaller:
     """Calls the hooks of one conversation's session, one question at a time; preparing goes on beside them."""
 
-    def __init__(self, provider: ActiveProvider, conversation: Conversation) -> None:
+    def __init__(self, provider: ActiveProvider, conversation: Conversation, notes: Notes) -> None:
         self._provider = provider
         self.conversation = conversation
+        self._notes = notes
         self.opened: Opened | None = None
         self._opening: asyncio.Task[Opened | None] | None = None
         self.asked: tuple[int, ...] = ()
@@ -124,7 +127,7 @@ class SessionCaller:
             return None
         self.opened = found.value
         self.prepare(None)
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(self._notes, conversation), None)
         provider.background.begin(provider.address_place(self.spot, self.opened.address), "addressing a conversation")
         return self.opened
 
