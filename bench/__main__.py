@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, log, memory_server, outbox, startup, store, turn
+from bench import compression, gateway, hostile, log, memory_server, outbox, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
@@ -15,6 +15,7 @@ BENCHES = {
     "compression": compression.run,
     "gateway": gateway.run,
     "memory_server": memory_server.run,
+    "hostile": hostile.run,
 }
 
 for name in sys.argv[1:] or BENCHES:
