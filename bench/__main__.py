@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, log, memory_server, outbox, repair, startup, store, turn
+from bench import compression, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
@@ -16,6 +16,7 @@ BENCHES = {
     "gateway": gateway.run,
     "repair": repair.run,
     "memory_server": memory_server.run,
+    "hostile": hostile.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

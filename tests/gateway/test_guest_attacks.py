@@ -76,7 +76,8 @@ async def the_owners_note_by_its_words(world: World) -> list[str]:
 async def a_sub_agent(world: World) -> list[str]:
     within = call("delegate", task=call("delegate", task=SEARCH))
     notes = call("delegate", task=call("memory", action="remove", target="user", old_text="heron"))
-    return [await world.direct(GUEST, text) for text in (call("delegate", task=SEARCH), within, notes)]
+    reading = call("delegate", task=call("read_notes"))
+    return [await world.direct(GUEST, text) for text in (call("delegate", task=SEARCH), within, notes, reading)]
 
 
 async def commands(world: World) -> list[str]:

@@ -74,7 +74,7 @@ def test_text_or_list_beyond_its_bound_is_refused(http: httpx.Client, method: st
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("DELETE", "/sessions/s/peers", list(range(200_000))),
+        ("DELETE", "/sessions/s/peers", list(range(limits.MEMBERS))),
         ("POST", "/sessions/s/peers", {f"a b{n}": n for n in range(limits.MEMBERS)}),
         ("POST", "/sessions/s/messages", {"messages": [{"content": 5}] * 5000}),
         ("POST", "/conclusions", {"conclusions": [{}] * 100_000}),
@@ -87,6 +87,13 @@ def test_thousand_problems_of_a_request_are_told_in_a_short_answer(
     assert answer.status_code == 422
     assert 1 <= len(answer.json()["detail"]) <= limits.PROBLEMS
     assert len(answer.content) < 20_000
+
+
+def test_list_of_more_than_can_be_members_is_refused_before_it_is_read(http: httpx.Client) -> None:
+    for method, body in (("DELETE", list(range(200_000))), ("POST", {f"p{n}": {} for n in range(100_000)})):
+        answer = http.request(method, "/sessions/s/peers", json=body)
+        assert answer.status_code == 413
+        assert answer.json() == {"detail": f"The request names more than {limits.MEMBERS} members"}
 
 
 @pytest.mark.contract("9.8")

@@ -36,7 +36,7 @@ from hermes.settings import (
     TELEGRAM_WEBHOOK_SECRET,
 )
 from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
-from hermes.store.people import Person, describe_unmarked, mark, meet_all, people, take_untold
+from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -250,7 +250,7 @@ def show_people(
         if who is not None:
             _mark(host, who, is_owner=is_owner)
 
-    def look(tx: Tx) -> list[Person]:
+    def look(tx: Tx) -> list[KnownPerson]:
         meet_all(tx, host.settings.get(ALLOW))
         return people(tx)
 
@@ -274,14 +274,14 @@ def _mark(host: App, who: str, *, is_owner: bool) -> None:
     note(f"{who} is {'the owner' if is_owner else 'a guest'} now{unknown}")
 
 
-def _as_json(host: App, one: Person) -> Json:
+def _as_json(host: App, one: KnownPerson) -> Json:
     scope = OWNER if one.is_owner else Guest(one.platform, one.user_id)
     notes = open_notes(host, scope).path("user").parent
     who = f"{one.platform}:{one.user_id}"
     return {"who": who, "name": one.name, "role": one.role, "marked_at": one.marked_at, "notes": str(notes)}
 
 
-def _role(one: Person) -> str:
+def _role(one: KnownPerson) -> str:
     return f"{one.role}{'' if one.marked_at is not None else ', not marked'}"
 
 

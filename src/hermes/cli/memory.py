@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.loopback import is_loopback
 
+SWITCH_SECONDS = 0.001
+"""How long a thread computes before another has its turn: requests are answered between turns of what takes long."""
 M_ARENA_MAX = -8
 """The name that glibc's mallopt has for the number of heaps."""
 app = typer.Typer(
@@ -51,6 +54,7 @@ def serve(
     # A vector is multiplied faster than threads can be woken for it, and each would take memory of its own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _share_one_heap()
+    sys.setswitchinterval(SWITCH_SECONDS)
     import uvicorn
 
     from hermes.memory_server import limits

@@ -29,8 +29,11 @@ TEXT_CHARS = 10_000
 """A text that has no limit of its own: what is searched for, a line of a card."""
 REQUEST_BYTES = 16 * 1024 * 1024
 """What a hundred of the longest messages take, as JSON."""
-SMALL_REQUEST_BYTES = 4 * 1024 * 1024
-"""For requests that add neither messages nor conclusions."""
+MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024
+MEMBERS_REQUEST_COMMAS = 80_000
+"""For requests that name members; each is written with a few commas at most. Who sends more is refused unread."""
+SMALL_REQUEST_BYTES = 1024 * 1024
+"""For all others."""
 REQUESTS_BYTES = 64 * 1024 * 1024
 """What all requests that are being answered may hold together."""
 REQUEST_SECONDS = 60.0

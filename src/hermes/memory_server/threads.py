@@ -1,4 +1,4 @@
-"""Threads for what takes long to compute. Not the loop's own: those may all be waiting for somebody's name server."""
+"""A thread for what takes long to compute. Not one of the loop's own: those may all be waiting for somebody's disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_threads = ThreadPoolExecutor(2, thread_name_prefix="memory-compute")
+_threads = ThreadPoolExecutor(1, thread_name_prefix="memory-compute")
+"""One: what is computed in Python takes turns anyway, and two would take two turns from everybody else."""
 
 
 async def compute(run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -32,7 +32,7 @@ KEY_PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class KnownPerson:
     """Someone who talks, or may."""
 
     platform: str
@@ -84,11 +84,12 @@ class People:
         return Group(session.session_key or f"session:{session.id}")
 
 
-def people(tx: Tx) -> list[Person]:
+def people(tx: Tx) -> list[KnownPerson]:
     """Everyone who is known, owners first."""
     rows = tx.execute("SELECT * FROM hermes_people ORDER BY is_owner DESC, platform, user_id")
     return [
-        Person(row["platform"], row["user_id"], row["name"], bool(row["is_owner"]), row["marked_at"]) for row in rows
+        KnownPerson(row["platform"], row["user_id"], row["name"], bool(row["is_owner"]), row["marked_at"])
+        for row in rows
     ]
 
 
@@ -101,14 +102,14 @@ def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
     )
 
 
-def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> Person:
+def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> KnownPerson:
     """The owner says who someone is."""
     meet(tx, platform, user_id, "")
     row = tx.execute(
         "UPDATE hermes_people SET is_owner = ?3, marked_at = ?4 WHERE platform = ?1 AND user_id = ?2 RETURNING name",
         (platform, user_id, int(is_owner), now),
     ).fetchone()
-    return Person(platform, user_id, row["name"], is_owner, now)
+    return KnownPerson(platform, user_id, row["name"], is_owner, now)
 
 
 def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
@@ -121,12 +122,12 @@ def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
         meet(tx, platform, user_id, "")
 
 
-def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[Person]:
+def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
     """Those who may talk and of whom nobody has said who they are. Nothing is written."""
     known = people(tx)
     there = {(one.platform, one.user_id) for one in known}
     paired = tx.execute("SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed'")
-    others = [Person(*row) for row in paired] + [Person(*one, "") for one in named(allowed)]
+    others = [KnownPerson(*row) for row in paired] + [KnownPerson(*one, "") for one in named(allowed)]
     new = {(one.platform, one.user_id): one for one in others if (one.platform, one.user_id) not in there}
     return [*(one for one in known if one.marked_at is None), *new.values()]
 
@@ -137,7 +138,7 @@ def named(allowed: Iterable[str]) -> list[tuple[str, str]]:
     return [(platform, user) for platform, user in pairs if user and not user.startswith(("*", "-", "@"))]
 
 
-def take_untold(tx: Tx, allowed: Iterable[str]) -> list[Person]:
+def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
     """Those who may talk, whom nobody has marked, and of whom the owner was not told. From now on the owner was."""
     meet_all(tx, allowed)
     unmarked = {(one.platform, one.user_id): one for one in people(tx) if one.marked_at is None}
@@ -146,7 +147,7 @@ def take_untold(tx: Tx, allowed: Iterable[str]) -> list[Person]:
     return [unmarked[one] for one in sorted(found) if one in unmarked]
 
 
-def describe_unmarked(unmarked: Sequence[Person]) -> str:
+def describe_unmarked(unmarked: Sequence[KnownPerson]) -> str:
     """One line about people of whom nobody has said who they are; "" for none."""
     if not unmarked:
         return ""

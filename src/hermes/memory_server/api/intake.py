@@ -11,10 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hermes.memory_server import limits
 from hermes.memory_server.api.wire import Json
 
+MEMBERS = ("/sessions", "/peers")
 LARGE = ("/messages", "/messages/", "/messages/upload", "/conclusions")
-"""Where a body may be large: paths that end so."""
+"""What the paths end with where a body names members, or may be large."""
 TOO_MUCH = "The server holds as many large requests as it can; try again"
 TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
+TOO_LONG = f"The request names more than {limits.MEMBERS} members"
 CLOSE = {"Connection": "close"}
 ATTENTION = 0.25
 """Seconds after which one looks whether the client is still there: most requests are answered by then."""
@@ -32,12 +34,12 @@ class Intake:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = limits.REQUEST_BYTES if scope["path"].endswith(LARGE) else limits.SMALL_REQUEST_BYTES
+        most = _most(scope["path"])
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told[:20]) > most:
             await Json({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
-        coming = _Coming(self, receive, most)
+        coming = _Coming(self, receive, most, counts_commas=scope["path"].endswith(MEMBERS))
         try:
             await self._app(scope, coming.receive, send)
         except asyncio.CancelledError:
@@ -56,11 +58,12 @@ class Intake:
 class _Coming:
     """One request while it lasts."""
 
-    def __init__(self, intake: Intake, receive: Receive, most: int) -> None:
+    def __init__(self, intake: Intake, receive: Receive, most: int, *, counts_commas: bool) -> None:
         self._intake = intake
         self._receive = receive
         self._most = most
         self._read = 0
+        self._commas: int | None = 0 if counts_commas else None
         self._complete = False
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.REQUEST_SECONDS
@@ -83,6 +86,11 @@ class _Coming:
         if self._read > self._most:
             self._read -= size
             raise HTTPException(413, _too_large(self._most), CLOSE)
+        if self._commas is not None:
+            self._commas += message.get("body", b"").count(b",")
+            if self._commas > limits.MEMBERS_REQUEST_COMMAS:
+                self._read -= size
+                raise HTTPException(413, TOO_LONG, CLOSE)
         self._intake.hold(size)
         return message
 
@@ -104,6 +112,12 @@ class _Coming:
         if message["type"] == "http.disconnect" and self._task is not None:
             self.left = True
             self._task.cancel()
+
+
+def _most(path: str) -> int:
+    if path.endswith(LARGE):
+        return limits.REQUEST_BYTES
+    return limits.MEMBERS_REQUEST_BYTES if path.endswith(MEMBERS) else limits.SMALL_REQUEST_BYTES
 
 
 def _too_large(most: int) -> str:

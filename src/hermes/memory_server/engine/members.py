@@ -46,7 +46,7 @@ CONFIGURE = Prepared(
     .where(*STAY)
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
 )
-PART = 500
+PART = 100
 """How many members are let in or out in one transaction: who wants to write waits meanwhile."""
 T = TypeVar("T")
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from hermes.memory_server.embedder import SHIPPED, Space, Vector, from_blobs
+from hermes.memory_server.embedder import SHIPPED, Space, Vector
 from hermes.memory_server.threads import compute
 
-ROW_BYTES = SHIPPED.dimension * 2
 WORDS_KEPT = 8000
 WORD_CHARS = 40
 """Words come again: the vectors of the last ones are kept, of words up to this length."""
-LONG = 20_000
-"""From so many characters on, and for the first text, it is done in a thread."""
+LONG = 4000
+"""From so many characters on, and for the first text, it is done in a thread; so much at a time, so that others have
+their turn in between."""
 PART_CHARS = 1000
 """How much of a word without end is turned into tokens at once: each takes a few hundred times its size."""
 WEIGHTS = "weights/l2_supercat_256.safetensors"
@@ -39,7 +38,10 @@ class WordVectors:
         """The direction of each text."""
         if _model.cache_info().currsize and sum(map(len, texts)) < LONG:
             return [self.direction(text) for text in texts]
-        return [await compute(self.direction, text) for text in texts]  # one by one: others have their turn between
+        return [vector for part in _parts(texts) for vector in await compute(self._directions, part)]
+
+    def _directions(self, texts: Sequence[str]) -> list[Vector]:
+        return [self.direction(text) for text in texts]
 
     def direction(self, text: str) -> Vector:
         """The text's direction, of length 1; all zeros for a text without words."""
@@ -55,11 +57,22 @@ class WordVectors:
         return total / length if length else total
 
 
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    for text in texts:
+        part.append(text)
+        if sum(map(len, part)) >= LONG:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
 _guard = threading.Lock()
 
 
 def _sum_tokens(word: str) -> Vector:
-    with _guard:  # one model, however many texts come first, and one place in its file
+    with _guard:  # one model, however many texts come first
         return _model().sum_tokens(word)
 
 
@@ -72,7 +85,7 @@ def _model() -> _Model:
 
 
 class _Model:
-    """Token vectors, read from their file one by one: most are never needed, and words are kept above."""
+    """Token vectors in their file, of which the system keeps in memory what is used."""
 
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer  # needed with the first text, not at start
@@ -82,17 +95,13 @@ class _Model:
         with (folder / WEIGHTS).open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))["embedding.weight"]
-        self._file = os.open(folder / WEIGHTS, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         if header["dtype"] != "F16" or header["shape"][1] != SHIPPED.dimension:
             raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
-        self._start = 8 + size + int(header["data_offsets"][0])
+        start = 8 + size + int(header["data_offsets"][0])
+        self._rows = np.asarray(np.memmap(folder / WEIGHTS, np.float16, "r", start, tuple(header["shape"])))
 
     def sum_tokens(self, word: str) -> Vector:
         """The sum of a word's token vectors: its direction is all that counts."""
         tokens = self._tokenizer.encode(word, add_special_tokens=False).ids
-        total: Vector = from_blobs([self._read(token) for token in tokens], SHIPPED.dimension).sum(axis=0)
+        total: Vector = self._rows[tokens].sum(axis=0, dtype=np.float32)
         return total
-
-    def _read(self, token: int) -> bytes:
-        os.lseek(self._file, self._start + token * ROW_BYTES, os.SEEK_SET)
-        return os.read(self._file, ROW_BYTES)

@@ -1,0 +1,267 @@
+"""The memory server under attack: `python -m bench hostile`.
+
+Twenty clients send what costs a server most, side by side and again and again, while one makes ordinary calls. Told are
+how much longer those take than alone, how long `/health` takes, how much memory the server takes with the processes it
+starts, how long it takes to end in the middle of all that, and every status that is an error of ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.memory_server import serve, words
+from bench.table import Row, report, summarise
+
+MESSAGES = int(os.environ.get("BENCH_MESSAGES", "20000"))
+CALLS = int(os.environ.get("BENCH_CALLS", "1000"))
+RUNS = int(os.environ.get("BENCH_RUNS", "3"))
+ATTACKERS = 20
+FULL = 507
+"""The only error of ours that is allowed: it is the disk's."""
+W = "/v3/workspaces/w"
+_numbers = itertools.count()
+
+
+def bomb_pdf(operators: int = 120_000) -> bytes:
+    """A small file whose only page unfolds to very much."""
+    drawn = zlib.compress(b"BT /F1 12 Tf " + b"1 0 0 1 10 10 Tm (hi) Tj " * operators + b"ET", 9)
+    things = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 5 0 R /Resources << /Font << /F1 4 0 R >> >> >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(drawn), drawn),
+    ]
+    out, places = b"%PDF-1.4\n", b"0000000000 65535 f \n"
+    for number, thing in enumerate(things, start=1):
+        places += b"%010d 00000 n \n" % len(out)
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, thing)
+    return out + b"xref\n0 6\n%strailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (places, len(out))
+
+
+BOMB = bomb_pdf()
+JSON = {"Content-Type": "application/json"}
+NUMBERS = json.dumps(list(range(200_000))).encode()
+LONG_QUERY = json.dumps({"query": "x7k" * 340_000}).encode()
+Attack = Callable[[httpx.Client], httpx.Response]
+
+
+def _upload(client: httpx.Client) -> httpx.Response:
+    files = {"file": ("bomb.pdf", BOMB, "application/pdf")}
+    return client.post(f"{W}/sessions/pdf/messages/upload", files=files, data={"peer_id": "eve"})
+
+
+def _conclude(client: httpx.Client) -> httpx.Response:
+    new = [{"content": words(1300)[:8000], "observer_id": "p0", "observed_id": "p0"} for _ in range(100)]
+    return client.post(f"{W}/conclusions", json={"conclusions": new})
+
+
+def _join(client: httpx.Client) -> httpx.Response:
+    number = next(_numbers)
+    return client.post(f"{W}/sessions/m{number}/peers", json={f"m{number}-{n}": {} for n in range(20_000)})
+
+
+def _hook(client: httpx.Client) -> httpx.Response:
+    client.post(f"{W}/webhooks", json={"url": f"https://hook{next(_numbers) % 10}.invalid/"})
+    return client.get(f"{W}/webhooks/test")
+
+
+def _filter_bomb() -> dict[str, Any]:
+    return {"OR": [{"metadata": {f"key{n}": {"contains": "nothing"}}} for n in range(60)]}
+
+
+ATTACKS: dict[str, Attack] = {
+    "long query": lambda c: c.post(f"{W}/search", json={"query": "x7k" * 3333}),
+    "longer query": lambda c: c.post(f"{W}/search", content=LONG_QUERY, headers=JSON),
+    "filtered search": lambda c: c.post(f"{W}/search", json={"query": "item", "filters": _filter_bomb()}),
+    "filtered list": lambda c: c.post(f"{W}/sessions/s0/messages/list", json={"filters": _filter_bomb()}),
+    "PDF": _upload,
+    "conclusions": _conclude,
+    "members": _join,
+    "numbers": lambda c: c.request("DELETE", f"{W}/sessions/s0/peers", content=NUMBERS, headers=JSON),
+    "webhooks": _hook,
+    "clone": lambda c: c.post(f"{W}/sessions/s0/clone"),
+}
+
+
+def calls(client: httpx.Client) -> Iterator[Callable[[], httpx.Response]]:
+    """What an ordinary client does, in turn."""
+    while True:
+        says = {"messages": [{"content": f"I keep {words(12)}.", "peer_id": "p0"}]}
+        yield lambda says=says: client.post(f"{W}/sessions/s1/messages", json=says)  # type: ignore[misc]
+        yield lambda: client.post(f"{W}/search", json={"query": words(3)})
+        yield lambda: client.get(f"{W}/sessions/s1/context?tokens=2000")
+        yield lambda: client.post(f"{W}/sessions/s1/messages/list", json={"filters": {"metadata": {"kind": "none"}}})
+        yield lambda: client.post(f"{W}/peers/p0/representation", json={"search_query": words(3)})
+
+
+@dataclass
+class Seen:
+    """What was seen of the server."""
+
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    health: list[float] = field(default_factory=list)
+    resident: float = 0.0
+
+    def wrong(self) -> dict[tuple[str, int], int]:
+        """Answers that are errors of ours, and calls without an answer (0)."""
+        return {key: n for key, n in self.statuses.items() if key[1] == 0 or (key[1] >= 500 and key[1] != FULL)}
+
+
+def ordinary(url: str, count: int, seen: Seen) -> list[float]:
+    """How long each call of an ordinary client took."""
+    taken: list[float] = []
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for call in itertools.islice(calls(client), count):
+            start = time.perf_counter()
+            seen.statuses["ordinary", call().status_code] += 1
+            taken.append(time.perf_counter() - start)
+    return taken
+
+
+def _attack(url: str, name: str, over: Any, told: Any) -> None:
+    with httpx.Client(base_url=url, timeout=120) as client:
+        while not over.is_set():
+            try:
+                status = ATTACKS[name](client).status_code
+            except httpx.HTTPError:
+                status = 0
+            if not over.is_set():
+                told.put((name, status))
+
+
+def attack(url: str, over: Any, told: Any) -> None:
+    """All attacks, side by side, until the event is set."""
+    threads = [
+        threading.Thread(target=_attack, args=(url, [*ATTACKS][number % len(ATTACKS)], over, told), daemon=True)
+        for number in range(ATTACKERS)
+    ]
+    for thread in threads:
+        thread.start()
+    over.wait()
+
+
+@contextmanager
+def attacked(url: str, seen: Seen) -> Iterator[None]:
+    """Attackers in a process of their own, so that what they compute takes no time from those who measure."""
+    context = multiprocessing.get_context("spawn")
+    over, told = context.Event(), context.Queue()
+    process = context.Process(target=attack, args=(url, over, told))
+    process.start()
+    seen.statuses[told.get(timeout=60)] += 1  # they have begun
+    try:
+        yield
+    finally:
+        over.set()
+        while not told.empty():
+            seen.statuses[told.get()] += 1
+        process.join(5)
+        process.kill()
+
+
+@contextmanager
+def watched(url: str, pid: int, seen: Seen) -> Iterator[None]:
+    """Ask for health and look at the memory ten times a second."""
+    over = threading.Event()
+
+    def watch() -> None:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            while not over.wait(0.1):
+                start = time.perf_counter()
+                seen.statuses["health", client.get("/health").status_code] += 1
+                seen.health.append(time.perf_counter() - start)
+                seen.resident = max(seen.resident, _resident(pid))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _resident(pid: int) -> float:
+    """Megabytes of a process and of those that it started."""
+    total = 0.0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = status.read_text(encoding="utf-8")
+        except OSError:  # it has ended
+            continue
+        parent = re.search(r"PPid:\s+(\d+)", fields)
+        if (status.parent.name == str(pid) or (parent and parent[1] == str(pid))) and (
+            found := re.search(r"VmRSS:\s+(\d+)", fields)
+        ):
+            total += int(found[1]) / 1024
+    return total
+
+
+def fill(url: str, count: int) -> None:
+    """Messages of twenty people in twenty sessions, with metadata."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for batch in range(-(-count // 100)):
+            number = batch % 20
+            says = [
+                {"content": f"I keep item {batch} in {words(22)}.", "peer_id": f"p{number}", "metadata": {"n": n}}
+                for n in range(100)
+            ]
+            client.post(f"{W}/sessions/s{number}/messages", json={"messages": says}).raise_for_status()
+
+
+def end_under_attack(process: subprocess.Popen[str], url: str) -> float:
+    """How long the server takes to end while it is attacked. Calls that it cuts off are no fault."""
+    with attacked(url, Seen()):
+        time.sleep(2)  # all attacks are under way
+        start = time.perf_counter()
+        process.terminate()
+        process.wait(60)
+        return time.perf_counter() - start
+
+
+def run() -> None:
+    """Alone and attacked in turn; medians of the runs."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="hermes-bench") as folder:
+        process, url, _ = serve(folder)
+        alone, under, quiet = Seen(), Seen(), []
+        attacked_p95: list[float] = []
+        try:
+            fill(url, MESSAGES)
+            for number in range(RUNS):
+                first = summarise(f"alone {number}", ordinary(url, CALLS, alone))
+                with attacked(url, under), watched(url, process.pid, under):
+                    second = summarise(f"attacked {number}", ordinary(url, CALLS, under), first)
+                rows += [first, second]
+                quiet.append(first.p95)
+                attacked_p95.append(second.p95)
+            ended = end_under_attack(process, url)
+        finally:
+            process.kill()
+            process.wait()
+    rows.append(summarise("health while attacked", under.health))
+    report("Hostile: twenty attackers", rows)
+    longer = sorted(b - a for a, b in zip(quiet, attacked_p95, strict=True))[len(quiet) // 2]
+    print(  # noqa: T201
+        f"  p95 {longer * 1000:+.0f} ms, health at most {max(under.health) * 1000:.0f} ms, "
+        f"resident {under.resident:.0f} MB, ended after {ended:.1f} s, errors {under.wrong() or 'none'}"
+    )
+    for (name, status), count in sorted(under.statuses.items()):
+        print(f"    {name:<16} {status} × {count}")  # noqa: T201
