@@ -19,7 +19,14 @@ from tests.conftest import Ran
 from tests.store import old_files as old
 
 Hermes = Callable[..., Ran]
-every_wound = pytest.mark.parametrize(("wound", "layout"), CASES, ids=[f"{wound}-{layout}" for wound, layout in CASES])
+
+
+def of_wounds(cases: list[tuple[Wound, int]]) -> pytest.MarkDecorator:
+    """A test for each of these."""
+    return pytest.mark.parametrize(("wound", "layout"), cases, ids=[f"{wound}-{layout}" for wound, layout in cases])
+
+
+every_wound = of_wounds(list(CASES))
 
 
 @every_wound
@@ -99,7 +106,7 @@ def test_everything_but_second_copies_and_strangers_words_can_still_be_read(
         assert sorted([*after[session], *wound.hidden.get(session, [])]) == sorted(before[session])
 
 
-@every_wound
+@of_wounds([case for case in CASES if case[0].hidden])
 def test_deleting_a_mended_session_takes_its_marks_along(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
     file = wounded(home, wound, layout)
     assert hermes("doctor", "--repair", "--yes").code == 0

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from tests.store import old_files as old
 from tests.store.old_files import OldFile
+
+TEMPLATES = tempfile.TemporaryDirectory()
+atexit.register(TEMPLATES.cleanup)
 
 KEY = "agent:main:telegram:dm:555"
 OTHER_KEY = "agent:main:telegram:dm:777"
@@ -247,6 +254,13 @@ WOUNDS = (
 
 def wounded(home: Path, wound: Wound, layout: int) -> OldFile:
     """A healthy file of this layout, with this wound."""
-    file = (old.early_file if layout == 6 else old.current_file)(home)
-    wound.inflict(Hand(file))
-    return file
+    shutil.copytree(_template(wound.inflict, layout), home, dirs_exist_ok=True)
+    return OldFile(home / "state.db", layout)
+
+
+@cache
+def _template(inflict: Callable[[Hand], None], layout: int) -> Path:
+    """A home that is made once: many tests begin with a copy of it."""
+    home = Path(TEMPLATES.name) / f"{inflict.__name__}-{layout}"
+    inflict(Hand((old.early_file if layout == 6 else old.current_file)(home)))
+    return home
