@@ -38,7 +38,7 @@ async def create_messages(
     f"{ROOT}/upload",
     status_code=201,
     response_model=list[replies.Message],
-    responses={code: {"model": replies.Detail} for code in (413, 415, 429)},
+    responses={415: {"model": replies.Detail}},
 )
 async def upload_messages(
     workspace_id: str,

@@ -21,7 +21,8 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
 
 T = TypeVar("T")
-REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in (400, 401, 403, 404, 409, 422)}
+REFUSED = (400, 401, 403, 404, 408, 409, 413, 422, 429)
+REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in REFUSED}
 
 
 def new_router(tag: str) -> APIRouter:
