@@ -4,6 +4,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+STOCK ?= $(HOME)/.cache/hermes-stock-homes
 # Many tests wait for processes: three workers keep two cores busy.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -58,6 +59,9 @@ bench: install
 
 stress: install
 	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress --timeout 3600
+	$(BIN)/python -m scripts.stock_homes make $(STOCK)
+	$(BIN)/python -m scripts.stock_homes check $(STOCK)
+	$(BIN)/python -m scripts.stock_homes together $(STOCK)
 
 slow: install
 	$(BIN)/python -m scripts.real_model fetch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, hostile, log, memory_server, outbox, startup, store, turn
+from bench import compression, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
@@ -14,6 +14,7 @@ BENCHES = {
     "outbox": outbox.run,
     "compression": compression.run,
     "gateway": gateway.run,
+    "repair": repair.run,
     "memory_server": memory_server.run,
     "hostile": hostile.run,
 }

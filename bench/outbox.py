@@ -29,6 +29,7 @@ from hermes.memory.provider import (
     Recalled,
     Speaker,
 )
+from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -65,9 +66,10 @@ def run() -> None:
 
 async def _measure(home: Path) -> list[Row]:
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-        provider = ActiveProvider("quick", _Quick, store, Notes(home, {}), Surroundings(home))
+        provider = ActiveProvider("quick", _Quick, store, Surroundings(home))
         session = (await store.create_session("cli")).id
-        memory = Memory(provider, Conversation(session, "cli", "everything", Speaker(is_owner=True)))
+        conversation = Conversation(session, "cli", "everything", Speaker(is_owner=True))
+        memory = Memory(provider, conversation, Notes(home, OWNER, {}))
         await memory.tools(memory.begin())
         without = summarise("two commits without a provider", await _turns(store, session, NoMemory()))
         within = summarise("two commits with the outbox", await _turns(store, session, memory), without)

@@ -2,6 +2,7 @@
 
     python -m scripts.stock_homes make FOLDER [NAME …]     # install it once, then make the homes
     python -m scripts.stock_homes check FOLDER [NAME …]    # repair each, go on in it, and write FOLDER/table.md
+    python -m scripts.stock_homes together FOLDER          # it and ours in one home, in turns and at once
     python -m scripts.stock_homes list
 
 A home is made by the real thing: `hermes gateway run` of `hermes-agent`, installed in an environment of its own, talks

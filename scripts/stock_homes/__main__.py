@@ -1,4 +1,4 @@
-"""`python -m scripts.stock_homes make FOLDER [NAME …]`, `… check FOLDER [NAME …]`, `… list`."""
+"""`python -m scripts.stock_homes make FOLDER [NAME …]`, `… check FOLDER [NAME …]`, `… together FOLDER`, `… list`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from scripts.stock_homes.check import run, table
 from scripts.stock_homes.drive import make_home
 from scripts.stock_homes.install import install
 from scripts.stock_homes.recipes import Recipe, recipes
+from scripts.stock_homes.together import live_together
 
 KEPT = (
     "state.db",
@@ -33,7 +34,7 @@ KEPT = (
 def main() -> int:
     """Make the homes that are not there yet."""
     parser = argparse.ArgumentParser(prog="python -m scripts.stock_homes", description=__doc__)
-    parser.add_argument("command", choices=("make", "check", "list"))
+    parser.add_argument("command", choices=("make", "check", "together", "list"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
@@ -47,6 +48,11 @@ def main() -> int:
         rows = run(python, folder / "homes", wanted, folder / "work")
         (folder / "table.md").write_text(table(rows), encoding="utf-8")
         return 1 if any(row.wrong for row in rows) else 0
+    if given.command == "together":
+        shutil.rmtree(folder / "together", ignore_errors=True)
+        faults = asyncio.run(live_together(python, folder / "together"))
+        sys.stdout.write("".join(f"{fault}\n" for fault in faults) or "nothing is lost, both go on\n")
+        return 1 if faults else 0
     _make(python, folder, wanted)
     return 0
 

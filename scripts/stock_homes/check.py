@@ -20,6 +20,7 @@ from scripts.stock_homes.drive import Stock, open_stock
 from scripts.stock_homes.recipes import Recipe
 
 LOCK = 30.0
+HELD = ("explained", "repaired", "second repair", "continued", "stock goes on")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ async def check(python: Path, home: Path, recipe: Recipe, work: Path) -> Row:
         "continued": not (faulty := await find_faults(work)),
         "stock goes on": await _stock_goes_on(python, work, recipe),
     }
+    assert tuple(faults) == HELD
     sys.stderr.write("".join(f"{recipe.name}: {fault}\n" for fault in faulty))
     codes = ", ".join(sorted({str(finding["code"]) for finding in damage})) or "-"
     return Row(recipe.name, codes, tuple(name for name, holds in faults.items() if not holds))
@@ -121,10 +123,10 @@ def _bytes(home: Path) -> dict[str, bytes]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """The table as Markdown."""
-    lines = [f"| {row.name} | {row.found} | {', '.join(row.wrong) or 'all'} |" for row in rows]
-    head = "| home | found | what holds (explained, repaired, second repair, continued, stock goes on), or what not |"
-    return "\n".join([head, "|---|---|---|", *lines, ""])
+    """The table as Markdown, a cell for each thing that must hold."""
+    head = ("home", "found", *HELD)
+    cells = [(row.name, row.found, *("no" if name in row.wrong else "yes" for name in HELD)) for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *cells))
 
 
 def run(python: Path, homes: Path, wanted: Iterable[Recipe], work: Path) -> list[Row]:

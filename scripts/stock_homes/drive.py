@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.stock_homes.loopback import GROW, Irc, Model, serving
 from scripts.stock_homes.recipes import Recipe
@@ -51,6 +52,7 @@ class Stock:
         self._named: dict[str, str] = {}
         self.irc = irc
         self.said: list[Said] = []
+        self.requests: list[list[dict[str, Any]]] = []
 
     async def start(self) -> None:
         """Start the gateway and wait until it has joined the room."""
@@ -147,6 +149,10 @@ class Stock:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._api_port}/health", timeout=5):
             pass
 
+    async def configure(self, name: str, value: str) -> bool:
+        """Change a setting with its own command."""
+        return await (await self._run("config", "set", name, value)).wait() == 0
+
     async def _run(self, *arguments: str, kill: str | None = None) -> asyncio.subprocess.Process:
         env = {
             **os.environ,
@@ -169,10 +175,12 @@ async def open_stock(python: Path, home: Path, recipe: Recipe) -> AsyncIterator[
     """A stock Hermes in a home, with a model and a room; it is ended at the end, whatever it does."""
     async with AsyncExitStack() as stack:
         irc = Irc()
-        model_port = await stack.enter_async_context(serving(Model()))
+        model = Model()
+        model_port = await stack.enter_async_context(serving(model))
         irc_port = await stack.enter_async_context(serving(irc))
         _configure(home, recipe, model_port)
         stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
+        stock.requests = model.requests
         try:
             yield stock
         finally:

@@ -10,6 +10,8 @@ from typing import Any
 
 GROW = "grow"
 """A word after which the model asks for a tool and says that its window is nearly full."""
+NOTE = "remember that "
+"""Words that the model notes with the tool `memory`, up to the end of the line."""
 FULL, LITTLE = 400_000, 1_000
 WINDOW = 600_000
 
@@ -28,9 +30,12 @@ class Model:
             return {"message": {"role": "assistant", "content": f"summary {number} of {len(messages)}"}, "used": LITTLE}
         self.requests.append(messages)
         last = messages[-1]
-        if last["role"] == "user" and GROW in str(last.get("content")):
-            call = {"id": f"call{number}", "type": "function", "function": {"name": "todo", "arguments": "{}"}}
-            return {"message": {"role": "assistant", "content": "a moment", "tool_calls": [call]}, "used": FULL}
+        text = str(last.get("content")) if last["role"] == "user" else ""
+        if GROW in text:
+            return {"message": _calling(number, "todo", {}), "used": FULL}
+        if NOTE in text:
+            noted = {"action": "add", "target": "user", "content": text[text.index(NOTE) :].splitlines()[0]}
+            return {"message": _calling(number, "memory", noted), "used": LITTLE}
         return {"message": {"role": "assistant", "content": f"reply {number}"}, "used": LITTLE}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,6 +114,12 @@ async def serving(part: Model | Irc) -> AsyncIterator[int]:
     server = await asyncio.start_server(part.serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
+
+
+def _calling(number: int, tool: str, arguments: dict[str, str]) -> dict[str, Any]:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"id": f"call{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": "a moment", "tool_calls": [call]}
 
 
 def _headers(head: str) -> list[tuple[str, str]]:

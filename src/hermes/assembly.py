@@ -13,23 +13,24 @@ from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
-from hermes.gateway.agent_cache import DIRECT, NOBODY, Person
-from hermes.gateway.inbox import API
+from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
-from hermes.llm.floor import OfflineFloor
+from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.model import Model
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
-from hermes.memory.notes import Notes
+from hermes.memory.notes import Notes, Target
 from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.registry import NONE, find_provider
-from hermes.memory.values import Conversation, Speaker
+from hermes.memory.values import Conversation, Reach, Speaker
+from hermes.scope import TERMINAL, Group, Guest, Owner, Scope
 from hermes.settings import (
     API_KEY,
+    API_USERS,
     BASE_URL,
     COMPRESSION_DEADLINE,
     COMPRESSION_ENABLED,
@@ -55,21 +56,35 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
 
 OPENAI = "https://api.openai.com/v1"
-TERMINAL = "cli"
-"""The source of sessions that began in a terminal."""
+GUESTS = "guests"
+REACH: dict[str, Reach] = {"owner": "everything", "guest": "own", "group": "here"}
 FLOOR_NOTICE = (
     "No model is configured, so answers come from memory alone. `hermes model` finds one on this machine; "
     "`hermes config set model.base_url URL` names any OpenAI-compatible endpoint."
 )
 
 
-def open_speaker(app: App, store: Store) -> Model:
-    """The model that is configured, or the offline floor. Close it when nobody speaks with it any more."""
-    return open_model(app.settings) or OfflineFloor(partial(recollect, store, open_notes(app)))
+def open_speaker(app: App) -> Model:
+    """The model that is configured, or an offline floor that knows nothing until it is scoped. Close it when nobody
+    speaks with it any more."""
+    return open_model(app.settings) or OfflineFloor(recollect_nothing)
+
+
+def scoped(app: App, store: Store, model: Model, scope: Scope) -> Model:
+    """A model as it speaks within a scope: an offline floor answers from what that reaches."""
+    if not isinstance(model, OfflineFloor):
+        return model
+    return OfflineFloor(partial(recollect, store, open_notes(app, scope)))
+
+
+def open_people(app: App) -> People:
+    """Who is who, by this profile's settings."""
+    return People(api_guests=app.settings.get(API_USERS) == GUESTS)
 
 
 def open_agent(
@@ -77,21 +92,23 @@ def open_agent(
     store: Store,
     model: Model,
     session: Session,
+    scope: Scope,
     owner: str,
     provider: ActiveProvider | None = None,
     person: Person = NOBODY,
     renderings: Renderings | None = None,
 ) -> Agent:
-    """The agent for one session, of one person in a direct chat. It may hold a session of the provider: close it.
+    """The agent for one session, of one person in a direct chat, which reaches as far as `scope`. It may hold a session
+    of the provider: close it.
 
     Agents of one process share their `provider` and their `renderings`.
     """
-    notes = open_notes(app)
+    notes = open_notes(app, scope)
     return Agent(
         session_id=session.id,
         store=store,
-        model=model,
-        memory=open_memory(provider, session, person),
+        model=scoped(app, store, model, scope),
+        memory=open_memory(provider, session, notes, person),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
@@ -114,9 +131,10 @@ def open_agent(
     )
 
 
-def open_notes(app: App) -> Notes:
-    """The profile's built-in notes."""
-    return Notes(app.home.path, {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)})
+def open_notes(app: App, scope: Scope) -> Notes:
+    """The built-in notes that a scope has in this profile."""
+    limits: dict[Target, int] = {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)}
+    return Notes(app.home.path, scope, limits)
 
 
 def has_model(settings: Settings) -> bool:
@@ -160,32 +178,50 @@ def open_provider(app: App, store: Store) -> ActiveProvider | None:
         name,
         make,
         store,
-        open_notes(app),
         Surroundings(app.home.path, app.home.profile, app.env),
         Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE)),
     )
 
 
-def open_memory(provider: ActiveProvider | None, session: Session, person: Person = NOBODY) -> AgentMemory:
+def open_memory(
+    provider: ActiveProvider | None, session: Session, notes: Notes, person: Person = NOBODY
+) -> AgentMemory:
     """The memory of a session's agent; the provider hears of it with the first turn."""
-    return NoMemory() if provider is None else Memory(provider, conversation_of(session, person))
+    return NoMemory() if provider is None else Memory(provider, conversation_of(session, notes.scope, person), notes)
 
 
-def conversation_of(session: Session, person: Person = NOBODY) -> Conversation:
+def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:
     """A session as a provider knows it: whose it is, and how far it may read."""
-    local, direct = session.source == TERMINAL, session.chat_type in DIRECT
-    is_owner = local or session.source == API
-    user_id = person.user_id or session.user_id
+    local = session.source == TERMINAL
     return Conversation(
         session_id=session.id,
         platform=session.source,
-        reach="everything" if is_owner else "own" if direct else "here",
-        person=Speaker(user_id, person.user_id_alt, is_owner=is_owner) if local or direct else None,
+        reach=REACH[scope.kind],
+        person=_person_of(session, scope, person),
         chat_type=session.chat_type,
         gateway_session_key=session.session_key,
         title=session.title,
-        directory=Path.cwd() if local else None,
+        directory=_here() if local else None,
     )
+
+
+def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:
+    """Whom a conversation is with; None for a group. What someone else says in it does not make it theirs."""
+    match scope:
+        case Group():
+            return None
+        case Guest(user_id=user_id):
+            return Speaker(user_id or None, person.user_id_alt if person.user_id == user_id else None)
+        case Owner():
+            return Speaker(person.user_id or session.user_id, person.user_id_alt, is_owner=True)
+
+
+def _here() -> Path | None:
+    """Where the terminal stands; None in a folder that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def tools_off(settings: Settings) -> frozenset[str]:
@@ -195,7 +231,7 @@ def tools_off(settings: Settings) -> frozenset[str]:
 
 def builtin_tools(agent: Agent) -> list[Tool]:
     """The tools every agent has. A sub-agent gets those that only read."""
-    reading = [session_search_tool(agent.store), read_notes_tool(agent.notes)]
+    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
     allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
     terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
     return [

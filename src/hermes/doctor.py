@@ -25,13 +25,17 @@ from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import provider_names
-from hermes.settings import MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
+from hermes.scope import OWNER
+from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
 from hermes.store.health import StoreHealth, Undecodable, inspect
+from hermes.store.people import describe_unmarked, find_unmarked
+from hermes.store.reading import lend_tables, open_unchanged
 
 Level = Literal["ok", "warn", "fail"]
 LOW_SPACE = 200 * 1024 * 1024
 NAMED = 10
 """Rows that are named one by one."""
+MARK = "`hermes gateway people` lists them; --me PLATFORM:ID and --guest PLATFORM:ID say who is who"
 LOCK_TIMEOUT = 5.0
 """The doctor must answer when the settings are broken too, so it does not ask them."""
 
@@ -60,6 +64,7 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
         ("notes", lambda: _check_notes(home)),
         ("log", lambda: _check_log(log)),
         ("store", lambda: _check_store(home, clock, log)),
+        ("people", lambda: _check_people(home)),
     )
     for name, check in checks:
         try:
@@ -118,7 +123,7 @@ def _check_notes(home: Home) -> Iterator[Finding]:
 
 
 def _notes(home: Home) -> Notes:
-    return Notes(home.path, {"memory": MEMORY_LIMIT.default, "user": USER_LIMIT.default})
+    return Notes(home.path, OWNER, {"memory": MEMORY_LIMIT.default, "user": USER_LIMIT.default})
 
 
 def _check_settings(home: Home) -> Iterator[Finding]:
@@ -182,6 +187,18 @@ def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
     yield from _check_contents(health)
     if not health.damage and health.version <= health.known_version:
         yield from _check_conversations(audit_store(places(home), log, lock_timeout=LOCK_TIMEOUT))
+
+
+def _check_people(home: Home) -> Iterator[Finding]:
+    """Whoever was let in before anybody asked who they are is a guest; the owner may be among them."""
+    if not home.state_file.exists():
+        return
+    allowed = configure(read_entries(home.config_file), load_env(home)).settings.get(ALLOW)
+    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+        lend_tables(tx)
+        unmarked = find_unmarked(tx, allowed)
+    if unmarked:
+        yield Finding("people", "warn", describe_unmarked(unmarked), MARK, "unmarked-people")
 
 
 def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:

@@ -84,6 +84,8 @@ class Notice:
     """Something a person should know: a degradation when it starts, its end, a retry."""
 
     text: str
+    is_outage: bool = False
+    """It is about what this host stands on, a model or a provider: nobody's business but the owner's."""
 
 
 @dataclass(frozen=True, slots=True)

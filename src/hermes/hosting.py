@@ -11,15 +11,17 @@ from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, open_provider, tools_off
+from hermes.assembly import open_agent, open_people, open_provider, scoped, tools_off
 from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.gateway.remarks import RemarkTerms
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
+from hermes.scope import Scope
 from hermes.settings import (
     AGENT_IDLE,
     AGENT_NAME,
@@ -32,9 +34,11 @@ from hermes.settings import (
     API_TIMEOUT,
     AT_ONCE,
     CACHED_AGENTS,
+    CHAT_NOTICES,
     DRAIN,
     MAX_CALLS,
     MAX_STEPS,
+    MEMORY_NOTICES,
     TELEGRAM_BASE_URL,
     TELEGRAM_MENTIONS,
     TELEGRAM_TOKEN,
@@ -53,8 +57,8 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
     owner, renderings, provider = new_owner(), Renderings(), open_provider(app, store)
 
-    async def make(session: Session, person: Person) -> Agent:
-        return open_agent(app, store, model, session, owner, provider, person, renderings)
+    async def make(session: Session, scope: Scope, person: Person) -> Agent:
+        return open_agent(app, store, model, session, scope, owner, provider, person, renderings)
 
     get = app.settings.get
     agents = AgentCache(
@@ -65,7 +69,14 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         now=app.clock.now,
     )
     allow = frozenset(get(ALLOW))
-    terms = GatewayTerms(agent_name=get(AGENT_NAME), allow=allow, at_once=get(AT_ONCE), drain=get(DRAIN))
+    terms = GatewayTerms(
+        agent_name=get(AGENT_NAME),
+        allow=allow,
+        at_once=get(AT_ONCE),
+        drain=get(DRAIN),
+        people=open_people(app),
+        remarks=RemarkTerms(notices=get(CHAT_NOTICES), notes=get(MEMORY_NOTICES)),
+    )
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
 
@@ -96,7 +107,14 @@ def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> li
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
     """The HTTP API, loaded by name: only it needs a web server."""
     get = app.settings.get
-    toolbox = Toolbox([session_search_tool(store)], off=tools_off(app.settings))
+
+    def speaker(scope: Scope) -> Speaker:
+        toolbox = Toolbox([session_search_tool(store, scope)], off=tools_off(app.settings))
+        return Speaker(scoped(app, store, model, scope), toolbox, get(MAX_STEPS), get(MAX_CALLS))
+
+    def prompt(scope: Scope) -> str:
+        return build_system_prompt(PromptParts(read_soul(app.home.soul_file), app.clock.now(), scope))
+
     terms = ApiTerms(
         host=get(API_HOST),
         port=get(API_PORT),
@@ -105,8 +123,9 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         drain=get(DRAIN),
         patience=get(API_TIMEOUT),
         connections=get(API_CONNECTIONS),
-        speaker=Speaker(model, toolbox, get(MAX_STEPS), get(MAX_CALLS)),
-        prompt=lambda: build_system_prompt(PromptParts(soul=read_soul(app.home.soul_file), started_at=app.clock.now())),
+        user_guests=open_people(app).api_guests,
+        speaker=speaker,
+        prompt=prompt,
     )
     platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
     return platform

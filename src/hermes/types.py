@@ -76,6 +76,8 @@ class Draft:
     platform_message_id: str | None = None
     author_id: str | None = None
     author_name: str | None = None
+    author_alt: str | None = None
+    author_is_owner: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class Message:
     platform_message_id: str | None = None
     author_id: str | None = None
     author_name: str | None = None
+    author_alt: str | None = None
+    author_is_owner: bool | None = None
 
 
 class Line(NamedTuple):

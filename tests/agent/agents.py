@@ -20,6 +20,7 @@ from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation
+from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import Json, Message
 from tests.memory.providers import OWNER, Recorder
@@ -39,14 +40,14 @@ def make_agent(
 ) -> Agent:
     """An agent over `store`, whose home is the store's folder."""
     home = store.db.path.parent
-    notes = Notes(home, {"memory": 2200, "user": 1400})
-    provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home))
+    notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
+    provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home))
     conversation = Conversation(session_id, "cli", "everything", OWNER)
     return Agent(
         session_id=session_id,
         store=store,
         model=model,
-        memory=Memory(provider, conversation) if provider else NoMemory(),
+        memory=Memory(provider, conversation, notes) if provider else NoMemory(),
         notes=notes,
         soul_file=home / "SOUL.md",
         owner=new_owner(),

@@ -23,6 +23,7 @@ from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation
+from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import ToolCall
 from tests.memory.providers import OWNER, PATIENT, Recorder
@@ -48,16 +49,17 @@ async def open_seam(
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         session_id = session_id or (await store.create_session("cli")).id
-        notes = Notes(home, {"memory": 2200, "user": 1400})
-        provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home), PATIENT)
+        notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
+        provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), PATIENT)
         deliveries = provider and Deliveries(provider, "test", 4)
         if deliveries:
             deliveries.start()
+        conversation = Conversation(session_id, "cli", "everything", OWNER)
         agent = Agent(
             session_id=session_id,
             store=store,
             model=ScriptedModel(script),
-            memory=Memory(provider, Conversation(session_id, "cli", "everything", OWNER)) if provider else NoMemory(),
+            memory=Memory(provider, conversation, notes) if provider else NoMemory(),
             notes=notes,
             soul_file=home / "SOUL.md",
             owner="test",

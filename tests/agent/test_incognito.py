@@ -142,7 +142,7 @@ class Listener:
 
     async def heard(self, agent: Agent) -> str:
         await agent.store.index()
-        tool = session_search_tool(agent.store)
+        tool = session_search_tool(agent.store, agent.scope)
         found = await tool.run({"query": "word reply", "limit": 20})
         recalled = await recollect(agent.store, agent.notes, "word", limit=50)
         told = [call for call in self.provider.calls if call[0] != "open"]

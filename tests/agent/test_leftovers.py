@@ -17,6 +17,8 @@ from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.memory.notes import Notes
+from hermes.scope import Guest
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent, take_turn
@@ -141,6 +143,10 @@ async def test_review_adds_and_changes_nothing_that_is_noted(tmp_path: Path) -> 
         assert agent.notes.read("user").split("\n§\n") == ["likes figs", "likes dates"]
 
 
+def notes_of_ann(home: Path) -> str:
+    return Notes(home, Guest("fake", "ann"), {}).read("user")
+
+
 @pytest.mark.contract("4.12")
 async def test_new_in_a_chat_has_the_session_before_it_reviewed(tmp_path: Path) -> None:
     async with running_core(tmp_path, noting, memory__review_every=6) as core:
@@ -148,7 +154,7 @@ async def test_new_in_a_chat_has_the_session_before_it_reviewed(tmp_path: Path) 
         await core.platform.until(lambda: len(core.platform.sent) == 1)
         await core.platform.deliver(message("/new"))
         await appears(tmp_path, "SELECT 1 FROM hermes_reviews")
-    assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
+    assert notes_of_ann(tmp_path) == "I like figs"
 
 
 @pytest.mark.contract("4.12")
@@ -160,7 +166,7 @@ async def test_gateway_reviews_after_its_next_start_what_it_could_not_before_its
     async with running_core(tmp_path, noting, memory__review_every=6):
         await appears(tmp_path, "SELECT 1 FROM hermes_reviews")
     assert rows(tmp_path, DUE) == []
-    assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
+    assert notes_of_ann(tmp_path) == "I like figs"
 
 
 @pytest.mark.contract("4.12")

@@ -14,6 +14,7 @@ from hermes.events import MemoryUpdated, Notice, ToolFinished
 from hermes.fence import NOTE, fence
 from hermes.llm.events import Reply
 from hermes.memory.notes import Notes
+from hermes.scope import Owner
 from hermes.types import ToolSpec
 from tests.agent.seam import calls, offered, open_seam, requests, say, settle
 from tests.memory.providers import LOOKUP, OWNER, Recorder, Troubled, raise_error
@@ -104,7 +105,7 @@ async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
 
 async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_path: Path) -> None:
     mirrored = asyncio.Event()
-    tool = memory_tool(Notes(tmp_path, {"memory": 100, "user": 100}), lambda *_: mirrored.set())
+    tool = memory_tool(Notes(tmp_path, Owner(), {"memory": 100, "user": 100}), lambda *_: mirrored.set())
     (tmp_path / "memories").mkdir()
     with FileLock(tmp_path / "memories" / ".lock"):
         running = asyncio.ensure_future(tool.run({"action": "add", "target": "user", "content": "kept"}))
@@ -114,7 +115,7 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
         assert running.cancelled()
         assert not mirrored.is_set()
     await asyncio.wait_for(mirrored.wait(), 20)
-    assert Notes(tmp_path, {"memory": 100, "user": 100}).read("user") == "kept"
+    assert Notes(tmp_path, Owner(), {"memory": 100, "user": 100}).read("user") == "kept"
 
 
 @pytest.mark.contract("4.9")

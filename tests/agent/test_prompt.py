@@ -8,15 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.prompt import IDENTITY, NOTES_GUIDE, PromptParts, build_system_prompt
+from hermes.fence import fence
 from hermes.llm.events import Reply
+from hermes.memory.notes import NotesRead
+from hermes.scope import Guest, Owner
 from tests.agent.seam import open_seam, requests, say
 from tests.memory.providers import BLOCK, Recorder, Troubled, raise_error
 
 parts = st.builds(
     PromptParts,
     soul=st.text(max_size=20),
-    user_notes=st.text(max_size=20),
-    memory_notes=st.text(max_size=20),
+    scope=st.sampled_from([Owner(), Guest("telegram", "222")]),
+    notes=st.builds(
+        NotesRead,
+        st.fixed_dictionaries({"user": st.text(max_size=20), "memory": st.text(max_size=20)}),
+        changed=st.fixed_dictionaries({"user": st.floats(0, 4_000_000_000)}),
+    ),
     provider_block=st.text(max_size=20),
     has_memory_tool=st.booleans(),
     started_at=st.floats(0, 4_000_000_000),
@@ -29,10 +36,12 @@ def test_a_prompt_holds_what_there_is_and_no_trace_of_what_is_not(given: PromptP
     assert prompt == build_system_prompt(given)
     assert (IDENTITY in prompt) == (not given.soul.strip())
     assert (NOTES_GUIDE in prompt) == given.has_memory_tool
-    assert ("## What you noted about the person" in prompt) == bool(given.user_notes.strip())
-    assert ("## What you noted about the work" in prompt) == bool(given.memory_notes.strip())
-    for text in (given.soul, given.user_notes, given.memory_notes, given.provider_block):
+    assert ("## What you noted about the person (last changed " in prompt) == bool(given.notes.texts["user"].strip())
+    assert ("## What you noted about the work" in prompt) == bool(given.notes.texts["memory"].strip())
+    for text in (given.soul, given.provider_block):
         assert text.strip() in prompt
+    for text in given.notes.texts.values():
+        assert fence(text) in prompt, "a note is data"
 
 
 async def test_a_prompt_stays_the_same_when_notes_or_soul_change(tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def talk_that_repeats_itself(hand: Hand) -> None:
         talk(hand, X, at=ROTATED_AT + day * 86_400)
 
 
+def talk_that_repeats_itself_beside_two_words_at_once(hand: Hand) -> None:
+    talk_that_repeats_itself(hand)
+    for text in ("ok", "and now?"):
+        hand.say(X, ROTATED_AT + 9, text)
+
+
 def same_words_at_the_same_time(hand: Hand) -> None:
     hand.session(X, ROTATED_AT - 900, **hand.keyed(KEY))
     hand.route(KEY, X)
@@ -217,7 +223,8 @@ BOTH: tuple[Callable[[Hand], None], ...] = (
     straggling_result_of_a_tool, same_summary_in_two_sessions, group_whose_speaker_changed,
     request_that_is_called_a_summary, bot_that_answers_with_summaries, summary_pasted_by_a_person,
     summary_pasted_first_thing_after_a_rotation, summary_pasted_where_nothing_was_compressed,
-    talk_that_repeats_itself, same_words_at_the_same_time, client_that_followed, client_that_said_nothing_since,
+    talk_that_repeats_itself, talk_that_repeats_itself_beside_two_words_at_once, same_words_at_the_same_time,
+    client_that_followed, client_that_said_nothing_since,
     client_that_went_back_and_forth, terminal_that_was_cut_off, reset_after_half_a_compression,
     remarks_of_another_version, merged_summary, helper_just_before_the_end, two_keys_in_one_conversation,
     words_that_both_have, compression_in_the_log_of_a_stock_version,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from hermes.types import Json
@@ -22,3 +24,9 @@ def bytes_of(home: Path) -> dict[str, bytes]:
 def backups(home: Path) -> list[Path]:
     """The backups that repairs have made, oldest first."""
     return sorted(home.glob("state.db.backup-*"))
+
+
+def check_sound(path: Path) -> None:
+    """SQLite finds nothing wrong with a file."""
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

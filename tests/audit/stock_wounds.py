@@ -133,10 +133,11 @@ def half_of_it_twice(hand: Hand) -> None:
 
 
 def twice_with_later_replies(hand: Hand) -> None:
-    """Replies have no time of their own in some versions: their copies have that of the second writing."""
+    """Replies have no time of their own in some versions: their copies have that of the second writing. White space at
+    the end of a text may differ."""
     written_twice(hand, 0)
     for place, (role, text) in enumerate(TALK):
-        hand.say(X, ROTATED_AT - 800 + place if role == "user" else ROTATED_AT, f"{text} ".strip(), role=role)
+        hand.say(X, ROTATED_AT - 800 + place if role == "user" else ROTATED_AT, f"{text} ", role=role)
 
 
 def child_written_twice(hand: Hand) -> None:
@@ -203,7 +204,7 @@ STOCK_WOUNDS = (
     Wound(everything_twice, "double-rows", (X,), routes={KEY: X}, open_sessions=frozenset({X}),
           sees={X: [*SAID, "and the quay?"]}, hidden={X: SAID}),
     Wound(half_of_it_twice, "double-rows", (X,), sees={X: SAID}, hidden={X: SAID[:2]}),
-    Wound(twice_with_later_replies, "double-rows", (X,), sees={X: SAID}, hidden={X: SAID}),
+    Wound(twice_with_later_replies, "double-rows", (X,), sees={X: SAID}, hidden={X: [f"{text} " for text in SAID]}),
     Wound(child_written_twice, "double-rows", (CHILD,), sees={CHILD: LATER}, hidden={CHILD: LATER}),
     Wound(merged_summary_twice, "double-summary", (CHILD,), sees={CHILD: [MERGED, "after the harbour"]},
           hidden={CHILD: [MERGED]}),

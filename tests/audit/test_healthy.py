@@ -184,3 +184,19 @@ _NUMBERS = iter(range(10**9))
 
 def _hex(count: int) -> str:
     return f"{next(_NUMBERS):0{2 * count}x}"
+
+
+@pytest.mark.contract("10.9")
+def test_a_key_that_means_another_session_to_the_other_program_is_said(hermes: Hermes, home: Path) -> None:
+    file = old.early_file(home)
+
+    async def begin_anew() -> None:
+        async with await Store.open(file.path, clock=StillClock(1.9e9), lock_timeout=5) as store:
+            session = await store.create_session("telegram", session_id="new-one")
+            await store.write(lambda tx: store.routes.bind(tx, old.KEY, session.id, now=1.9e9))
+
+    asyncio.run(begin_anew())
+    ran = hermes("doctor", "--json")
+    (told,) = [finding for finding in json.loads(ran.out)["findings"] if finding["code"] == "routes-differ"]
+    assert (ran.code, told["level"], told["sessions"]) == (0, "warn", ["new-one", old.GRANDCHILD])
+    assert old.KEY in told["detail"]

@@ -21,7 +21,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft
-from tests.audit.looking import backups, bytes_of, findings
+from tests.audit.looking import backups, bytes_of, check_sound, findings
 from tests.audit.wounds import CHILD, KEY, PARENT, ROTATED_AT, SUMMARY, Hand, child_that_no_key_follows
 from tests.conftest import Ran
 from tests.db.processes import await_end, finish, hear, say, start
@@ -47,11 +47,6 @@ def badly_wounded(home: Path) -> OldFile:
         hand.say(child, ROTATED_AT, SUMMARY)
         hand.route(key, parent)
     return file
-
-
-def check_sound(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.processes

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.audit.looking import backups, bytes_of
-from tests.audit.test_mishaps import check_sound
+from tests.audit.looking import backups, bytes_of, check_sound
 from tests.audit.wounds import Hand, child_that_no_key_follows
 from tests.conftest import Ran
 from tests.db.processes import hear
@@ -55,6 +55,7 @@ def test_a_restored_file_is_what_it_was_before_the_repair(hermes: Hermes, home: 
     assert hermes("doctor", "--repair", "--yes").code == 0
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12")
 def test_a_log_that_lies_beside_the_file_does_not_write_into_the_restored_one(hermes: Hermes, home: Path) -> None:
     backup, before = repaired(hermes, home)
@@ -94,6 +95,7 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(hermes: Hermes, 
     assert bytes_of(home) == before
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12")
 def test_a_store_that_is_in_use_is_not_replaced(hermes: Hermes, home: Path) -> None:
     backup, _ = repaired(hermes, home)
@@ -133,3 +135,34 @@ def test_a_fault_that_no_repair_mends_is_not_called_nothing(hermes: Hermes, home
     ran = hermes("doctor", "--repair", "--yes")
     assert ran.code == 1
     assert "A repair can mend none of this." in ran.out
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from hermes.audit.backup import back_up
+from hermes.errors import StoreReadOnlyError
+path = Path(sys.argv[1])
+path.chmod(0o444)
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    back_up(path, now=1.0, lock_timeout=1.0)
+except StoreReadOnlyError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.contract("3.12")
+def test_a_file_that_cannot_be_written_costs_no_backup() -> None:
+    with TemporaryDirectory() as folder:  # one that everyone can reach
+        Path(folder).chmod(0o777)
+        file = old.current_file(Path(folder) / "home")
+        file.home.chmod(0o777)
+        command = [sys.executable, "-c", READ_ONLY, str(file.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "cannot be written; nothing was changed" in done.stdout, done.stderr
+        assert backups(file.home) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from hermes.assembly import FLOOR_NOTICE
+from hermes.clock import SystemClock
+from hermes.store.store import Store
+from hermes.types import Draft
 from tests.agent.agents import check_conversation
 from tests.cli.chatting import chat, configure, environment, events, serving, start_chat, turns
 from tests.db.processes import ROOT, await_end, hear
@@ -110,7 +114,7 @@ def test_json_lines_have_one_ending_per_turn(home: Path, tmp_path: Path) -> None
 def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path, [], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
-        assert "no session to go on with" in chat(env, "-c", "-q", "x").err
+        assert "no terminal session to go on with" in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
         assert chat(env, "-s", session, "-q", "two").out == "two\n"
         assert chat(env, "-s", session[:-2], "-q", "three").out == "three\n"
@@ -120,6 +124,23 @@ def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path, tmp
         unknown = chat(env, "-s", "nope", "-q", "x")
         assert (unknown.code, unknown.out) == (1, "")
         assert unknown.err == "hermes: there is no session 'nope'. `hermes sessions list` shows them\n"
+
+
+@pytest.mark.contract("10.1", "1.9")
+def test_the_latest_session_is_the_latest_of_a_terminal_whoever_wrote_since(home: Path, tmp_path: Path) -> None:
+    async def write_in_a_chat() -> None:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
+            await store.create_session("telegram", session_id="of-a-chat")
+            await store.append("of-a-chat", Draft("user", "from a chat"))
+
+    with serving(tmp_path, [], **REPLIES) as endpoint:
+        env = environment(home, endpoint.base_url)
+        chat(env, "-q", "one")
+        asyncio.run(write_in_a_chat())
+        assert chat(env, "-c", "-q", "two").out == "two\n"
+        assert [message["content"] for message in endpoint.requests()[-1]["messages"][1:]] == ["one", "one", "two"]
+        chat(env, "-s", "of-a-chat", "-q", "three")
+        assert "from a chat" in str(endpoint.requests()[-1]["messages"]), "by its id another kind is gone on with"
 
 
 @pytest.mark.contract("10.1", "10.6")

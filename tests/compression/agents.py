@@ -17,6 +17,7 @@ from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation, Speaker
+from hermes.scope import Owner
 from hermes.store.store import Store
 from tests.memory.providers import Recorder
 
@@ -37,14 +38,14 @@ def make_agent(
 ) -> Agent:
     """An agent whose home is the store's folder; it reviews nothing unless the policy says so."""
     home = store.db.path.parent
-    notes = Notes(home, {"memory": 2200, "user": 1400})
-    provider = plugin and ActiveProvider(plugin.name, plugin, store, notes, Surroundings(home), deadlines)
+    notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
+    provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), deadlines)
     conversation = Conversation(session_id, "cli", "everything", Speaker(is_owner=True))
     return Agent(
         session_id=session_id,
         store=store,
         model=model,
-        memory=Memory(provider, conversation) if provider else NoMemory(),
+        memory=Memory(provider, conversation, notes) if provider else NoMemory(),
         notes=notes,
         soul_file=home / "SOUL.md",
         owner=new_owner(),

@@ -440,6 +440,22 @@ async def test_who_asks_for_a_lane_that_is_under_way_waits_for_it(bench: Bench) 
     assert bench.effects() == ["one"]
 
 
+async def test_of_two_who_ask_for_a_lane_at_once_both_hear_when_it_is_done(bench: Bench) -> None:
+    free = asyncio.Event()
+
+    async def when_free(claimed: Claim) -> Sequence[Outcome]:
+        await free.wait()
+        return await all_done(claimed)
+
+    bench.add("a", "one")
+    worker = bench.worker(Told(when_free))
+    asking = [asyncio.create_task(worker.run_lane("a", 1005.0)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    free.set()
+    async with asyncio.timeout(10):  # nobody moves the clock
+        assert await asyncio.gather(*asking) == [True, True]
+
+
 async def test_who_asks_for_a_lane_that_is_not_due_in_time_hears_so_at_once(bench: Bench) -> None:
     bench.add("a", "held", until=2000.0)
     bench.add("b", "soon", until=1002.0)

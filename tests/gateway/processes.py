@@ -23,6 +23,8 @@ from tests.db.processes import ROOT, await_end, hear, start
 from tests.gateway.bot_api import TOKEN, BotApi
 
 PATIENCE = 60.0
+NUMBERED = "ignore:Binding:DeprecationWarning"
+"""Python 3.12.0 to 3.12.3 warn of numbered parameters by mistake."""
 OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "API_SERVER_")
 
 
@@ -119,7 +121,7 @@ class GatewayProcess:
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", *self._command],
+                [sys.executable, "-W", "error", "-W", NUMBERED, *self._command],
                 cwd=ROOT,
                 env=self._env,
                 stdout=output,

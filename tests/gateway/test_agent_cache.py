@@ -13,6 +13,7 @@ from hermes.gateway.agent_cache import NOBODY, AgentCache, Person
 from hermes.llm.scripted import ScriptedModel
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.values import Ending
+from hermes.scope import OWNER, Group, Guest, Scope
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent
@@ -37,7 +38,7 @@ class Bench:
 
         return AgentCache(make=self.make, signature=signature, largest=largest, idle=idle, now=lambda: self.time)
 
-    async def make(self, session: Session, person: Person) -> Agent:
+    async def make(self, session: Session, scope: Scope, person: Person) -> Agent:
         agent = make_agent(self.store, session.id, ScriptedModel(echo))
         agent.memory = _Closing(person.user_id, lambda why: self._close(agent, why))
         self.made.append(agent)
@@ -59,12 +60,12 @@ class _Closing(NoMemory):
         await self._closing(why)
 
 
-def session(name: str, kind: str = "dm") -> Session:
-    return Session(name, "fake", 0.0, chat_type=kind)
+def session(name: str) -> Session:
+    return Session(name, "fake", 0.0, chat_type="dm")
 
 
-async def use(cache: AgentCache, name: str, person: Person = NOBODY, kind: str = "dm") -> Agent:
-    async with cache.use(session(name, kind), f"key:{name}", person) as agent:
+async def use(cache: AgentCache, name: str, person: Person = NOBODY, scope: Scope = OWNER) -> Agent:
+    async with cache.use(session(name), f"key:{name}", scope, person) as agent:
         return agent
 
 
@@ -100,7 +101,7 @@ async def test_a_changed_signature_gives_a_fresh_agent_and_closes_the_old_one(st
 async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=1, idle=5.0)
-    async with cache.use(session("a"), "key:a", NOBODY) as working:
+    async with cache.use(session("a"), "key:a", OWNER, NOBODY) as working:
         bench.time = 100.0
         bench.signature = "two"
         await use(cache, "a")
@@ -116,7 +117,7 @@ async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: 
 async def test_an_agent_at_work_is_neither_idle_nor_too_many(store: Store, largest: int) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=largest, idle=5.0)
-    async with cache.use(session("a"), "key:a", NOBODY) as working:
+    async with cache.use(session("a"), "key:a", OWNER, NOBODY) as working:
         bench.time = 100.0
         await use(cache, "b")
         cache.evict()
@@ -154,7 +155,14 @@ async def test_in_a_direct_chat_the_person_belongs_to_the_agent_and_in_a_group_t
     cache = Bench(store).cache()
     ann, bob, alt = Person("ann"), Person("bob"), Person("ann", "@ann")
     assert len({id(await use(cache, "d", person)) for person in (ann, bob, alt, ann)}) == 3
-    assert len({id(await use(cache, "g", person, "group")) for person in (ann, bob, alt)}) == 1
+    assert len({id(await use(cache, "g", person, Group("key:g"))) for person in (ann, bob, alt)}) == 1
+
+
+@pytest.mark.contract("1.9")
+async def test_someone_who_is_marked_as_the_owner_gets_another_agent(store: Store) -> None:
+    cache, ann = Bench(store).cache(), Person("ann")
+    scopes = (Guest("fake", "ann"), OWNER, Guest("fake", "ann"))
+    assert len({id(await use(cache, "d", ann, scope)) for scope in scopes}) == 2
 
 
 async def test_closing_keeps_nobody_waiting(store: Store) -> None:

@@ -78,7 +78,7 @@ async def test_the_owner_lets_people_in_and_out(tmp_path: Path) -> None:
         [asked] = json.loads(hermes(tmp_path, "gateway", "pair", "--json").stdout)
         assert (asked["user_id"], asked["state"]) == ("eve", "pending")
         paired = hermes(tmp_path, "gateway", "pair", asked["code"].lower())
-        assert paired.stdout == "Eve (fake:eve) may talk now.\n"
+        assert paired.stdout == "Eve (fake:eve) may talk now, as a guest.\n"
         await core.platform.deliver(message("thanks", author="eve"))
         await core.platform.until(lambda: core.platform.texts("7")[1:] == ["echo: thanks"])
         assert "eve" in hermes(tmp_path, "gateway", "pair").stdout

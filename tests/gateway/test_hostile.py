@@ -27,7 +27,7 @@ def test_name_that_a_stranger_chose_looks_like_nothing_but_a_name(tmp_path: Path
             told = gateway.hermes("gateway", "pair", asked["code"])
             for shown in (listed, told, asked["name"]):
                 assert not {"\x1b", "\u202e"} & set(shown)
-            assert told == f"(2JEve telegram:1 Owner allowed (telegram:{eve.id}) may talk now.\n"
+            assert told == f"(2JEve telegram:1 Owner allowed (telegram:{eve.id}) may talk now, as a guest.\n"
             gateway.stop()
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes.gateway.platform import Chat
+from hermes.store.people import mark
 from tests.gateway.asking import ask, in_session, reply
 from tests.gateway.core import message, running_core
+from tests.gateway.people import Obedient, call
 from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, write_config
 
 PLUGIN = """
@@ -41,6 +45,7 @@ class Tape(MemoryPlugin):
         return True
 
     def address(self, place):
+        self._write("address", asdict(place))
         return Address(getattr(place, "session_id", "notes"))
 
     def open(self, conversation, address):
@@ -108,6 +113,56 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
     assert (asked[0]["text"], asked[0]["speaker"], first) == ("hello", ann, 1)
     assert other[0]["speaker"]["user_id"] == "17"
     assert (group["platform"], group["chat_type"]) == ("fake", "group")
+
+
+@pytest.mark.contract("4.7", "1.9")
+async def test_the_provider_hears_whether_the_owner_speaks_in_a_group_message_by_message(tmp_path: Path) -> None:
+    folder = install(tmp_path)
+    async with running_core(tmp_path, memory__provider="tape") as core:
+        await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
+        await core.platform.deliver(message("hello", "111", author="111", alt="@me"))
+        for author in ("111", "222"):
+            await core.platform.deliver(message("hello", "-100", kind="group", author=author, alt=f"@{author}"))
+        await core.platform.until(lambda: "[222] hello" in str(core.platform.texts("-100")))
+        await core.platform.until(lambda: len(core.platform.texts("111")) == 1)
+    opened = {context["chat_type"]: context for [context] in tape(folder, "open")}
+    assert opened["dm"]["person"] == {"user_id": "111", "user_id_alt": "@me", "name": None, "is_owner": True}
+    assert (opened["dm"]["reach"], opened["group"]["reach"]) == ("everything", "here")
+    asked = [said["speaker"] for question, _ in tape(folder, "recall") for said in question]
+    told = [speaker for kind, _, speaker in tape(folder, "deliver") if kind == "said"]
+    for speakers in (asked, told):
+        in_group = [one for one in speakers if one["name"] is not None]
+        assert {(one["user_id"], one["user_id_alt"], one["is_owner"]) for one in in_group} == {
+            ("111", "@111", True),
+            ("222", "@222", False),
+        }
+
+
+@pytest.mark.contract("4.10", "1.9")
+async def test_notes_are_mirrored_as_the_notes_of_whose_they_are(tmp_path: Path) -> None:
+    folder = install(tmp_path)
+    said = {
+        chat: message(call("memory", action="add", target="user", content=f"note of {chat}"), chat, author=author)
+        for chat, author in (("111", "111"), ("222", "222"), ("-100", "222"))
+    }
+    said["-100"] = replace(said["-100"], chat=Chat("fake", "group", "-100"))
+    async with running_core(tmp_path, Obedient(), memory__provider="tape") as core:
+        await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
+        for one in said.values():
+            await core.platform.deliver(one)
+        await core.platform.until(lambda: all(core.platform.texts(chat) for chat in said))
+    notes = {text: speaker for kind, text, speaker in tape(folder, "deliver") if kind == "note"}
+    assert notes["note of 111"]["is_owner"]
+    assert (notes["note of 222"]["user_id"], notes["note of 222"]["is_owner"]) == ("222", False)
+    assert notes["note of -100"] is None
+    books = [place for [place] in tape(folder, "address") if "session_id" not in place]
+    assert {
+        ((book["person"] or {}).get("user_id"), book["platform"], book["gateway_session_key"]) for book in books
+    } == {
+        (None, None, None),
+        ("222", "fake", None),
+        (None, "fake", "agent:main:fake:group:-100"),
+    }
 
 
 @pytest.mark.contract("4.4")

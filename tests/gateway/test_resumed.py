@@ -14,6 +14,7 @@ from hermes.gateway.inbox_record import remind
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer
+from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
 from tests.db.processes import await_end, hear, start
@@ -60,7 +61,7 @@ async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_an
 
     await _cut_off(tmp_path, "afterwards")
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
-        inbox = Inbox(store, "main", Access(frozenset({"*"}), min), stop=die, wake=asyncio.Event())
+        inbox = Inbox(store, "main", Access(frozenset({"*"}), min), People(), stop=die, wake=asyncio.Event())
         with pytest.raises(SystemError):
             await inbox.receive(message("/stop"))
         await inbox.receive(message("the last"))
@@ -129,7 +130,8 @@ def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_p
             api.say(ann.dm, "when is my flight?", ann)
             wait_until(model.asked)
             gateway.kill()
-        assert gateway.hermes("chat", "-c", "-q", "what is 2 + 2?") == "4\n"
+        [(session,)] = gateway.rows("SELECT id FROM sessions")
+        assert gateway.hermes("chat", "-s", str(session), "-q", "what is 2 + 2?") == "4\n"
         with gateway:
             api.until(lambda: api.texts(ann.dm.id) == ["At nine."])
             gateway.stop()

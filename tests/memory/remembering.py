@@ -13,6 +13,7 @@ from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation
+from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import Draft, Message
 from tests.memory.providers import CONVERSATION, SHORT
@@ -24,8 +25,7 @@ async def active(
 ) -> AsyncIterator[ActiveProvider]:
     """The provider `troubled` in a process of its own making, over the store of `home`."""
     async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
-        notes = Notes(home, {"memory": 2200, "user": 1400})
-        provider = ActiveProvider("troubled", make, store, notes, Surroundings(home), deadlines)
+        provider = ActiveProvider("troubled", make, store, Surroundings(home), deadlines)
         deliveries = Deliveries(provider, "test", 4)
         if delivers:
             deliveries.start()
@@ -41,7 +41,12 @@ async def begin(provider: ActiveProvider, conversation: Conversation = CONVERSAT
     store = provider.store
     if not await store.read(lambda tx: store.sessions.exists(tx, conversation.session_id)):
         await store.create_session(conversation.platform, session_id=conversation.session_id)
-    return Memory(provider, conversation)
+    return Memory(provider, conversation, notes_of(provider))
+
+
+def notes_of(provider: ActiveProvider) -> Notes:
+    """The owner's notes in the home of a provider's store."""
+    return Notes(provider.store.db.path.parent, Owner(), {"memory": 2200, "user": 1400})
 
 
 async def say(memory: Memory, text: str, session_id: str = CONVERSATION.session_id) -> Message:

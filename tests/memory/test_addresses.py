@@ -17,9 +17,9 @@ from hermes.memory.outbox import Spot
 from hermes.memory.provider import Address, Conversation, Kind, Notebook
 from hermes.store.memory_rows import find_place
 from tests.compression.hand_clock import HandClock
+from tests.memory.delivering import QUEUE, left, until_empty
 from tests.memory.providers import CONVERSATION, OWNER, PATIENT, Recorder
 from tests.memory.remembering import active, begin, reply, say, turn
-from tests.memory.test_outbox import QUEUE, left, until_empty
 
 
 class Moving(Recorder):
@@ -66,7 +66,7 @@ async def test_an_address_that_cannot_be_used_is_said_and_breaks_no_turn(
     async with active(tmp_path, Odd(), PATIENT) as provider:
         memory = await begin(provider)
         await turn(memory)
-        assert f"open returned an address with {flaw} that cannot be used" in memory.take_notices()[0]
+        assert f"returned an address with {flaw} that cannot be used" in memory.take_notices()[0]
         await provider.settle()
         assert await left(provider) == ["said", "reply"]
 
@@ -190,3 +190,12 @@ async def test_a_turn_goes_on_in_a_deleted_session_and_nothing_of_it_is_kept(tmp
         await provider.address_place(Spot("s1", CONVERSATION, Address("s1")), Address("s1"))
         assert await left(provider) == []
         assert await store.read(lambda tx: find_place(tx, "troubled", "s1")) is None
+
+
+async def test_a_conversation_is_told_what_its_first_address_held(tmp_path: Path) -> None:
+    plugin = Moving()
+    for to in ("old", "new", "newest"):
+        plugin.to = to
+        async with active(tmp_path, plugin, PATIENT) as provider:
+            await turn(await begin(provider))
+    assert [conversation.bound for (conversation,) in plugin.called("open")] == [None, {"to": "old"}, {"to": "old"}]

@@ -12,7 +12,6 @@ import pytest
 
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.contract import check_plugin
-from hermes.memory.notes import Notes
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -50,7 +49,7 @@ async def test_the_example_of_the_page_holds_the_contract(tmp_path: Path) -> Non
 async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp_path: Path, store: Store) -> None:
     install(tmp_path)
     make = find_provider("diary", tmp_path / "plugins")
-    provider = ActiveProvider("diary", make, store, Notes(tmp_path, {}), Surroundings(tmp_path))
+    provider = ActiveProvider("diary", make, store, Surroundings(tmp_path))
     entry = Entry("k1", "said", "owner", "I like figs", 0.0, None, "s1")
     for _ in range(2):
         until = asyncio.get_running_loop().time() + 10

@@ -12,14 +12,16 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.db.queue_items import items
-from hermes.errors import StoreError
+from hermes.errors import ProviderError, StoreError
 from hermes.memory.deliveries import KEPT_DONE, Deliveries
+from hermes.memory.mirror import Mirrored
+from hermes.memory.plugin_thread import SPAWNED, Answer
 from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
-from tests.memory.providers import PATIENT, SHORT, Recorder, Troubled
-from tests.memory.remembering import active, begin, say, turn
-from tests.memory.test_outbox import QUEUE, Refusing, left, until, until_empty
+from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty
+from tests.memory.providers import CONVERSATION, PATIENT, SHORT, Recorder, Troubled
+from tests.memory.remembering import active, begin, notes_of, say, turn
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
         await turn(memory)
         await provider.settle()
         notes.write_text(f"- {'x' * 200_000}\n- likes figs\n", encoding="utf-8")
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
         await provider.settle()
         notes.write_text("- likes figs\n", encoding="utf-8")
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
         await provider.settle()
         await memory.delegated("\n" * 200_000, "\x00" * 200_000)
         await until_empty(provider)
@@ -170,3 +172,135 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
     told = [(entry.data["action"], len(entry.data["old"]), len(entry.text)) for entry in noted]
     assert told == [("add", 0, 16_000), ("add", 0, 10), ("remove", 16_000, 0)]
     assert [len(text) for text in plugin.told("delegation")] == [16_000]
+
+
+async def test_a_store_that_cannot_be_read_opens_no_session_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
+        memory = await begin(provider)
+        said = await say(memory, "hello")
+
+        async def unreadable(run: Callable[[Tx], Any]) -> Any:
+            raise StoreError("the file is locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(provider.store, "read", unreadable)
+            assert (await memory.recall([said], memory.begin())).text == ""
+        assert "the file is locked" in memory.take_notices()[0]
+        assert (await memory.recall([said], memory.begin())).text == "recalled for hello"
+
+
+async def test_own_entries_put_by_many_tasks_at_once_arrive_once_each_and_in_each_ones_order(tmp_path: Path) -> None:
+    tasks, each = 16, 60
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        await turn(await begin(provider))
+
+        def put(task: int) -> None:
+            async def put_all() -> None:
+                for number in range(each):
+                    await plugin.host.put("s1", f"{task}:{number}", [task, number])
+                    await plugin.host.put("s1", f"{task}:{number}", [task, number])
+
+            asyncio.run(put_all())
+
+        await asyncio.gather(*(asyncio.to_thread(put, task) for task in range(tasks)))
+        await until_empty(provider)
+    told = [tuple(entry.data) for entry in plugin.entries if entry.kind == "own"]
+    assert len(told) == tasks * each
+    assert [sorted(t for t in told if t[0] == task) for task in range(tasks)] == [
+        [t for t in told if t[0] == task] for task in range(tasks)
+    ]
+
+
+async def test_entries_that_were_not_tried_because_the_plugin_does_not_start_are_not_known_as_tried(
+    tmp_path: Path,
+) -> None:
+    class Broken(Recorder):
+        def is_available(self) -> bool:
+            raise RuntimeError("no")
+
+    async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
+        await turn(await begin(provider))
+    async with active(tmp_path, Broken(), PATIENT) as provider:
+
+        async def put_off() -> bool:
+            [first, *_] = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
+            return first.reason is not None
+
+        await until(put_off, provider)
+        for item in await provider.store.read(lambda tx: items(tx, QUEUE, "waiting")):
+            assert (item.tried_at, item.attempts) == (None, 0)
+
+
+async def test_an_outage_is_said_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
+    later = Later("connection refused", after=0.1)
+    plugin = Refusing([later], [later], [later])
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        await turn(memory)
+
+        async def said() -> bool:
+            return memory.state == "failing"
+
+        await until(said, provider)
+        assert len(plugin.called("refused")) == 3
+        assert "delivery is put off: connection refused" in memory.take_notices()[0]
+        await until_empty(provider)
+        assert "works again (delivery)" in memory.take_notices()[0]
+
+
+async def test_an_own_entry_is_delivered_at_once_and_its_lane_before_a_compression(tmp_path: Path) -> None:
+    plugin, clock = Recorder(), HandClock()
+    plugin.pace = "session"
+    async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
+        memory = await begin(provider)
+        await turn(memory, "first")
+        await provider.settle()
+        await memory.before_compress([])
+        assert plugin.told() == ["first", "reply to first"]
+        await plugin.host.put("s1", "k", "own")
+        async with asyncio.timeout(10):  # nobody moves the clock
+            while not plugin.told("own"):  # noqa: ASYNC110 - another thread is told
+                await asyncio.sleep(0.01)
+
+
+async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(tmp_path: Path) -> None:
+    plugin, ended = Recorder(), list[int]()
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async def spawn_many(_: object) -> str:
+        for number in range(SPAWNED):
+            plugin.host.spawn(work(number), "work")
+        with pytest.raises(ProviderError, match="so one more was not begun"):
+            plugin.host.spawn(work(SPAWNED), "one more")
+        await asyncio.sleep(0)
+        return "done"
+
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        await turn(await begin(provider))
+        until = asyncio.get_running_loop().time() + 10
+        assert isinstance(await provider.call("spawn", spawn_many, str, until), Answer)
+    assert sorted(ended) == list(range(SPAWNED))
+
+
+async def test_a_delivery_that_is_late_is_tried_again_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    plugin = Troubled("deliver", asyncio.Event().wait)
+    async with active(tmp_path, plugin, SHORT) as provider:
+        await turn(await begin(provider))
+
+        async def tried_twice() -> bool:
+            return len(plugin.called("deliver")) == 2
+
+        await until(tried_twice, provider)
+        found = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
+        assert [item.crashes for item in found] == [0, 0]
+        assert all(item.tried_at is not None for item in found)
+        plugin.troubled = False
+        await until_empty(provider)

@@ -15,6 +15,7 @@ from hermes.errors import HomeError, NoteError
 from hermes.fence import fence
 from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.notes import Notes
+from hermes.scope import Owner
 from tests.db.processes import finish, hear, start
 from tests.scale import scale
 
@@ -39,7 +40,7 @@ Walks at seven.
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
-    return Notes(tmp_path, {"memory": LIMITS, "user": LIMITS})
+    return Notes(tmp_path, Owner(), {"memory": LIMITS, "user": LIMITS})
 
 
 def put(home: Path, text: str) -> Path:
@@ -364,7 +365,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were
             assert stream is not None
             stream.close()
         writer.wait()
-        lines = Notes(home, {"memory": 10_000_000, "user": 1}).read("memory").split(PARTED)
+        lines = Notes(home, Owner(), {"memory": 10_000_000, "user": 1}).read("memory").split(PARTED)
         assert lines == [f"w fact {n}" for n in range(len(lines))]
         assert len(said) <= len(lines) <= len(said) + 1
-        Notes(home, {"memory": 10_000_000, "user": 1}).add("memory", "the lock is free")
+        Notes(home, Owner(), {"memory": 10_000_000, "user": 1}).add("memory", "the lock is free")

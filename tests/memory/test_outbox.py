@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,34 +28,9 @@ from hermes.memory.provider import (
 from hermes.store.store import Store
 from hermes.types import Draft
 from tests.compression.hand_clock import HandClock
+from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty, waiting
 from tests.memory.providers import CONVERSATION, OWNER, PATIENT, Recorder
 from tests.memory.remembering import active, begin, reply, say, turn
-
-QUEUE = "memory:troubled"
-
-
-def waiting(tx: Tx) -> list[str]:
-    """The keys of what waits, in order."""
-    return [item.key.partition(":")[0] for item in items(tx, QUEUE, "waiting")]
-
-
-async def left(provider: ActiveProvider) -> list[str]:
-    return await provider.store.read(waiting)
-
-
-async def until(true: Callable[[], Awaitable[bool]], provider: ActiveProvider) -> None:
-    """Return when it is true; deliveries are woken meanwhile."""
-    async with asyncio.timeout(20):
-        while not await true():
-            provider.wake.set()
-            await asyncio.sleep(0.01)
-
-
-async def until_empty(provider: ActiveProvider) -> None:
-    async def empty() -> bool:
-        return not await left(provider)
-
-    await until(empty, provider)
 
 
 async def until_told(provider: ActiveProvider, plugin: Recorder, count: int, *kinds: str) -> None:
@@ -64,20 +38,6 @@ async def until_told(provider: ActiveProvider, plugin: Recorder, count: int, *ki
         return len(plugin.told(*kinds)) >= count
 
     await until(told, provider)
-
-
-class Refusing(Recorder):
-    """Gives the outcomes it is told, one batch after another, and then delivers."""
-
-    def __init__(self, *batches: Sequence[Outcome]) -> None:
-        super().__init__()
-        self._batches = list(batches)
-
-    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        if self._batches:
-            self.calls.append(("refused", *(entry.text for entry in entries)))
-            return self._batches.pop(0)
-        return await super().deliver(entries, until)
 
 
 @pytest.mark.contract("4.13")
@@ -335,11 +295,13 @@ async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_se
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
-        for text in ("kept", "gone"):
+        for text in ("kept", "gone", "hidden"):
             await turn(memory, text)
 
         def forget(tx: Tx) -> None:
             tx.execute("DELETE FROM messages WHERE content = 'gone'")
+            [[hidden]] = tx.execute("SELECT id FROM messages WHERE content = 'hidden'").fetchall()
+            tx.execute("INSERT INTO hermes_incognito VALUES ('s1', ?, NULL)", (hidden - 1,))
 
         await store.write(forget)
     async with active(tmp_path, plugin, PATIENT) as provider:

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from hermes.memory.notes import Notes
+from hermes.scope import Owner
 
 
 def main() -> None:
     home, name, count, limit = sys.argv[1:]
-    notes = Notes(Path(home), {"memory": int(limit), "user": int(limit)})
+    notes = Notes(Path(home), Owner(), {"memory": int(limit), "user": int(limit)})
     for number in range(int(count)):
         notes.add("memory", f"{name} fact {number}")
         sys.stdout.write(f"{name} fact {number}\n")

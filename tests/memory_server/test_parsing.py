@@ -14,7 +14,7 @@ from hermes.memory_server.engine import parsing
 from hermes.memory_server.engine.parser import TOO_MUCH
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.faults import Invalid, TooMany
-from tests.memory_server.test_uploads import make_pdf
+from tests.memory_server.pdfs import make_pdf
 
 PDF = "application/pdf"
 JSON = "application/json"

@@ -105,6 +105,22 @@ def test_scopes_in_a_list_limit_what_the_peer_itself_holds_to_their_sessions(sco
     assert ask() == {"Rome", "Bonn", "Oslo"}
 
 
+def test_scope_in_a_context_can_be_limited_to_the_session(scoped: httpx.Client) -> None:
+    scoped.post("/scopes/work/sessions", json={"session_ids": ["home"]}).raise_for_status()
+    say(scoped, "home", "I also live in Oslo.", peer="ben")
+    settle(scoped)
+
+    def seen(**asked: str) -> set[str]:
+        told = scoped.get("/sessions/work/context", params={"peer_target": "ben", "scope": "work", **asked})
+        assert told.status_code == 200, told.text
+        return cities(told.json()["peer_representation"])
+
+    assert seen() >= {"Rome", "Oslo"}
+    assert seen(limit_to_session="true") == {"Rome"}
+    asked = {"peer_target": "ben", "scope": "work", "sessions": "work"}
+    assert scoped.get("/sessions/work/context", params=asked).status_code == 422
+
+
 READS: list[tuple[str, str, Any, Any]] = [
     ("POST", "/search", {"query": "x"}, []),
     ("POST", "/peers/ann/search", {"query": "x"}, []),
@@ -262,7 +278,7 @@ def test_numbers_that_explain_a_422_are_numbers(http: httpx.Client) -> None:
     assert problem["ctx"] == {"le": 100}
     (problem,) = http.get("/peers/ann/context?search_max_distance=1.5").json()["detail"]
     assert problem["ctx"] == {"le": 1.0}
-    (problem,) = http.post("/peers", json={"id": "ann", "nam": 1, "metdata": {}}).json()["detail"]
+    (problem,) = http.post("/peers", json={"id": "ann", "metdata": {}}).json()["detail"]
     assert "metadata" in problem["ctx"]["error"]
 
 

@@ -13,6 +13,7 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from hermes.memory_server.db.schema import FILE
+from tests.memory_server.pdfs import make_pdf
 from tests.memory_server.serving import Served
 from tests.scale import scale
 
@@ -21,29 +22,6 @@ LOCKED = (
     b" /Perms <%s> /CF << /StdCF << /CFM /AESV3 /AuthEvent /DocOpen /Length 32 >> >> /StmF /StdCF /StrF /StdCF >>"
 ) % (b"00" * 48, b"00" * 48, b"00" * 32, b"00" * 32, b"00" * 16)
 """How a PDF says that it is encrypted with AES."""
-
-
-def make_pdf(*pages: str, extra: bytes = b"") -> bytes:
-    """A PDF with one page per text, written by hand."""
-    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
-    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
-    things = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>", font]
-    for number, text in enumerate(pages):
-        shown = "".join(f"({line}) Tj T* " for line in text.splitlines())
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown}ET"
-        things.append(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
-        )
-        things.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    out = b"%PDF-1.4\n"
-    places = b"0000000000 65535 f \n"
-    for number, thing in enumerate(things, start=1):
-        places += b"%010d 00000 n \n" % len(out)
-        out += f"{number} 0 obj\n{thing}\nendobj\n".encode("cp1252")
-    size = len(things) + 1
-    end = b"trailer\n<< /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF\n" % (size, extra, len(out))
-    return out + b"xref\n0 %d\n%s%s" % (size, places, end)
 
 
 def encrypt(pdf: bytes, user: str) -> bytes:

@@ -15,6 +15,7 @@ from hermes.assembly import open_agent
 from hermes.config_file import read_entries
 from hermes.configuration import configure
 from hermes.llm.scripted import ScriptedModel
+from hermes.scope import OWNER
 from hermes.settings import (
     API_KEY,
     BASE_URL,
@@ -132,7 +133,7 @@ def test_keys_that_mean_the_same_are_understood(config: Path, setting: Setting[A
 async def test_they_reach_the_agent(home: Path, store: Store) -> None:
     (home / "config.yaml").write_text(STOCK)
     session = await store.create_session("cli")
-    agent = open_agent(App.load(), store, ScriptedModel([]), session, "owner")
+    agent = open_agent(App.load(), store, ScriptedModel([]), session, OWNER, "owner")
     await agent.close()
     assert (agent.policy.max_steps, agent.policy.compresses_itself, agent.policy.compress_at) == (90, False, 0.6)
 

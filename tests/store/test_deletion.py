@@ -9,6 +9,7 @@ import pytest
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
+from hermes.scope import OWNER
 from hermes.store.deletion import Deletion
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
@@ -24,7 +25,7 @@ async def opened(path: Path) -> Store:
 
 
 async def found(store: Store, text: str) -> list[str]:
-    hits = await store.read(lambda tx: store.search.find(tx, text, limit=50))
+    hits = await store.read(lambda tx: store.search.find(tx, text, OWNER, limit=50))
     return sorted(hit.message.session_id for hit in hits)
 
 

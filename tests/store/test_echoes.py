@@ -7,6 +7,7 @@ import pytest
 from hermes.agent.recall_tool import session_search_tool
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
+from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import ECHO, Draft, ToolCall
 
@@ -31,9 +32,9 @@ async def talk(store: Store) -> str:
 async def test_results_of_tools_and_quotes_from_memory_are_not_found(store: Store) -> None:
     await talk(store)
     await store.index()
-    found = await store.read(lambda tx: store.search.find(tx, "stamps", limit=10))
+    found = await store.read(lambda tx: store.search.find(tx, "stamps", OWNER, limit=10))
     assert [hit.message.content for hit in found] == ["I collect stamps from Malta"]
-    answer = await session_search_tool(store).run({"query": "stamps from Malta", "limit": 10})
+    answer = await session_search_tool(store, OWNER).run({"query": "stamps from Malta", "limit": 10})
     assert answer.text.count("stamps") == 1
 
 
@@ -48,7 +49,7 @@ async def test_results_of_tools_that_an_older_index_holds_are_not_found(store: S
             tx.execute("INSERT INTO hermes_search (rowid, text) VALUES (?, ?)", tuple(row))  # type: ignore[attr-defined]
 
     await store.write(index_all)
-    found = await store.read(lambda tx: store.search.find(tx, "stamps", limit=10, session_id=session))
+    found = await store.read(lambda tx: store.search.find(tx, "stamps", OWNER, limit=10, session_id=session))
     assert [hit.message.role for hit in found] == ["user"]
 
 

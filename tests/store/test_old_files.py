@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import StoreDamagedError
+from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Draft, ToolCall
 from tests.store import old_files as old
@@ -50,7 +51,7 @@ async def test_opening_reading_and_indexing_rewrites_nothing(tmp_path: Path, bui
                 await store.view(entry.session.id)
                 await history(store, entry.session.id)
             await store.index()
-            await store.read(lambda tx: store.search.find(tx, "tulips", limit=5))
+            await store.read(lambda tx: store.search.find(tx, "tulips", OWNER, limit=5))
             await store.read(store.routes.all)
     assert len(tables) >= 2
     assert old.dump(file.path, tables) == before

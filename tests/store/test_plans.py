@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db.engine import Tx
+from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
 from tests.store import old_files as old
@@ -59,7 +60,7 @@ async def test_nothing_on_the_way_of_a_turn_reads_a_table_from_end_to_end(tmp_pa
             lambda tx: store.sessions.live_id(tx, old.PARENT),
             store.search.behind,
             lambda tx: store.search.catch_up(tx, 2),
-            lambda tx: store.search.find(tx, "last", limit=5),
+            lambda tx: store.search.find(tx, "last", OWNER, limit=5),
         ]
         for door in doors:
             assert await store.write(partial(scans, run=door)) == []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hermes.scope import OWNER
 from hermes.store.search import Hit
 from hermes.store.store import Store
 from hermes.store.words import compile_query, segment, snippet
@@ -67,7 +68,9 @@ async def said(store: Store, *texts: str, source: str = "cli") -> str:
 
 
 async def find(store: Store, text: str, session_id: str | None = None, source: str | None = None) -> list[Hit]:
-    return await store.read(lambda tx: store.search.find(tx, text, limit=50, session_id=session_id, source=source))
+    return await store.read(
+        lambda tx: store.search.find(tx, text, OWNER, limit=50, session_id=session_id, source=source)
+    )
 
 
 async def texts(store: Store, text: str) -> list[str | None]:
@@ -197,5 +200,5 @@ async def test_two_stores_that_index_at_once_index_each_row_once(store: Store) -
     assert sum(batches) == 4500
     count = await store.read(lambda tx: tx.execute("SELECT count(*) FROM hermes_search_rows").fetchone()[0])
     assert count == 4500
-    hits = await store.read(lambda tx: store.search.find(tx, "wren", limit=9000))
+    hits = await store.read(lambda tx: store.search.find(tx, "wren", OWNER, limit=9000))
     assert len(hits) == len({hit.message.id for hit in hits}) == 4500

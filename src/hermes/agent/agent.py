@@ -21,12 +21,13 @@ from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.events import Failed, Notice, Replied, TurnEvent
-from hermes.llm.floor import OfflineFloor
+from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.model import Model
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
+from hermes.scope import Scope
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -66,6 +67,7 @@ class Agent:
     model: Model
     memory: AgentMemory
     notes: Notes
+    """Their scope is the agent's."""
     soul_file: Path
     owner: str
     policy: Policy
@@ -90,13 +92,18 @@ class Agent:
     def clock(self) -> Clock:
         return self.store.clock
 
+    @property
+    def scope(self) -> Scope:
+        """How far the agent reaches: in what it searches, notes, delegates, reviews and is told at the start."""
+        return self.notes.scope
+
     def incognito(self) -> Agent:
         """The same agent as it speaks in an incognito turn: nothing is recalled, noted, or told to a provider."""
         return replace(
             self,
             memory=NoMemory(),
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
-            model=OfflineFloor(_recollect_nothing) if self.answers_from_memory else self.model,
+            model=OfflineFloor(recollect_nothing) if self.answers_from_memory else self.model,
         )
 
     def read_notes(self) -> NotesRead:
@@ -106,9 +113,9 @@ class Agent:
         for line in self.note_problems:
             if line not in before:
                 log.warning("%s", line)
-                self.untold.append(Notice(f"WARNING: answering without a note: {line}"))
+                self.untold.append(Notice(f"WARNING: answering without a note: {line}", is_outage=True))
         if before and not self.note_problems:
-            self.untold.append(Notice("All notes can be read again."))
+            self.untold.append(Notice("All notes can be read again.", is_outage=True))
         return read
 
     async def be_busy(self) -> None:
@@ -132,11 +139,7 @@ class Agent:
                 await asyncio.wait(late)
         await self.memory.close(why)
         self.renderings.forget(self.session_id)
-        return [*map(Notice, self.memory.take_notices()), *self.untold]
-
-
-async def _recollect_nothing(_: str) -> list[str]:
-    return []
+        return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
 
 @dataclass(frozen=True, slots=True)

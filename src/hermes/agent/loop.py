@@ -139,7 +139,7 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
         case model_events.ReasoningDelta(text):
             return ReasoningDelta(text)
         case model_events.Retrying(attempt, wait, reason):
-            return Notice(f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})")
+            return Notice(f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})", is_outage=True)
         case Completed() | model_events.Failed():
             heard.end = event
             return None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 from hermes.errors import HomeError
+from hermes.fence import fence
 from hermes.files import read_file
+from hermes.memory.notes import NotesRead, Target
+from hermes.scope import Group, Scope
 
 IDENTITY = (
     "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."
@@ -20,8 +23,10 @@ NOTES_GUIDE = (
 )
 
 
-RULES = "1"
+RULES = "2"
 """The version of these rules: prompts that were made by others are made anew."""
+TITLES: dict[Target, str] = {"user": "What you noted about the person", "memory": "What you noted about the work"}
+IN_GROUPS: dict[Target, str] = {"user": "What you noted about the people here", "memory": "What you noted here"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class PromptParts:
 
     soul: str
     started_at: float
-    user_notes: str = ""
-    memory_notes: str = ""
+    scope: Scope
+    notes: NotesRead = field(default_factory=lambda: NotesRead({}))
     provider_block: str = ""
     has_memory_tool: bool = False
 
@@ -47,9 +52,19 @@ def read_soul(path: Path) -> str:
         raise HomeError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
 
 
-def made_of(provider_block: str | None) -> str:
+def made_of(scope: Scope, provider_block: str | None) -> str:
     """What a prompt is made of, as far as a change of it asks for a new one; None is a block that is not known yet."""
-    return f"{RULES}:{'?' if provider_block is None else sha256(provider_block.encode()).hexdigest()[:16]}"
+    return f"{RULES}:{scope.name}:{'?' if provider_block is None else sha256(provider_block.encode()).hexdigest()[:16]}"
+
+
+def is_current(kept: str | None, scope: Scope, provider_block: str | None) -> bool:
+    """Whether a prompt that was made of `kept` may be used: while the block is not known any will do, but only one that
+    was made for the same scope."""
+    if kept is None:
+        return False
+    return kept == made_of(scope, provider_block) or (
+        provider_block is None and kept.rpartition(":")[0] == made_of(scope, None).rpartition(":")[0]
+    )
 
 
 def build_system_prompt(parts: PromptParts) -> str:
@@ -57,13 +72,18 @@ def build_system_prompt(parts: PromptParts) -> str:
     sections = [
         parts.soul.strip() or IDENTITY,
         NOTES_GUIDE if parts.has_memory_tool else "",
-        _section("What you noted about the person", parts.user_notes),
-        _section("What you noted about the work", parts.memory_notes),
+        *(_section(parts, target) for target in TITLES),
         parts.provider_block.strip(),
         f"This conversation began on {datetime.fromtimestamp(parts.started_at, UTC):%A, %d %B %Y} (UTC).",
     ]
     return "\n\n".join(section for section in sections if section)
 
 
-def _section(title: str, text: str) -> str:
-    return f"## {title}\n{text.strip()}" if text.strip() else ""
+def _section(parts: PromptParts, target: Target) -> str:
+    """A note as data, with its date: whatever was talked into it, it is not a rule."""
+    text, changed = parts.notes.texts.get(target, ""), parts.notes.changed.get(target)
+    if not text.strip():
+        return ""
+    title = (IN_GROUPS if isinstance(parts.scope, Group) else TITLES)[target]
+    dated = "" if changed is None else f" (last changed {datetime.fromtimestamp(changed, UTC):%d %B %Y})"
+    return f"## {title}{dated}\n{fence(text)}"

@@ -9,6 +9,7 @@ from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.db.engine import Tx
 from hermes.llm.floor import is_asking
 from hermes.memory.notes import Notes
+from hermes.scope import Scope
 from hermes.store.search import Hit
 from hermes.store.store import Store
 from hermes.store.words import content_words
@@ -27,19 +28,20 @@ SPEC = ToolSpec(
     },
 )
 MOST = 20
+SPEAKERS = ("user", "assistant")
 LIMITS = (12, 100, 5_000)
 """Among how many hits the floor looks for what is not a question: first few, then more."""
 
 
-def session_search_tool(store: Store) -> Tool:
-    """The tool over this store."""
+def session_search_tool(store: Store, scope: Scope) -> Tool:
+    """The tool over what `scope` reaches of this store, whatever the model asks for."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         query = text_argument(arguments, "query")
         limit = arguments.get("limit")
         most = max(1, min(MOST, limit)) if isinstance(limit, int) else 5
         await store.index()
-        hits = await store.read(lambda tx: store.search.related(tx, query, limit=most, roles=("user", "assistant")))
+        hits = await store.read(lambda tx: store.search.related(tx, query, scope, limit=most, roles=SPEAKERS))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")
         return ToolResult(
@@ -52,7 +54,8 @@ def session_search_tool(store: Store) -> Tool:
 
 
 async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -> list[str]:
-    """What is known about a question, best first: entries of the notes, then what the person said before."""
+    """What is known about a question, best first: entries of the notes, then what the person said before. It reaches as
+    far as the notes do."""
     words = content_words(question)
     noted = [
         line.lstrip("- ").strip()
@@ -61,7 +64,7 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
         if any(word in line.lower() for word in words)
     ]
     await store.index()
-    return list(dict.fromkeys([*noted, *await _told(store, question, limit)]))[:limit]
+    return list(dict.fromkeys([*noted, *await _told(store, notes.scope, question, limit)]))[:limit]
 
 
 def _texts(notes: Notes) -> list[str]:
@@ -70,13 +73,13 @@ def _texts(notes: Notes) -> list[str]:
     return [texts[target] for target in ("user", "memory") if target in texts]
 
 
-async def _told(store: Store, question: str, wanted: int) -> list[str]:
+async def _told(store: Store, scope: Scope, question: str, wanted: int) -> list[str]:
     """What the person told before, best first. However often a question was asked, it does not crowd this out."""
 
     def look(tx: Tx) -> list[str]:
         told: list[str] = []
         for limit in LIMITS:
-            hits = store.search.related(tx, question, limit=limit, roles=("user",))
+            hits = store.search.related(tx, question, scope, limit=limit, roles=("user",))
             said = dict.fromkeys((hit.message.content or "").strip() for hit in hits)
             told = [text for text in said if text and not is_asking(text)]
             if len(told) >= wanted or len(hits) < limit:

@@ -15,7 +15,7 @@ from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import UNSAID, Lane, LaneDoor
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.prompt import PromptParts, build_system_prompt, made_of, read_soul
+from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
@@ -31,8 +31,10 @@ from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-    """Answer one message. It is on the disk before the model is asked; the last event says how the turn ended."""
-    async with aclosing(answer(agent, [Draft("user", text)], stop, NoRecord())) as events:
+    """Answer one message of the owner's. It is on the disk before the model is asked; the last event says how the turn
+    ended."""
+    said = Draft("user", text, author_is_owner=True)
+    async with aclosing(answer(agent, [said], stop, NoRecord())) as events:
         async for event in events:
             yield event
 
@@ -87,7 +89,7 @@ async def _answer_in(
         yield Accepted(agent.session_id, message.id)
     prepared = await _prepare(agent, lane, accepted)
     for notice in agent.memory.take_notices():
-        yield Notice(notice)
+        yield Notice(notice, is_outage=True)
     while agent.untold:
         yield agent.untold.pop(0)
     transcript = StoredTranscript(agent, lane, prepared, record, accepted.stamp)
@@ -146,27 +148,27 @@ async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | No
     if accepted.incognito:
         return _bare_prompt(agent, accepted.session)
     notes = agent.read_notes()
-    kept, of = accepted.session.system_prompt, made_of(block)
-    if kept and (block is None or of == accepted.prompt_made_of):
+    kept = accepted.session.system_prompt
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block):
         return kept
     prompt = build_system_prompt(
         PromptParts(
             soul=read_soul(agent.soul_file),
-            user_notes=notes.texts.get("user", ""),
-            memory_notes=notes.texts.get("memory", ""),
+            scope=agent.scope,
+            notes=notes,
             provider_block=block or "",
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
         )
     )
     if not notes.problems:
-        await _keep_prompt(agent, lane, prompt, of)
+        await _keep_prompt(agent, lane, prompt, made_of(agent.scope, block))
     return prompt
 
 
 def _bare_prompt(agent: Agent, session: Session) -> str:
     """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
-    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at))
+    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at, agent.scope))
 
 
 async def _keep_prompt(agent: Agent, lane: Lane, prompt: str, of: str) -> None:

@@ -166,6 +166,8 @@ def _find_orphans(case: Case) -> Iterator[Damage]:
             continue
         if parent.ended_at is not None and child.started_at - parent.ended_at > ROTATION:
             continue  # more likely a branch that someone made of the old session
+        if child.id in case.bound_elsewhere or (child.session_key or parent.session_key) in case.our_keys:
+            continue  # our own binding says what is meant today
         yield _adopt_or_end(case, parent, child)
 
 

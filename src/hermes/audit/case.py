@@ -41,6 +41,8 @@ class Case:
     activity: dict[str, Activity]
     has_older_traces: bool
     """Whether an older version has ever used this file: what only we wrote was not damaged by it."""
+    bound_elsewhere: frozenset[str] = frozenset()
+    """Sessions that a key of another version leads to, though ours may lead on: someone began anew since."""
     offshoots: frozenset[str] = frozenset()
     """Branches and helpers' runs that say so themselves."""
     summarised: frozenset[str] = frozenset()
@@ -139,14 +141,15 @@ def read_case(tx: Tx, old_routes_file: Path) -> Case:
     session_shape, message_shape = read_shape(tx)
     sessions = {session.id: session for session in _read_sessions(tx, session_shape)}
     tables = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    routes = routes_of(tx, old_routes_file).all(tx)
+    routes = routes_of(tx, old_routes_file)
     ours = frozenset(str(row["session_key"]) for row in tx.execute("SELECT session_key FROM hermes_routes"))
     return Case(
         sessions,
-        routes,
+        routes.all(tx),
         ours,
         read_activity(tx, message_shape, sessions),
         has_older_traces=bool({"gateway_routing", "schema_version"} & tables) or old_routes_file.exists(),
+        bound_elsewhere=frozenset(routes.elsewhere(tx)) if ours else frozenset(),
         offshoots=_read_offshoots(tx, session_shape),
         summarised=_read_summarised(tx, message_shape),
     )

@@ -24,6 +24,7 @@ from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
+from hermes.scope import TERMINAL
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
 
 INTERRUPTED = 130
@@ -38,7 +39,7 @@ def chat(
         str | None, typer.Option("-q", "--question", help="Ask one thing, print the reply, end.")
     ] = None,
     session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
-    latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest session.")] = False,
+    latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest terminal session.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
 ) -> int:
     """Talk to the agent. From a pipe, each line is a message and each reply a line."""
@@ -60,9 +61,10 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             if session is not None:
                 await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
             elif latest:
-                listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1))
+                listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1, source=TERMINAL))
                 if not listed:
-                    raise NotFoundError("there is no session to go on with yet")
+                    hint = "`-s ID` goes on with one of another kind; `hermes sessions list` shows them"
+                    raise NotFoundError("there is no terminal session to go on with yet", hint=hint)
                 await conversation.resume(listed[0].session)
             if question is not None:
                 return await _ask(conversation, question, as_json)

@@ -17,9 +17,19 @@ from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
+from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, OPENAI, has_model, open_agent, open_notes, open_provider, open_speaker
+from hermes.assembly import (
+    FLOOR_NOTICE,
+    OPENAI,
+    has_model,
+    open_agent,
+    open_notes,
+    open_people,
+    open_provider,
+    open_speaker,
+)
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -36,6 +46,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import FILES
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
+from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
@@ -44,7 +55,6 @@ from hermes.types import Session
 LISTED = 10
 LANES_AT_ONCE = 2
 """Lanes of the memory outbox that a terminal delivers side by side."""
-SOURCE = "cli"
 AT_THE_END = 5.0
 """Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
 
@@ -74,6 +84,7 @@ class Conversation:
         self._said_floor = False
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -128,11 +139,15 @@ class Conversation:
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            model = open_speaker(self.app, self.store)
-            self._open_agent(model, self._session)
+            await self._open_agent(open_speaker(self.app), self._session)
 
-    def _open_agent(self, model: Model, session: Session) -> None:
-        self._agent = open_agent(self.app, self.store, model, session, self._owner, self._provider)
+    async def _agent_of(self, model: Model, session: Session) -> Agent:
+        """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
+        scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
+        return open_agent(self.app, self.store, model, session, scope, self._owner, self._provider)
+
+    async def _open_agent(self, model: Model, session: Session) -> None:
+        self._agent = await self._agent_of(model, session)
         if self._deliveries is not None:
             self._deliveries.start()
 
@@ -149,8 +164,7 @@ class Conversation:
 
         What a review has not read yet is read after the next start. Ending twice is fine.
         """
-        for task in self._background:
-            task.cancel()
+        self._ending.set()
         if self._background:
             await asyncio.wait(self._background)
         memory = self._agent.memory if self._agent is not None else NoMemory()
@@ -160,7 +174,7 @@ class Conversation:
         if self._deliveries is not None and self._provider is not None:
             self._all_told = await self._deliveries.finish(seconds) and self._all_told
             await self._provider.close()
-        self.untold += map(Notice, memory.take_notices())
+        self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         return self._all_told
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
@@ -169,10 +183,8 @@ class Conversation:
         task.add_done_callback(self._background.discard)
 
     async def _look_back(self, agent: Agent, why: Ending) -> None:
-        try:
-            await review_now(agent)
-        finally:
-            await self._close(agent, why)
+        await unless_stopped(review_now(agent), self._ending)
+        await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
         self.untold += await agent.close(why)
@@ -180,15 +192,14 @@ class Conversation:
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
-        model = open_speaker(self.app, self.store)
-        agent = open_agent(self.app, self.store, model, session, self._owner, self._provider)
+        agent = await self._agent_of(open_speaker(self.app), session)
         try:
             yield agent
         finally:
             await self._close(agent, "idle")
 
     def _is_left(self, session: Session) -> bool:
-        return session.source == SOURCE and session.id != self.session_id
+        return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
@@ -208,7 +219,8 @@ class Conversation:
                     yield event
             if not self._looked_back and wants_review(self._agent):
                 self._looked_back = True
-                self._in_background(review_leftovers(self.store, self._is_left, self._lend))
+                leftovers = review_leftovers(self.store, self._is_left, self._lend)
+                self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
 
@@ -225,12 +237,12 @@ class Conversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model = open_speaker(self.app, self.store)
-        session = await self.store.create_session(SOURCE, title=self._wanted_title)
+        model = open_speaker(self.app)
+        session = await self.store.create_session(TERMINAL, title=self._wanted_title)
         if self._starts_incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
         self._wanted_title, self._session = None, session
-        self._open_agent(model, session)
+        await self._open_agent(model, session)
 
     async def _new(self, _: str) -> Answered:
         await self.leave()
@@ -293,7 +305,8 @@ class Conversation:
             )
         if word:
             raise UsageError(f"/memory takes on or off, not '{word}'")
-        read = open_notes(self.app).read_all()
+        notes = open_notes(self.app, OWNER) if self._agent is None else self._agent.notes
+        read = notes.read_all()
         parts = [f"{FILES[target]}\n{text or '(empty)'}" for target, text in sorted(read.texts.items(), reverse=True)]
         parts += [problem.line() for problem in read.problems]
         state = "off (incognito)" if self._starts_incognito else "on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from hermes.app import App
-from hermes.assembly import FLOOR_NOTICE, has_model, open_speaker
+from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
@@ -24,8 +25,18 @@ from hermes.gateway.holding import request_stop, running_gateway
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
-from hermes.settings import API_KEY, API_SERVER_KEY, LOG_FORMAT, LOG_LEVEL, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET
-from hermes.store.inbox import Pairing, PartStatus, allow_pairing, pairings, read_status, remove_pairing
+from hermes.scope import API, OWNER, TERMINAL, Guest
+from hermes.settings import (
+    ALLOW,
+    API_KEY,
+    API_SERVER_KEY,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    TELEGRAM_TOKEN,
+    TELEGRAM_WEBHOOK_SECRET,
+)
+from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
+from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -52,7 +63,7 @@ def run_gateway(ctx: typer.Context) -> None:
 
 
 async def _serve(host: App, store: Store) -> None:
-    model = open_speaker(host, store)
+    model = open_speaker(host)
     gateway = open_gateway(host, store, model)
     platforms = open_platforms(host, store, model, gateway)
     if not platforms:
@@ -60,8 +71,10 @@ async def _serve(host: App, store: Store) -> None:
             "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
         )
     stopping = asyncio.Event()
+    telling: list[asyncio.Task[None]] = []
 
     def begun() -> None:
+        telling.append(asyncio.create_task(_tell_of_guests(host, store)))
         if not has_model(host.settings):
             note(FLOOR_NOTICE)
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
@@ -70,10 +83,18 @@ async def _serve(host: App, store: Store) -> None:
         with _signals(stopping):
             await gateway.run(platforms, stopping, note, begun)
     finally:
+        await asyncio.gather(*telling)
         for platform in platforms:
             await platform.close()
         await model.close()
     note("gateway: ended")
+
+
+async def _tell_of_guests(host: App, store: Store) -> None:
+    """Say once of each person who was let in without being asked about that they are a guest."""
+    allowed = host.settings.get(ALLOW)
+    if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
+        note(f"gateway: {told}: `hermes gateway people`")
 
 
 @contextmanager
@@ -103,7 +124,8 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         now = host.clock.now()
         waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
         parts = [asdict(part) for part in [*read_status(tx), *_store_status(host)]]
-        return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting}
+        who = [_as_json(host, one) for one in people(tx)]
+        return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting, "people": who}
 
     found = with_store(host, lambda store: store.read(look))
     if json:
@@ -115,6 +137,8 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
             say(f"  {part['part']}: {part['state']} {detail} (since {show_time(part['since'])})")
         for name, stats in found["queues"].items():
             say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
+        for one in found["people"]:
+            say(f"  {' '.join(filter(None, (one['who'], _shown(one['name']))))}: {one['role']}")
     return 0 if found["running"] else 1
 
 
@@ -150,22 +174,27 @@ def stop_gateway(ctx: typer.Context) -> int:
     return with_store(host, work)
 
 
+Me = Annotated[bool, typer.Option("--me", help="They are you: the owner.")]
+AGuest = Annotated[bool, typer.Option("--guest", help="They are someone else: a guest.")]
+
+
 @app.command("pair")
 def pair(
     ctx: typer.Context,
     code: Annotated[
         str | None, typer.Argument(help="The code someone was told; without it, who asked is listed.")
     ] = None,
+    me: Me = False,
+    guest: AGuest = False,
     remove: Annotated[
         str | None, typer.Option("--remove", metavar="PLATFORM:ID", help="Take someone's permission away.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Let someone talk to the agent who was told a pairing code."""
+    """Let someone talk to the agent who was told a pairing code, as yourself or as a guest."""
     host = load_app(ctx)
     if code is not None:
-        known = with_store(host, lambda store: store.write(lambda tx: allow_pairing(tx, code)))
-        say(f"{_shown(known)} ({known.platform}:{known.user_id}) may talk now.")
+        _let_in(host, code, me=me, guest=guest)
         return
     if remove is not None:
         platform, _, user = remove.partition(":")
@@ -179,12 +208,83 @@ def pair(
         note("nobody asked yet")
     else:
         rows = [
-            (f"{one.platform}:{one.user_id}", _shown(one), one.code, one.state, show_time(one.created_at))
+            (f"{one.platform}:{one.user_id}", _shown(one.name), one.code, one.state, show_time(one.created_at))
             for one in asked
         ]
         print_table(("who", "name", "code", "state", "asked"), rows)
 
 
-def _shown(someone: Pairing) -> str:
+def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
+    """Ask who it is where someone can answer; otherwise they are a guest."""
+    if me and guest:
+        raise UsageError("--me and --guest are two people", hint="Give one of them")
+    found = with_store(host, lambda store: store.read(lambda tx: find_code(tx, code)))
+    who = f"{found.platform}:{found.user_id}"
+    if not (me or guest) and sys.stdin.isatty():
+        me = typer.confirm(f"Is {_shown(found.name)} ({who}) you? Else they are a guest", default=False, err=True)
+
+    def allow(tx: Tx) -> None:
+        allow_pairing(tx, code)
+        mark(tx, found.platform, found.user_id, is_owner=me, now=host.clock.now())
+
+    with_store(host, lambda store: store.write(allow))
+    say(f"{_shown(found.name)} ({who}) may talk now, as {'the owner' if me else 'a guest'}.")
+    if not me:
+        note(f"If that is you: `hermes gateway people --me {who}`")
+
+
+@app.command("people")
+def show_people(
+    ctx: typer.Context,
+    me: Annotated[
+        str | None, typer.Option("--me", metavar="PLATFORM:ID", help="This is you: the owner, who sees everything.")
+    ] = None,
+    guest: Annotated[
+        str | None, typer.Option("--guest", metavar="PLATFORM:ID", help="This is someone else: a guest.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Who is who among those who talk; change it with --me and --guest."""
+    host = load_app(ctx)
+    for who, is_owner in ((me, True), (guest, False)):
+        if who is not None:
+            _mark(host, who, is_owner=is_owner)
+
+    def look(tx: Tx) -> list[KnownPerson]:
+        meet_all(tx, host.settings.get(ALLOW))
+        return people(tx)
+
+    known = with_store(host, lambda store: store.write(look))
+    if json:
+        print_json([_as_json(host, one) for one in known])
+    elif not known:
+        note("nobody has talked or was let in yet")
+    else:
+        rows = [(f"{one.platform}:{one.user_id}", _shown(one.name), _role(one)) for one in known]
+        print_table(("who", "name", "is"), rows)
+
+
+def _mark(host: App, who: str, *, is_owner: bool) -> None:
+    platform, _, user = who.partition(":")
+    if not platform or not user or platform in (API, TERMINAL):
+        raise UsageError(f"'{who}' is nobody on a chat platform", hint="Give PLATFORM:ID, such as telegram:12345")
+    now = host.clock.now()
+    marked = with_store(host, lambda s: s.write(lambda tx: mark(tx, platform, user, is_owner=is_owner, now=now)))
+    unknown = "" if marked.name else "; nobody with this id has written yet"
+    note(f"{who} is {'the owner' if is_owner else 'a guest'} now{unknown}")
+
+
+def _as_json(host: App, one: KnownPerson) -> Json:
+    scope = OWNER if one.is_owner else Guest(one.platform, one.user_id)
+    notes = open_notes(host, scope).path("user").parent
+    who = f"{one.platform}:{one.user_id}"
+    return {"who": who, "name": one.name, "role": one.role, "marked_at": one.marked_at, "notes": str(notes)}
+
+
+def _role(one: KnownPerson) -> str:
+    return f"{one.role}{'' if one.marked_at is not None else ', not marked'}"
+
+
+def _shown(name: str) -> str:
     """A stranger chose this name: it may not look like anything else."""
-    return printable(one_line(someone.name, 64))
+    return printable(one_line(name, 64))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated
 
@@ -18,23 +21,26 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db import leases
 from hermes.db.engine import Tx
+from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
 from hermes.db.queue import State
 from hermes.db.queue_items import items, queues, stats
-from hermes.errors import UsageError
+from hermes.errors import StaleError, StoreError, UsageError
 from hermes.logs import start_log
-from hermes.memory.deliveries import Deliveries
+from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL
 from hermes.store.store import Store
 from hermes.types import Json
 
+log = logging.getLogger("hermes.memory")
 LEASE = "memory-deliverer"
 TTL = 90.0
 LANES_AT_ONCE = 4
 STATES: tuple[State, ...] = ("waiting", "dead")
 DETACHED = 0x00000008
 """What Windows calls a process that has no console of ours."""
+LOOK_EVERY = 0.5
 PATIENCE = 60.0
 """Seconds without any progress after which a deliverer gives up; what is left waits for the next one."""
 app = typer.Typer(help="What the memory provider has not been told yet.", no_args_is_help=True, rich_markup_mode=None)
@@ -106,49 +112,78 @@ async def _deliver(found: App, store: Store) -> int:
     provider = open_provider(found, store)
     if provider is None:
         raise UsageError("no memory provider is chosen", hint="`hermes config set memory.provider NAME` chooses one")
-    if not await store.write(lambda tx: _take_over(tx, owner, store.clock.now())):
-        note("Another process is delivering already.")
-        return 0
-    deliveries = Deliveries(provider, owner, LANES_AT_ONCE)
-    deliveries.start()
-    try:
-        await _until_nothing_moves(store, deliveries)
-        left = await deliveries.left()
+    async with one_per_home(store, owner) as ours:
+        if not ours:
+            note("Another process is delivering already.")
+            return 0
+        deliveries = Deliveries(provider, owner, LANES_AT_ONCE)
+        deliveries.start()
+        left = await until_nothing_moves(store, deliveries)
         await deliveries.finish(0.0)
         await provider.close()
-    finally:
-        await store.write(lambda tx: leases.revoke(tx, LEASE))
-    if left.waiting:
-        note(f"Something is left in {left.waiting} lanes; `hermes memory outbox list` shows it.")
-    return 1 if left.waiting else 0
+    if left.entries:
+        note(f"Something is left in {left.lanes} lanes; `hermes memory outbox list` shows it.")
+    return 1 if left.entries else 0
 
 
-async def _until_nothing_moves(store: Store, deliveries: Deliveries) -> None:
-    """Return when nothing waits, or nothing has moved for a while."""
+async def until_nothing_moves(store: Store, deliveries: Deliveries) -> Left:
+    """Return when nothing waits, or nothing has moved for a while; what is left."""
     before, still_since = await deliveries.left(), store.clock.now()
-    while before.waiting and store.clock.now() - still_since < PATIENCE:
-        await asyncio.sleep(0.2)
+    while before.entries and store.clock.now() - still_since < PATIENCE:
+        await asyncio.sleep(LOOK_EVERY)
         left = await deliveries.left()
         if left != before:
             before, still_since = left, store.clock.now()
+    return before
 
 
-def _take_over(tx: Tx, owner: str, now: float) -> bool:
+@asynccontextmanager
+async def one_per_home(store: Store, owner: str, ttl: float = TTL) -> AsyncIterator[bool]:
+    """Be the one deliverer of the home while the block runs; False when another one is."""
+    lease = await store.write(lambda tx: _take_over(tx, owner, ttl, store.clock.now()))
+    if lease is None:
+        yield False
+        return
+    keeping = asyncio.create_task(_keep(store, lease, ttl))
+    try:
+        yield True
+    finally:
+        keeping.cancel()
+        with suppress(StaleError):  # it was too slow, and another has taken its place
+            await store.write(lambda tx: leases.release(tx, lease))
+
+
+async def _keep(store: Store, lease: Lease, ttl: float) -> None:
+    while True:
+        await store.clock.sleep(ttl / 3)
+        try:
+            await store.write(lambda tx: leases.renew(tx, lease, ttl=ttl, now=store.clock.now()))
+        except StaleError:
+            return
+        except StoreError as error:  # the next beat may succeed; two deliverers do no harm, lanes have their own leases
+            log.warning("the deliverer's lease could not be kept: %s", error.line())
+
+
+def _take_over(tx: Tx, owner: str, ttl: float, now: float) -> Lease | None:
     held = leases.holder(tx, LEASE, now=now)
     if held is not None and is_gone(held.owner):
         leases.evict(tx, held)
-    return leases.acquire(tx, LEASE, owner, ttl=TTL, now=now) is not None
+    return leases.acquire(tx, LEASE, owner, ttl=ttl, now=now)
 
 
 def start_deliverer(found: App) -> None:
     """Leave the rest of the outbox to a process of its own, which goes on when this one has ended."""
-    profile = ["-p", found.home.profile] if found.home.profile else []
     apart = {"creationflags": DETACHED} if os.name == "nt" else {"start_new_session": True}
-    subprocess.Popen(  # it is not waited for: it outlives us
-        [sys.executable, "-m", "hermes", *profile, "memory", "outbox", "deliver"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=found.home.path,
-        **apart,
-    )
+    try:
+        subprocess.Popen(  # it is not waited for: it outlives us
+            # -P: the home, where it stands, is no place to import from
+            [sys.executable, "-P", "-m", "hermes", "memory", "outbox", "deliver"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=found.home.path,
+            env={**os.environ, "HERMES_HOME": str(found.home.path)},
+            **apart,
+        )
+    except OSError as error:
+        log.warning("no deliverer could be started, so what memory has not been told waits: %s", error)

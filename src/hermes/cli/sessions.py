@@ -17,6 +17,7 @@ from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
+from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_jsonl, to_markdown
@@ -127,7 +128,7 @@ def search_sessions(
 
         def find(tx: Tx) -> list[Hit]:
             within = store.sessions.find(tx, session).id if session else None
-            return store.search.find(tx, text, limit=limit, session_id=within, source=source)
+            return store.search.find(tx, text, OWNER, limit=limit, session_id=within, source=source)
 
         return await store.read(find)
 

@@ -10,6 +10,7 @@ from hermes.db.engine import Tx
 from hermes.gateway.platform import Inbound
 from hermes.store import inbox
 from hermes.store.moved_chats import first_chat_id
+from hermes.store.people import meet
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """Without letters and digits that look alike."""
@@ -36,6 +37,7 @@ class Access:
         """May the author of this message talk? Runs in the transaction that would accept it."""
         platform, user = message.chat.platform, message.author_id
         if message.chat.chat_type == "api" or self._listed(tx, message):
+            _meet(tx, message)
             return Verdict("welcome")
         if user is None:
             return Verdict("ignored")
@@ -57,3 +59,10 @@ class Access:
         platform, chat_id = message.chat.platform, message.chat.chat_id
         ids = {message.author_id, message.author_alt, chat_id, first_chat_id(tx, platform, chat_id)} - {None}
         return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})
+
+
+def _meet(tx: Tx, message: Inbound) -> None:
+    """Whoever writes in a direct chat is listed, so that the owner can say who it is. A client of the API may call
+    people what it likes."""
+    if message.chat.chat_type == "dm" and message.author_id is not None:
+        meet(tx, message.chat.platform, message.author_id, message.author_name or "")

@@ -13,13 +13,12 @@ from weakref import WeakValueDictionary
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
+from hermes.agent.stopping import unless_stopped
 from hermes.memory.values import Ending
+from hermes.scope import Group, Scope
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-
-DIRECT = ("dm", "api")
-"""Chats with one person: there the person belongs to the agent, elsewhere to the turn."""
 
 
 class Person(NamedTuple):
@@ -31,7 +30,7 @@ class Person(NamedTuple):
 
 NOBODY = Person()
 
-MakeAgent: TypeAlias = Callable[[Session, Person], Awaitable[Agent]]
+MakeAgent: TypeAlias = Callable[[Session, Scope, Person], Awaitable[Agent]]
 Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
 
 
@@ -47,7 +46,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class AgentCache:
-    """Keyed by session key, session, the person of a direct chat, and what a provider has frozen into an agent."""
+    """Keyed by session key, session, its scope, the person of a direct chat, and what a provider has frozen into an
+    agent: someone who is marked as the owner, or no longer is, gets another one."""
 
     make: MakeAgent
     signature: Signature
@@ -58,16 +58,16 @@ class AgentCache:
     """The longest unused first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
-    _ending: bool = False
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, session: Session, key: str, person: Person) -> AsyncIterator[Agent]:
+    async def use(self, session: Session, key: str, scope: Scope, person: Person) -> AsyncIterator[Agent]:
         """The agent for one message. A changed signature gives a fresh one."""
-        speaker = person if session.chat_type in DIRECT else NOBODY
-        entry = await self._enter((key, session.id, speaker), session, speaker)
+        speaker = NOBODY if isinstance(scope, Group) else person
+        entry = await self._enter((key, session.id, scope, speaker), session, scope, speaker)
         try:
             yield entry.agent
         finally:
@@ -94,22 +94,20 @@ class AgentCache:
 
     async def close(self) -> None:
         """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
-        self._ending = True
-        for task in self._closing:
-            task.cancel()
+        self._ending.set()
         for key in list(self._entries):
             self._retire(key, "shutdown", at_work=True)
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _enter(self, key: Hashable, session: Session, person: Person) -> _Entry:
+    async def _enter(self, key: Hashable, session: Session, scope: Scope, person: Person) -> _Entry:
         """Find or make an entry and count us in. Making one waits for the same one alone."""
         signature = await self.signature()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
             entry = self._entries.get(key)
             if entry is None or entry.signature != signature:
-                made = _Entry(await self.make(session, person), signature, self.now())
+                made = _Entry(await self.make(session, scope, person), signature, self.now())
                 if entry is not None:
                     self._retire(key, "settings")
                 entry = self._entries[key] = made
@@ -127,18 +125,14 @@ class AgentCache:
     def _close_unused(self, entry: _Entry, why: Ending) -> None:
         if entry.users:
             return
-        looks_back = not self._ending and why != "settings"
-        task = asyncio.create_task(_look_back(entry.agent, why) if looks_back else _close(entry.agent, why))
+        task = asyncio.create_task(self._let_go(entry.agent, why))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-
-async def _look_back(agent: Agent, why: Ending) -> None:
-    """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
-    try:
-        if agent.turns:
-            await review_now(agent)
-    finally:
+    async def _let_go(self, agent: Agent, why: Ending) -> None:
+        """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
+        if agent.turns and why != "settings":
+            await unless_stopped(review_now(agent), self._ending)
         await _close(agent, why)
 
 

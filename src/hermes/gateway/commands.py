@@ -17,6 +17,7 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.gateway.inbox import NOT_RUNNING, Inbox
 from hermes.gateway.platform import Inbound
+from hermes.scope import OWNER
 from hermes.store.store import Store
 
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
@@ -126,11 +127,11 @@ async def _memory(asked: Asked) -> str:
 
 async def _status(asked: Asked) -> str:
     view = await asked.store.view(asked.agent.session_id)
-    memory = asked.agent.memory
+    memory, told = asked.agent.memory, asked.agent.scope == OWNER  # how a provider is, is the owner's business
     return (
         f"session {asked.agent.session_id}\nmodel {asked.agent.model.name}\n"
         f"context ~{view_tokens(view):,} of {asked.agent.model.context_length:,} tokens, {view.epoch} compressions\n"
-        f"memory notes{'' if memory.state == 'off' else f' + {memory.name} ({memory.state})'}"
+        f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )
 
 

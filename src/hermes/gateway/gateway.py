@@ -6,9 +6,9 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -34,9 +34,11 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.outbound import OUTBOUND, Delivery
 from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
+from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
+from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -61,6 +63,8 @@ class GatewayTerms:
     allow: frozenset[str] = frozenset()
     at_once: int = 64
     drain: float = DRAIN
+    people: People = field(default_factory=People)
+    remarks: RemarkTerms = field(default_factory=RemarkTerms)
 
 
 class Gateway:
@@ -81,9 +85,9 @@ class Gateway:
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
-        self._inbox = Inbox(store, terms.agent_name, access, stop=self.stop_turn, wake=self._wake)
+        self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear)
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
@@ -200,8 +204,11 @@ class Gateway:
     async def _look_back(self) -> None:
         """Read what was said before the last end and no review has read."""
 
-        def use(session: Session) -> AbstractAsyncContextManager[Agent]:
-            return self._agents.use(session, session.session_key or "", Person(session.user_id))
+        @asynccontextmanager
+        async def use(session: Session) -> AsyncIterator[Agent]:
+            scope = await self._store.read(lambda tx: self._terms.people.scope_of(tx, session))
+            async with self._agents.use(session, session.session_key or "", scope, Person(session.user_id)) as agent:
+                yield agent
 
         await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 

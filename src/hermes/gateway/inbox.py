@@ -13,19 +13,19 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import join_lanes
 from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
-from hermes.gateway.agent_cache import DIRECT
 from hermes.gateway.item_key import INBOX, find_item, item_key_of
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.outcome import done_with
 from hermes.gateway.platform import Chat, Inbound, Moved
+from hermes.scope import API, DIRECT, OWNER, Group, Scope
 from hermes.store.ids import session_key
 from hermes.store.inbox import set_status
 from hermes.store.moved_chats import first_chat_id, record_move
+from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-API = "api"
 STOP = "/stop"
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
@@ -56,11 +56,19 @@ class Inbox:
     """Takes messages in. `stop` ends the running turn of a session; `wake` tells the lanes and the delivery."""
 
     def __init__(
-        self, store: Store, agent_name: str, access: Access, *, stop: Callable[[str], bool], wake: asyncio.Event
+        self,
+        store: Store,
+        agent_name: str,
+        access: Access,
+        people: People,
+        *,
+        stop: Callable[[str], bool],
+        wake: asyncio.Event,
     ) -> None:
         self._store = store
         self._agent_name = agent_name
         self._access = access
+        self.people = people
         self._stop = stop
         self._wake = wake
 
@@ -92,6 +100,8 @@ class Inbox:
         verdict = self._access.judge(tx, message, now=now)
         if verdict.kind == "refused":
             enqueue_text(tx, message.chat, key, f"refusal:{item_key}", verdict.refusal, now=now)
+        if verdict.kind == "welcome" and not self._may_name(tx, key, message):
+            verdict = Verdict("refused")
         if verdict.kind != "welcome":
             return Received(key, item_key, None, False, verdict)
         if (known := find_item(tx, self._store, message)) is not None:
@@ -150,7 +160,7 @@ class Inbox:
         """The session that a message names, else the one its key is bound to. A new one is made, and a key that is new
         is bound, in the same transaction. A key that is bound already is never moved by this."""
         sessions, named = self._store.sessions, message.session_id
-        bound = self._store.routes.lookup(tx, key)
+        bound = self._bound(tx, key, message)
         if named is None and bound is not None:
             return sessions.get(tx, bound)
         if named is not None and sessions.exists(tx, named):
@@ -160,6 +170,34 @@ class Inbox:
         if bound is None:
             self._store.routes.bind(tx, key, session.id, now=self._store.clock.now())
         return session
+
+    def _bound(self, tx: Tx, key: str, message: Inbound) -> str | None:
+        """The session that a key is bound to, if it is one of those who write: a client that took a chat's key before
+        the chat did gets nobody's words. The owner may name any session over the API."""
+        bound = self._store.routes.lookup(tx, key)
+        if bound is None or self._admits(tx, self._store.sessions.get(tx, bound), message):
+            return bound
+        return None
+
+    def _may_name(self, tx: Tx, key: str, message: Inbound) -> bool:
+        """Whether someone may name the session, or the key, that a message names: their own, or one that is new."""
+        sessions, named = self._store.sessions, message.session_id
+        meant = [] if named is None or not sessions.exists(tx, named) else [named, sessions.live_id(tx, named)]
+        bound = None if message.session_key is None else self._store.routes.lookup(tx, key)
+        return all(self._admits(tx, sessions.get(tx, one), message) for one in [*meant, *([bound] if bound else [])])
+
+    def _admits(self, tx: Tx, session: Session, message: Inbound) -> bool:
+        """Whether a message may be said in a session: the owner's over the API in any, others in their own alone."""
+        reach = self.reach_of(tx, message)
+        if message.chat.chat_type == API and reach == OWNER:
+            return True
+        return _same(tx, self.people.scope_of(tx, session), reach)
+
+    def reach_of(self, tx: Tx, message: Inbound) -> Scope:
+        """How far the chat reaches that a message comes from."""
+        if message.chat.chat_type in DIRECT:
+            return self.people.scope_of_person(tx, message.chat.platform, message.author_id)
+        return Group(self._key_of_chat(tx, message.chat))
 
     def new_session(self, tx: Tx, key: str, message: Inbound, *, session_id: str | None = None) -> Session:
         """A fresh session for a chat; `key` names its lane."""
@@ -175,6 +213,13 @@ class Inbox:
             chat_type=message.chat.chat_type,
             thread_id=message.chat.thread_id,
         )
+
+
+def _same(tx: Tx, one: Scope, other: Scope) -> bool:
+    """Whether two scopes are one. A group that got another id is the same group."""
+    if isinstance(one, Group) and isinstance(other, Group):
+        return _first_key(tx, one.session_key) == _first_key(tx, other.session_key)
+    return one == other
 
 
 def _first_key(tx: Tx, key: str) -> str:

@@ -13,6 +13,7 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outcome import done_with
 from hermes.gateway.part import Part
+from hermes.gateway.remarks import Remarks
 from hermes.store.inbox import record_messages
 from hermes.types import Message
 
@@ -50,6 +51,8 @@ class InboxRecord:
     fresh: Sequence[Item]
     known: Mapping[int, int]
     """The items that were said before, with their messages."""
+    remarks: Remarks
+    """What is said after the reply, recorded with it."""
     reminder: str = ""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
@@ -102,6 +105,11 @@ class InboxRecord:
             edit_id=self.live.message_id if self.live is not None else None,
             session_id=self.session_id,
         )
+        if self.remarks.line:
+            key = f"remark:{message.id}"
+            self.ledger.enqueue(
+                tx, self.part.first.chat, self.claimed.lane, self.remarks.line, key, session_id=self.session_id
+            )
 
 
 def remind(overtaken: Sequence[Message]) -> str:

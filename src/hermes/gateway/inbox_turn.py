@@ -23,12 +23,27 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outcome import Ending, done_with
 from hermes.gateway.part import Part, draft_of
 from hermes.gateway.platform import Chat, Platform
+from hermes.gateway.remarks import Remarks, RemarkTerms, may_hear
+from hermes.scope import Scope
+from hermes.types import Session
 
 BUSY_PAUSE = 1.0
 KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session that a part is said in."""
+
+    session: Session
+    scope: Scope
+    owners: tuple[bool, ...]
+    """Of each message, whether the owner says it."""
+    known: Mapping[int, int]
+    """The items that were said before a crash, with their messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +54,15 @@ class InboxTurns:
     platforms: Mapping[str, Platform]
     locks: Callable[[Chat], asyncio.Lock]
     hear: Hear
+    remarks: RemarkTerms
 
-    async def run(
-        self, claimed: Claim, part: Part, known: Mapping[int, int], agent: Agent, stop: asyncio.Event
-    ) -> None:
-        """Answer a part of a lane, and settle it. `known` are the items that were said before, with their messages."""
-        new = [(item, draft_of(said)) for item, said in zip(part.items, part.messages, strict=True)]
-        new = [(item, draft) for item, draft in new if item.id not in known]
+    async def run(self, claimed: Claim, part: Part, opened: Opened, agent: Agent, stop: asyncio.Event) -> None:
+        """Answer a part of a lane, and settle it."""
+        known, said = opened.known, zip(part.items, part.messages, opened.owners, strict=True)
+        new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
         live = self._show_live(part.first.chat)
-        record = InboxRecord(self.ledger, claimed, part, agent.session_id, live, [item for item, _ in new], known)
+        remarks, items = Remarks(self.remarks, part.first.chat, opened.scope), [item for item, _ in new]
+        record = InboxRecord(self.ledger, claimed, part, agent.session_id, live, items, known, remarks)
         accepted = not new
         end: Ending | None = None
         try:
@@ -55,11 +70,12 @@ class InboxTurns:
                 async for event in events:
                     accepted = accepted or isinstance(event, Accepted)
                     _show(live, event)
+                    remarks.hear(event)
                     if isinstance(event, Waiting):
                         await self._tell_waiting(claimed, part)
                     if isinstance(event, Replied | Stopped | Failed):
                         end = end or event  # what fails after a reply does not undo it
-                    if not isinstance(event, Stopped | Failed):
+                    if not isinstance(event, Stopped | Failed) and may_hear(event, opened.scope):
                         self.hear(part.keys, event)
         except AnsweredError as answered:
             await self._settle_answered(claimed, part, answered)
@@ -72,7 +88,7 @@ class InboxTurns:
             if live is not None:
                 await live.end()
         assert end is not None, "a turn has an end"
-        await self._end_turn(claimed, part, end, live, accepted=accepted)
+        await self._end_turn(claimed, part, end, record, accepted=accepted)
 
     async def _settle_answered(self, claimed: Claim, part: Part, answered: AnsweredError) -> None:
         """What was answered while we were away has its reply; what follows it in the lane is next."""
@@ -100,11 +116,10 @@ class InboxTurns:
             return None
         return LiveReply(platform, chat, self.locks(chat))
 
-    async def _end_turn(
-        self, claimed: Claim, part: Part, end: Ending, live: LiveReply | None, *, accepted: bool
-    ) -> None:
+    async def _end_turn(self, claimed: Claim, part: Part, end: Ending, record: InboxRecord, *, accepted: bool) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
-        ledger, now = self.ledger, self.ledger.store.clock.now()
+        ledger, now, live = self.ledger, self.ledger.store.clock.now(), record.live
+        remark = record.remarks.line if accepted else ""
         match end:
             case Failed(kind="busy", message=message):
                 await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
@@ -119,11 +134,12 @@ class InboxTurns:
             case Failed(message=message):
                 text = f"I could not answer: {message}. Your message is kept."
                 done = [done_with(end)] * len(part.items)
-                await ledger.settle(claimed, done, say=text, edit_id=live.message_id if live else None)
+                edit_id = live.message_id if live else None
+                await ledger.settle(claimed, done, say=text, edit_id=edit_id, remark=remark)
                 self.hear(part.keys, end)
             case Stopped():
                 done = [done_with(end)] * len(part.items)
-                await ledger.settle(claimed, done, say=None if accepted else UNSAID)
+                await ledger.settle(claimed, done, say=None if accepted else UNSAID, remark=remark)
                 self.hear(part.keys, end)
             case Replied() if part.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()

@@ -17,7 +17,7 @@ from hermes.events import Failed, Replied
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.commands import Asked, Command
 from hermes.gateway.inbox import NOT_RUNNING, Inbox, is_stop
-from hermes.gateway.inbox_turn import InboxTurns
+from hermes.gateway.inbox_turn import InboxTurns, Opened
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outcome import done_with
 from hermes.gateway.part import Part, next_part
@@ -25,7 +25,6 @@ from hermes.gateway.platform import Chat
 from hermes.logs import SESSION
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
-from hermes.types import Session
 
 JOINED = 50
 """Waiting messages of a chat that join one turn at most."""
@@ -69,15 +68,16 @@ class Lanes(Work):
             self.turns.hear([item.key], failed)
 
     async def _answer(self, claimed: Claim, part: Part) -> None:
-        session, known = await self.store.write(lambda tx: self._open_session(tx, part))
+        opened = await self.store.write(lambda tx: self._open_session(tx, part))
+        session = opened.session
         key = session.session_key or ""
         token = SESSION.set(session.id)
         stop = self.stops[session.id] = asyncio.Event()
         try:
             person = Person(part.first.author_id, part.first.author_alt)
-            async with self.agents.use(session, key, person) as agent:
+            async with self.agents.use(session, key, opened.scope, person) as agent:
                 if part.command is None:
-                    await self.turns.run(claimed, part, known, agent, stop)
+                    await self.turns.run(claimed, part, opened, agent, stop)
                 else:
                     await self._run_command(claimed, part, part.command, key, agent, stop)
         finally:
@@ -85,13 +85,14 @@ class Lanes(Work):
                 del self.stops[session.id]
             SESSION.reset(token)
 
-    def _open_session(self, tx: Tx, part: Part) -> tuple[Session, dict[int, int]]:
-        """The session that a part belongs to by now, with the key that it came by: that is what memory is told. And
-        those of its items that were said before a crash, with their messages."""
-        key = self.inbox.key_of(tx, part.first)
+    def _open_session(self, tx: Tx, part: Part) -> Opened:
+        """What a part belongs to by now. Its key is the one that it came by: that is what memory is told."""
+        key, people = self.inbox.key_of(tx, part.first), self.inbox.people
         session = self.inbox.open_session(tx, key, part.first)
         queue_items.assign(tx, part.items, session.id)
-        return replace(session, session_key=key), said_already(tx, [item.id for item in part.items])
+        owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in part.messages]
+        known = said_already(tx, [item.id for item in part.items])
+        return Opened(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
     async def _run_command(
         self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent, stop: asyncio.Event

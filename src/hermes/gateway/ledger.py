@@ -24,19 +24,28 @@ class Ledger:
     wake_delivery: asyncio.Event
 
     async def settle(
-        self, claimed: Claim, outcomes: Sequence[Outcome], *, say: str | None = None, edit_id: str | None = None
+        self,
+        claimed: Claim,
+        outcomes: Sequence[Outcome],
+        *,
+        say: str | None = None,
+        edit_id: str | None = None,
+        remark: str = "",
     ) -> None:
-        """Record what became of the items, and tell the chat of the first one. StaleError when the claim was lost."""
+        """Record what became of the items, and tell the chat of the first one; `remark` comes after that. StaleError
+        when the claim was lost."""
         first = claimed.items[0]
 
         def settle(tx: Tx) -> None:
             queue.settle(tx, claimed, outcomes, now=self.store.clock.now())
+            chat = Chat(*first.payload["chat"])
             if say is not None:
-                chat = Chat(*first.payload["chat"])
                 self.enqueue(tx, chat, claimed.lane, say, f"note:{first.key}", edit_id=edit_id)
+            if remark:
+                self.enqueue(tx, chat, claimed.lane, remark, f"remark:{first.key}")
 
         await self.store.write(settle)
-        if say is not None:
+        if say is not None or remark:
             self.wake_delivery.set()
 
     def enqueue(

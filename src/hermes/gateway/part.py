@@ -41,8 +41,8 @@ def next_part(items: Sequence[Item]) -> Part:
     return Part(tuple(items[:count]), tuple(messages[:count]))
 
 
-def draft_of(message: Inbound) -> Draft:
-    """A message as it goes into the conversation; in groups with who said it."""
+def draft_of(message: Inbound, *, is_owner: bool) -> Draft:
+    """A message as it goes into the conversation, with who said it; in groups by name, which the model reads."""
     named = message.author_name if message.chat.chat_type in ("group", "channel") else None
     return Draft(
         "user",
@@ -50,4 +50,6 @@ def draft_of(message: Inbound) -> Draft:
         platform_message_id=message.message_id,
         author_id=message.author_id,
         author_name=named,
+        author_alt=message.author_alt,
+        author_is_owner=is_owner,
     )

@@ -46,6 +46,11 @@ class OfflineFloor:
         return "From memory: " + " · ".join(f"“{_brief(text)}”" for text in found)
 
 
+async def recollect_nothing(_: str) -> list[str]:
+    """For a floor that may look nowhere."""
+    return []
+
+
 def is_asking(text: str) -> bool:
     """Whether a text wants an answer: a question mark at its end, or a question word first and no full stop last."""
     flat = text.strip()

@@ -13,10 +13,9 @@ from typing import TypeVar
 from hermes.db.engine import Tx
 from hermes.memory.background import Background
 from hermes.memory.health import EVERYWHERE, Health
-from hermes.memory.mirror import OWNER, NoteChange, mirror_notes
-from hermes.memory.notes import Notes
+from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
-from hermes.memory.outbox import OWNERS_NOTES, Outbox, Spot
+from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
 from hermes.memory.plugin_thread import Answer, Hook, HookResult, Missed, PluginThread
 from hermes.memory.provider import Host, MemoryPlugin
@@ -70,7 +69,6 @@ class ActiveProvider:
         name: str,
         make: Factory,
         store: Store,
-        notes: Notes,
         surroundings: Surroundings,
         deadlines: Deadlines | None = None,
     ) -> None:
@@ -86,7 +84,6 @@ class ActiveProvider:
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
         """Delivers a lane ahead of others, until a moment of the clock; None while nobody delivers in this process."""
         self._make = make
-        self._notes = notes
         self._surroundings = surroundings
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
@@ -165,9 +162,9 @@ class ActiveProvider:
             with self.background.logged(f"delivering lane {lane}"):
                 await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
-    def mirror_soon(self, change: NoteChange | None) -> None:
-        """Tell the provider what changed in the notes, off the turn; `change` is what was just changed, if anything."""
-        self.background.begin(self._mirror(change), "mirroring the notes")
+    def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
+        """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
+        self.background.begin(self._mirror(mirrored, change), "mirroring the notes")
 
     def address_soon(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, off the turn."""
@@ -177,8 +174,8 @@ class ActiveProvider:
     async def address_waiting(self) -> None:
         """Address what was recorded while the plugin could not say where it goes, and let it go."""
         for place, known in (await self.store.read(self.outbox.unaddressed)).items():
-            notes = place == OWNERS_NOTES
-            about = Notebook.from_json(known.about) if notes else Conversation.from_json(known.about, known.bound)
+            session = "session_id" in known.about
+            about = Conversation.from_json(known.about, known.bound) if session else Notebook.from_json(known.about)
             address = await self._address(place, about)
             if address is None:
                 return  # the plugin cannot say now: asked again later
@@ -219,10 +216,10 @@ class ActiveProvider:
             self._thread.close()
         self._closed = True
 
-    async def _mirror(self, change: NoteChange | None) -> None:
-        address = await self._address(OWNERS_NOTES, Notebook(OWNER))
+    async def _mirror(self, mirrored: Mirrored, change: NoteChange | None) -> None:
+        address = await self._address(mirrored.place, mirrored.notebook)
         now = self.store.clock.now()
-        if await self.store.write(lambda tx: mirror_notes(tx, self.outbox, self._notes, address, change, now=now)):
+        if await self.store.write(lambda tx: mirror_notes(tx, self.outbox, mirrored, address, change, now=now)):
             self.wake.set()
 
     async def _address(self, place: str, about: Conversation | Notebook) -> Address | None:

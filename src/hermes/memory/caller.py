@@ -17,7 +17,8 @@ from typing import Literal
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
 from hermes.memory.health import Told
-from hermes.memory.mirror import Action, NoteChange
+from hermes.memory.mirror import Action, Mirrored, NoteChange
+from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.session_caller import SessionCaller
@@ -43,12 +44,13 @@ class Memory:
     """The memory of one agent: a session of the active provider, or none. The session is opened with the first turn
     that memory may know of, and closed once."""
 
-    def __init__(self, provider: ActiveProvider, conversation: Conversation) -> None:
+    def __init__(self, provider: ActiveProvider, conversation: Conversation, notes: Notes) -> None:
         self.provider = provider
-        self._caller = SessionCaller(provider, conversation)
+        self._notes = notes
+        self._caller = SessionCaller(provider, conversation, notes)
         self._told = Told(provider.name)
         self._turn = 1
-        self._speaker = Speaker(is_owner=True)
+        self._speaker = conversation.person or Speaker()
         self._closed = False
 
     @property
@@ -153,7 +155,8 @@ class Memory:
     def note_written(self, target: Literal["memory", "user"], action: Action, text: str) -> None:
         """A built-in note changed: mirror it, off the turn. A crash in between is made up for at the next start."""
         old, new = (text, "") if action == "remove" else ("", text)
-        self.provider.mirror_soon(NoteChange(target, action, old, new))
+        mirrored = Mirrored.of(self._notes, self._caller.conversation)
+        self.provider.mirror_soon(mirrored, NoteChange(target, action, old, new))
 
     async def delegated(self, task: str, result: str) -> None:
         """Record a sub-agent's work, unless the session was deleted meanwhile."""
@@ -218,8 +221,11 @@ class Memory:
         return self.provider.health.failing(self._caller.conversation.session_id)
 
     def _speaker_of(self, message: Message) -> Speaker:
-        """Who said it: the person of a direct chat, in a group the author."""
-        return self._caller.conversation.person or Speaker(user_id=message.author_id, name=message.author_name)
+        """Who said it: the person of a direct chat, else the author. The owner may speak in anyone's conversation."""
+        person, is_owner = self._caller.conversation.person, bool(message.author_is_owner)
+        if person is not None and (person.is_owner or not is_owner):
+            return person
+        return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 from hermes.clock import SystemClock
 from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
-from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import Answer, HookResult
 from hermes.memory.provider import (
@@ -50,6 +49,7 @@ AWKWARD = ["hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-con
 OWNER = Speaker(is_owner=True)
 ANN, BOB = Speaker("17", name="Ann"), Speaker("23", "@bob")
 WORD = "zanzibar-{}"
+GROUPS_NOTES = Notebook(None, "telegram", "agent:main:telegram:group:-100")
 PLACES = (
     Conversation("s-owner", "cli", "everything", OWNER, directory=Path("work")),
     Conversation("s-ann", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17"),
@@ -64,9 +64,8 @@ async def check_plugin(make: Factory, home: Path) -> list[str]:
     async with await Store.open(home / "contract.db", clock=SystemClock(), lock_timeout=30.0) as store:
         for place in PLACES:
             await store.create_session(place.platform, session_id=place.session_id)
-        notes = Notes(home, {"memory": 2000, "user": 2000})
         for _ in range(2):  # a second process finds what the first one left
-            provider = ActiveProvider("contract", make, store, notes, Surroundings(home), DEADLINES)
+            provider = ActiveProvider("contract", make, store, Surroundings(home), DEADLINES)
             try:
                 found += await _Check(provider).run()
             finally:
@@ -101,7 +100,7 @@ class _Check:
         self._found: list[str] = []
 
     async def run(self) -> list[str]:
-        for place in (*PLACES, Notebook(OWNER), Notebook(ANN, "telegram")):
+        for place in (*PLACES, Notebook(OWNER), Notebook(ANN, "telegram"), GROUPS_NOTES):
             await self._address(place)
         for place in PLACES:
             await self._converse(place)

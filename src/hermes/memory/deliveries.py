@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Defect, Done, Outcome, Postponed, Retry
 from hermes.db.queue import Claim
-from hermes.db.queue_items import prune
+from hermes.db.queue_items import prune, stats
 from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.memory.active import ActiveProvider
 from hermes.memory.delivery import (
@@ -43,10 +43,10 @@ OUTAGE = 3
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Lanes with something to deliver, and those of them whose time has come."""
+    """Lanes with something to deliver, and how many entries that is."""
 
-    waiting: int
-    due: int
+    lanes: int
+    entries: int
 
 
 class Deliveries(Work):
@@ -94,21 +94,13 @@ class Deliveries(Work):
         self._running = []
         await self._worker.finish(until - loop.time())
         await self._worker.drain(max(0.1, until - loop.time()))
-        return not (await self.left()).waiting
+        return not (await self.left()).entries
 
     async def left(self) -> Left:
         """What is left to deliver."""
         name, now = self.provider.outbox.queue, self._store.clock.now()
-
-        def count(tx: Tx) -> Left:
-            row = tx.execute(
-                "SELECT count(*), coalesce(sum(due_at <= ?2), 0) FROM hermes_lanes "
-                "WHERE queue = ?1 AND due_at IS NOT NULL",
-                (name, now),
-            ).fetchone()
-            return Left(int(row[0]), int(row[1]))
-
-        return await self._store.read(count)
+        found = await self._store.read(lambda tx: stats(tx, name, now=now))
+        return Left(found.lanes, found.waiting)
 
     async def handle(self, claimed: Claim) -> Sequence[Outcome]:
         """Deliver one batch of a lane."""

@@ -10,7 +10,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
-from hermes.memory.outbox import OWNERS_NOTES
+from hermes.memory.mirror import OWNERS_NOTES
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import find_place
 from hermes.store.store import Store
@@ -71,7 +71,7 @@ def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None
 def _is_wanted(tx: Tx, provider: str, item: Item) -> bool:
     """Entries that were recorded before their provider said what it wants are judged now."""
     kind = item.payload["kind"]
-    place = OWNERS_NOTES if kind == "note" else item.session_id
+    place = item.payload.get("place", OWNERS_NOTES) if kind == "note" else item.session_id
     known = None if place is None else find_place(tx, provider, place)
     return known is None or known.address is None or kind in known.address["wants"]
 

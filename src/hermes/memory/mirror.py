@@ -15,14 +15,17 @@ from typing import Literal
 from hermes.db.engine import Tx
 from hermes.memory.entries import find_entries
 from hermes.memory.notes import Notes, Target
-from hermes.memory.outbox import OWNERS_NOTES, Outbox, Spot
-from hermes.memory.values import Address, Notebook, Speaker
+from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.values import Address, Conversation, Notebook, Speaker
+from hermes.scope import OWNER, Group, Guest, Owner, Scope
 from hermes.store.memory_rows import get_value, set_value
+from hermes.store.sessions import NOTES
 
 MIRRORED = "mirrored"
+OWNERS_NOTES = f"{NOTES}{OWNER.name}"
+"""The place of the owner's notebook."""
 LONGEST_NOTE = 16_000
 """Characters of a note's entry that a provider is told."""
-OWNER = Speaker(is_owner=True)
 Action = Literal["add", "replace", "remove"]
 
 
@@ -36,8 +39,40 @@ class NoteChange:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """Notes, and the notebook that a provider knows them as."""
+
+    notes: Notes
+    notebook: Notebook
+
+    @classmethod
+    def of(cls, notes: Notes, conversation: Conversation) -> Mirrored:
+        """The notes that are kept in a conversation."""
+        return cls(notes, notebook_of(notes.scope, conversation))
+
+    @property
+    def place(self) -> str:
+        return f"{NOTES}{self.notes.scope.name}"
+
+    def kept_as(self, target: Target) -> str:
+        """The name under which it is kept what the provider was told of a note."""
+        return target if self.notes.scope == OWNER else f"{target}:{self.notes.scope.name}"
+
+
+def notebook_of(scope: Scope, conversation: Conversation) -> Notebook:
+    """The notes of a scope as a provider knows them. A guest is known by the ids that the conversation has."""
+    match scope:
+        case Owner():
+            return Notebook(Speaker(is_owner=True))
+        case Guest(platform, user_id):
+            return Notebook(conversation.person or Speaker(user_id), platform)
+        case Group(session_key):
+            return Notebook(None, conversation.platform, session_key)
+
+
 def mirror_notes(
-    tx: Tx, outbox: Outbox, notes: Notes, address: Address | None, first: NoteChange | None, *, now: float
+    tx: Tx, outbox: Outbox, mirrored: Mirrored, address: Address | None, first: NoteChange | None, *, now: float
 ) -> int:
     """Record what changed in the notes since the provider was last told; how many changes that are.
 
@@ -45,20 +80,27 @@ def mirror_notes(
     was. The files are read inside the transaction, so that of two processes the later one compares with what the
     earlier one recorded.
     """
-    read = notes.read_all().texts  # one that cannot be read is said elsewhere, and compared when it can be
-    found = [change for target in read for change in _compare(tx, outbox.provider, target, read[target], first)]
-    spot = Spot(OWNERS_NOTES, Notebook(OWNER), address)
+    read = mirrored.notes.read_all().texts  # one that cannot be read is said elsewhere, and compared when it can be
+    found = [
+        change
+        for target in read
+        for change in _compare(tx, outbox.provider, mirrored.kept_as(target), target, read[target], first)
+    ]
+    spot = Spot(mirrored.place, mirrored.notebook, address)
     for change in found:
         data = {"target": change.target, "action": change.action, "old": change.old[:LONGEST_NOTE]}
-        outbox.put(tx, spot, "note", secrets.token_hex(8), change.text[:LONGEST_NOTE], data, OWNER, now=now)
+        text, whose = change.text[:LONGEST_NOTE], mirrored.notebook.person
+        outbox.put(tx, spot, "note", secrets.token_hex(8), text, data, whose, now=now)
     return len(found)
 
 
-def _compare(tx: Tx, provider: str, target: Target, text: str, first: NoteChange | None) -> Iterator[NoteChange]:
+def _compare(
+    tx: Tx, provider: str, kept_as: str, target: Target, text: str, first: NoteChange | None
+) -> Iterator[NoteChange]:
     here = [entry.text for entry in find_entries(text)]
-    before = get_value(tx, provider, MIRRORED, target)
+    before = get_value(tx, provider, MIRRORED, kept_as)
     if before != here:
-        set_value(tx, provider, MIRRORED, target, here)
+        set_value(tx, provider, MIRRORED, kept_as, here)
     if before is not None:
         yield from diff_entries(target, before, here)
     elif first is not None and first.target == target:

@@ -3,13 +3,15 @@
 Files are text that people edit by hand and that an existing Hermes reads and writes too: each keeps its shape
 (`entries.py`). A change is made under the lock that all processes take, an existing Hermes as well, checked against the
 size limit, and replaces the file in one step; what stood there before it is kept beside it.
+
+Each person has their own: these are the owner's, a guest's and a group's are in `memories/people/`, a folder each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ from hermes.fence import strip_fences
 from hermes.files import read_file, replace_file
 from hermes.memory.entries import PARTING, Entry, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.likeness import says_the_same
+from hermes.scope import OWNER, Scope
 
 Target = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
@@ -42,16 +45,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NotesRead:
-    """The notes that can be read, and what is wrong with the others."""
+    """The notes that can be read, when each was changed last, and what is wrong with the others."""
 
     texts: dict[Target, str]
-    problems: tuple[HomeError, ...]
+    problems: tuple[HomeError, ...] = ()
+    changed: dict[Target, float] = field(default_factory=dict)
 
 
 class Notes:
-    """The notes of one home."""
+    """The notes that one scope has in a home: the owner's, or a guest's or group's own beside them."""
 
-    def __init__(self, home: Path, limits: dict[Target, int]) -> None:
+    def __init__(self, home: Path, scope: Scope, limits: dict[Target, int]) -> None:
+        self.scope = scope
         self._home = home
         self._limits = limits
 
@@ -62,13 +67,22 @@ class Notes:
     def read_all(self) -> NotesRead:
         """Every note; one that cannot be read is a problem to tell, and keeps nobody from talking."""
         texts: dict[Target, str] = {}
+        changed: dict[Target, float] = {}
         problems: list[HomeError] = []
         for target in FILES:
             try:
                 texts[target] = self.read(target)
             except HomeError as error:
                 problems.append(error)
-        return NotesRead(texts, tuple(problems))
+            else:
+                changed |= self._changed_at(target)
+        return NotesRead(texts, tuple(problems), changed)
+
+    def _changed_at(self, target: Target) -> dict[Target, float]:
+        """When a note was changed last; nothing for one that is not there."""
+        with suppress(OSError):  # it is gone since it was read: a date is not worth a turn
+            return {target: self.path(target).stat().st_mtime}
+        return {}
 
     def add(self, target: Target, text: str) -> Change:
         """Add one entry. One that says the same is left as it is, so that a repeated call has no second effect."""
@@ -126,8 +140,11 @@ class Notes:
         return Change(target, action, text, used, limit)
 
     def path(self, target: Target) -> Path:
-        """In `memories/`, or in the home itself where an older version put it."""
-        usual, older = self._home / "memories" / FILES[target], self._home / FILES[target]
+        """The owner's in `memories/`, or in the home itself where an older version put it; others have folders."""
+        folder = self._home / "memories"
+        if self.scope != OWNER:
+            return folder / "people" / self.scope.name / FILES[target]
+        usual, older = folder / FILES[target], self._home / FILES[target]
         return older if older.exists() and not usual.exists() else usual
 
     @contextmanager

@@ -23,8 +23,6 @@ HOLD_FOR_REPLY = 120.0
 """Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
 HOLD_AT_MOST = 3600.0
 """Seconds that anything is held back at most."""
-OWNERS_NOTES = "notes:owner"
-"""The place of the owner's notebook."""
 UNADDRESSED = "?"
 """What a waiting lane begins with, and no lane of a provider does."""
 
@@ -173,6 +171,8 @@ class Outbox:
     ) -> None:
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
+        if kind == "note":
+            whole["place"] = spot.place  # a notebook is no session, which a row would say
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
 

@@ -97,7 +97,7 @@ class Host(Protocol):
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
         """Commit an `own` entry of a conversation; it is delivered as soon as possible, after all that was recorded
-        before it. Returns a ticket for `outcome`. The same key twice is one entry.
+        before it. Returns a ticket for `outcome`. The same key twice is one entry, until a week after its delivery.
 
         Raises StoreError when nothing was saved, ProviderError for an incognito conversation or data over 64,000
         characters.

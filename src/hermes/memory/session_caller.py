@@ -9,10 +9,13 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar
 
+from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
+from hermes.memory.mirror import Mirrored
+from hermes.memory.notes import Notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import Answer, HookResult
+from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place
@@ -34,9 +37,10 @@ class Opened:
 class SessionCaller:
     """Calls the hooks of one conversation's session, one question at a time; preparing goes on beside them."""
 
-    def __init__(self, provider: ActiveProvider, conversation: Conversation) -> None:
+    def __init__(self, provider: ActiveProvider, conversation: Conversation, notes: Notes) -> None:
         self._provider = provider
         self.conversation = conversation
+        self._notes = notes
         self.opened: Opened | None = None
         self._opening: asyncio.Task[Opened | None] | None = None
         self.asked: tuple[int, ...] = ()
@@ -99,7 +103,11 @@ class SessionCaller:
 
     async def _open(self, until: float) -> Opened | None:
         session_id, provider = self.conversation.session_id, self._provider
-        known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        try:
+            known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
+        except StoreError as error:
+            provider.report("open", Missed(f"open failed: {error.line()}"), session_id)
+            return None
         if known is not None:
             directory = known.about.get("directory")
             here = self.conversation.directory if directory is None else Path(directory)
@@ -119,7 +127,7 @@ class SessionCaller:
             return None
         self.opened = found.value
         self.prepare(None)
-        provider.mirror_soon(None)
+        provider.mirror_soon(Mirrored.of(self._notes, conversation), None)
         provider.background.begin(provider.address_place(self.spot, self.opened.address), "addressing a conversation")
         return self.opened
 

@@ -108,7 +108,9 @@ DEFAULT_WANTS: frozenset[Kind] = frozenset({"said", "reply", "note", "own", "for
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where entries go. Those of one `lane` are delivered in order, by one process at a time. `data` is kept in each
-    row and comes back with it. Kinds that are not in `wants` are not recorded."""
+    row and comes back with it. Kinds that are not in `wants` are not recorded.
+
+    A lane has 1 to 1,000 characters and does not begin with `?`; data is JSON of up to 16,000 characters."""
 
     lane: str
     data: Json = None
@@ -157,7 +159,7 @@ class Later:
 
     reason: str
     after: float | None = None
-    """Seconds to wait; None leaves it to the host, which waits longer each time."""
+    """Seconds to wait, a day at most; None leaves it to the host, which waits longer each time."""
     everyone: bool = False
 
 

@@ -113,7 +113,10 @@ USER_LIMIT = Setting(
     "memory.user_limit", Integer(100), 1400, "Characters that USER.md may have.", also=("memory.user_char_limit",)
 )
 REVIEW_EVERY = Setting(
-    "memory.review_every", Integer(0), 6, "After how many turns the background review reads along; 0 for never."
+    "memory.review_every",
+    Integer(0),
+    6,
+    "After how many turns the background review reads along; a session that is left is read too. 0 for never.",
 )
 
 COMPRESSION_ENABLED = Setting(
@@ -147,6 +150,12 @@ ALLOW = Setting(
     (),
     "Who may talk unpaired: a person or a group (`telegram:12345`), `telegram:*` or `*`.",
 )
+CHAT_NOTICES = Setting(
+    "gateway.notices",
+    Boolean(),
+    True,
+    "Say in a chat, in one line after the reply, what is to be known beside it; never in groups.",
+)
 AT_ONCE = Setting("gateway.at_once", Integer(1, 1000), 64, "Chats that are answered at the same time.")
 CACHED_AGENTS = Setting("gateway.cached_agents", Integer(1), 1000, "Agents that are kept warm at most.")
 AGENT_IDLE = Setting("gateway.agent_idle", Number(1.0), 1800.0, "Seconds after which an unused agent is closed.")
@@ -165,6 +174,12 @@ API_SERVER_KEY = Setting(
     "",
     "The key that clients of the HTTP API send; needed when it listens beyond this machine.",
     env="API_SERVER_KEY",
+)
+API_USERS = Setting(
+    "api.users",
+    Choice(("label", "guests")),
+    "label",
+    "What `user` in a request is: a label, the key's holder being the owner; or each one a guest of its own.",
 )
 API_TIMEOUT = Setting("api.timeout", Number(0.1), 30.0, "Seconds that a client has to send a request.")
 API_CONNECTIONS = Setting("api.connections", Integer(1), 1000, "Connections to the HTTP API at the same time.")

@@ -6,11 +6,12 @@ Rows are written in the transaction of what they tell of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
+from hermes.store.people import meet
 
 SCHEMA = (
     """
@@ -101,14 +102,20 @@ def ask_pairing(tx: Tx, platform: str, user_id: str, name: str, code: str, *, no
     return Pairing(platform, user_id, name, code, "pending", now)
 
 
-def allow_pairing(tx: Tx, code: str) -> Pairing:
-    """The owner confirms."""
-    row = tx.execute(
-        "UPDATE hermes_pairings SET state = 'allowed' WHERE code = ? RETURNING *", (code.strip().upper(),)
-    ).fetchone()
+def find_code(tx: Tx, code: str) -> Pairing:
+    """Whoever was told a code."""
+    row = tx.execute("SELECT * FROM hermes_pairings WHERE code = ?", (code.strip().upper(),)).fetchone()
     if row is None:
         raise NotFoundError(f"nobody has the pairing code '{code}'", hint="`hermes gateway pair` lists who asked")
     return Pairing(**dict(row))
+
+
+def allow_pairing(tx: Tx, code: str) -> Pairing:
+    """The owner confirms."""
+    found = replace(find_code(tx, code), state="allowed")
+    tx.execute("UPDATE hermes_pairings SET state = 'allowed' WHERE code = ?", (found.code,))
+    meet(tx, found.platform, found.user_id, found.name)
+    return found
 
 
 def remove_pairing(tx: Tx, platform: str, user_id: str) -> bool:

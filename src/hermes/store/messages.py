@@ -122,9 +122,9 @@ def message_from_row(row: sqlite3.Row) -> Message:
     kept as none rather than failing."""
     key, session_id, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent_as = row[:FIELDS]
     text, parsed = as_text(content), parse_calls(calls) if calls else ()
-    return Message(
-        key, session_id, role, text, as_time(timestamp), parsed, call_id, tool, thought, finish, tokens, *sent_as
-    )
+    sent_id, author, name, alt, owner = sent_as
+    spoken = (key, session_id, role, text, as_time(timestamp), parsed, call_id, tool, thought, finish, tokens)
+    return Message(*spoken, sent_id, author, name, alt, None if owner is None else bool(owner))
 
 
 def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:

@@ -72,6 +72,10 @@ class Routes:
         there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
         return {key: bound for key, bound in bindings.items() if bound in there}
 
+    def elsewhere(self, tx: Tx) -> set[str]:
+        """The sessions that another version's keys lead to, in force here or not."""
+        return {binding.session_id for binding in self._old_entries(tx).values()}
+
     def differing(self, tx: Tx) -> dict[str, tuple[str, str]]:
         """Keys that mean one session here and another one to another version: key, ours, theirs."""
         ours = self._our_entries(tx)

@@ -16,7 +16,17 @@ from hermes.db import leases, queue
 from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
-from hermes.store import compression_failures, inbox, incognito, memory_rows, mended, moved_chats, prompts, reviews
+from hermes.store import (
+    compression_failures,
+    inbox,
+    incognito,
+    memory_rows,
+    mended,
+    moved_chats,
+    people,
+    prompts,
+    reviews,
+)
 from hermes.types import Json
 
 SESSIONS = """
@@ -76,7 +86,7 @@ SESSION_OPTIONAL = (
 OURS = frozenset({"system_prompt"})
 """What each program keeps for itself though the table has a column: ours is beside the table."""
 MESSAGE_REQUIRED = ("id", "session_id", "role", "content", "timestamp")
-MESSAGE_OPTIONAL = (
+MESSAGE_FIRST = (
     "tool_call_id",
     "tool_calls",
     "tool_name",
@@ -87,6 +97,8 @@ MESSAGE_OPTIONAL = (
     "author_id",
     "author_name",
 )
+"""What the side table had at first."""
+MESSAGE_OPTIONAL = (*MESSAGE_FIRST, "author_alt", "author_is_owner")
 
 LATEST = 32503680000.0
 """The year 3000: a later time is in finer units than seconds."""
@@ -104,7 +116,7 @@ MIGRATIONS = (
             "CREATE TABLE hermes_session_extra "
             f"(session_id TEXT PRIMARY KEY, {', '.join(SESSION_OPTIONAL)}) WITHOUT ROWID",
             "CREATE INDEX hermes_session_extra_by_parent ON hermes_session_extra (parent_session_id)",
-            f"CREATE TABLE hermes_message_extra (message_id INTEGER PRIMARY KEY, {', '.join(MESSAGE_OPTIONAL)})",
+            f"CREATE TABLE hermes_message_extra (message_id INTEGER PRIMARY KEY, {', '.join(MESSAGE_FIRST)})",
             """
             CREATE TABLE hermes_compressions (
                 session_id TEXT NOT NULL,
@@ -141,6 +153,14 @@ MIGRATIONS = (
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
     Migration(7, (reviews.DUE,)),
+    Migration(
+        8,
+        (
+            people.SCHEMA,
+            "ALTER TABLE hermes_message_extra ADD COLUMN author_alt",
+            "ALTER TABLE hermes_message_extra ADD COLUMN author_is_owner",
+        ),
+    ),
 )
 
 
@@ -154,6 +174,8 @@ class TableShape:
     columns: frozenset[str]
     required: tuple[str, ...]
     optional: tuple[str, ...]
+    beside: frozenset[str]
+    """Which columns the side table has: a file that was not brought up to date may lack some."""
     fillers: Mapping[str, Json]
     """Values for columns that must not be NULL and have no default, and the marks of a live row."""
     select: str = dataclass_field(init=False)
@@ -168,6 +190,8 @@ class TableShape:
 
     def field(self, name: str) -> str:
         """The expression that reads an optional field."""
+        if name not in self.beside:
+            return f"t.{name}" if name in self.columns else "NULL"
         return f"coalesce(t.{name}, x.{name})" if name in self.columns else f"x.{name}"
 
     def insert(self, tx: Tx, values: Mapping[str, Json]) -> int:
@@ -300,4 +324,5 @@ def _table_shape(
         if row["notnull"] and row["dflt_value"] is None and not row["pk"]
     }
     fillers |= {name: mark for name, mark in LIVE_MARKS.items() if name in columns}
-    return TableShape(table, extra, extra_key, columns, tuple(required), tuple(optional), fillers)
+    beside = frozenset(row["name"] for row in tx.execute(f"PRAGMA table_info({extra})"))
+    return TableShape(table, extra, extra_key, columns, tuple(required), tuple(optional), beside, fillers)

@@ -8,10 +8,12 @@ these are still the same; when another program changed a row, the index is empti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
+from hermes.scope import DIRECT, Group, Guest, Owner, Scope
 from hermes.store.copies import Copies
 from hermes.store.messages import message_from_row
 from hermes.store.schema import TableShape, as_text, kept_rows
@@ -67,25 +69,33 @@ class Search:
         return len(rows)
 
     def find(
-        self, tx: Tx, text: str, *, limit: int, session_id: str | None = None, source: str | None = None
+        self, tx: Tx, text: str, scope: Scope, *, limit: int, session_id: str | None = None, source: str | None = None
     ) -> list[Hit]:
-        """The best matches, best first; none when `text` holds no word."""
-        wanted = "(?3 IS NULL OR m.session_id = ?3) AND (?4 IS NULL OR s.source = ?4)"
-        return self._match(tx, compile_query(text), text, wanted, limit, (session_id, source))
+        """The best matches within `scope`, best first; none when `text` holds no word."""
+        within, whose = _within(scope)
+        wanted = (
+            f"{within} AND (:session_id IS NULL OR m.session_id = :session_id) "
+            "AND (:source IS NULL OR s.source = :source)"
+        )
+        values = {**whose, "session_id": session_id, "source": source}
+        return self._match(tx, compile_query(text), text, wanted, limit, values)
 
-    def related(self, tx: Tx, text: str, *, limit: int, roles: Sequence[str]) -> list[Hit]:
-        """What shares words with `text`, best first, said by `roles`; what was said incognito is never among it."""
-        spoken = ", ".join(f"?{place}" for place in range(3, 3 + len(roles)))
-        wanted = f"m.role IN ({spoken}) AND NOT EXISTS ({INCOGNITO_ROWS})"
-        return self._match(tx, compile_related(text), text, wanted, limit, tuple(roles))
+    def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[Hit]:
+        """What shares words with `text` within `scope`, best first, said by `roles`; what was said incognito is never
+        among it."""
+        within, whose = _within(scope)
+        spoken = "SELECT value FROM json_each(:roles)"
+        wanted = f"{within} AND m.role IN ({spoken}) AND NOT EXISTS ({INCOGNITO_ROWS})"
+        values = {**whose, "roles": json.dumps(roles)}
+        return self._match(tx, compile_related(text), text, wanted, limit, values)
 
     def _match(
-        self, tx: Tx, query: str, text: str, wanted: str, limit: int, parameters: tuple[str | None, ...]
+        self, tx: Tx, query: str, text: str, wanted: str, limit: int, values: Mapping[str, str | None]
     ) -> list[Hit]:
         """The best matches. Copies of what was said once do not count, so it may take a longer list to fill a short."""
         length = limit
         while query:
-            hits = self._list(tx, query, text, wanted, (length, *parameters))
+            hits = self._list(tx, text, wanted, {**values, "query": query, "length": length})
             copies = {
                 key for session in {hit.message.session_id for hit in hits} for key in self._copies.of(tx, session)
             }
@@ -95,7 +105,7 @@ class Search:
             length *= 2
         return []
 
-    def _list(self, tx: Tx, query: str, text: str, wanted: str, parameters: tuple[str | int | None, ...]) -> list[Hit]:
+    def _list(self, tx: Tx, text: str, wanted: str, values: Mapping[str, str | int | None]) -> list[Hit]:
         fields = ", ".join(f"m.{name}" for name in (*self._message_shape.required, *self._message_shape.optional))
         rows = tx.execute(
             f"""
@@ -103,10 +113,10 @@ class Search:
             FROM hermes_search f
             JOIN ({self._message_shape.select} WHERE {kept_rows(self._message_shape)}) m ON m.id = f.rowid
             JOIN ({self._session_shape.select}) s ON s.id = m.session_id
-            WHERE hermes_search MATCH ?1 AND {SAID} AND {wanted}
-            ORDER BY bm25(hermes_search), m.id DESC LIMIT ?2
+            WHERE hermes_search MATCH :query AND {SAID} AND {wanted}
+            ORDER BY bm25(hermes_search), m.id DESC LIMIT :length
             """,
-            (query, *parameters),
+            values,
         )
         return [
             Hit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))
@@ -126,6 +136,21 @@ class Search:
         else:
             _empty(tx)
         return len(entries)
+
+
+def _within(scope: Scope) -> tuple[str, dict[str, str]]:
+    """The condition on a session `s` that a scope reaches, with its values. A session that does not say whose it is
+    belongs to the owner alone."""
+    direct = ", ".join(f"'{kind}'" for kind in DIRECT)
+    match scope:
+        case Owner():
+            return "1", {}
+        case Guest(platform, user_id):
+            own = "s.source = :platform AND s.user_id = :user_id"
+            return f"({own} AND s.chat_type IN ({direct}))", {"platform": platform, "user_id": user_id}
+        case Group(session_key):
+            own = "s.session_key = :session_key"
+            return f"({own} AND coalesce(s.chat_type, '') NOT IN ({direct}))", {"session_key": session_key}
 
 
 def _take_out(tx: Tx, entries: Sequence[tuple[int, str]]) -> None:

@@ -13,6 +13,8 @@ from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
 MAX_ID = 512
+NOTES = "notes:"
+"""Begins the names of notebooks, which stand beside the ids of sessions."""
 OFFSHOOTS = ("_branched_from", "_delegate_from")
 """How other versions mark a child that does not continue its parent."""
 SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT —")
@@ -270,5 +272,7 @@ def check_foreign_id(session_id: str) -> None:
     """Refuse what cannot be a session's id: empty, too long, control characters, or a snapshot's name."""
     if not session_id or len(session_id) > MAX_ID or not session_id.isprintable():
         raise UsageError(f"{session_id[:80]!r} cannot be a session id", hint=f"Use 1 to {MAX_ID} printable characters")
+    if session_id.startswith(NOTES):
+        raise UsageError(f"{session_id[:80]} cannot be a session id", hint=f"Names that begin with {NOTES} are taken")
     if snapshot_session(session_id) is not None:
         raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can be read, not talked to")

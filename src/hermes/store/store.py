@@ -130,8 +130,8 @@ def _inspect(tx: Tx) -> None:
 def _prepare(tx: Tx, now: float) -> _Opened:
     tx.execute(SESSIONS)
     tx.execute(MESSAGES)
-    session_shape, message_shape = read_shape(tx)
     migrate(tx, MIGRATIONS, now)
+    session_shape, message_shape = read_shape(tx)
     index_parents(tx, session_shape)
     old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone()
     return _Opened(session_shape, message_shape, old_routes is not None, Rewrites(tx))

@@ -25,6 +25,8 @@ async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received 
     with gateway.listen(item_key_of(message), heard.put_nowait):
         received = await gateway.receive(message)
         yield received
+        if received.verdict.kind != "welcome":
+            return
         if received.stopped is not None:
             yield Replied(received.session_id or "", 0, STOPPED if received.stopped else NOT_RUNNING)
             return

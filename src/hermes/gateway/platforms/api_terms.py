@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hermes.agent.loop import Speaker
+from hermes.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +20,7 @@ class ApiTerms:
     drain: float
     patience: float
     connections: int
-    speaker: Speaker
-    prompt: Callable[[], str]
+    user_guests: bool
+    """Whether each `user` is a guest of its own; else all that is asked is asked by the owner."""
+    speaker: Callable[[Scope], Speaker]
+    prompt: Callable[[Scope], str]

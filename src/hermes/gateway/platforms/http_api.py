@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
@@ -35,7 +36,9 @@ from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole
 from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Ask, Completion, parse_ask
+from hermes.gateway.remarks import may_hear
 from hermes.loopback import is_loopback, names_loopback
+from hermes.scope import OWNER, Guest
 from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
@@ -43,6 +46,7 @@ log = logging.getLogger("hermes.gateway")
 NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
 REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
+NOT_YOURS = "this session is not one of the user's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -143,7 +147,9 @@ class HttpApi:
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
         ask = parse_ask(await read_body(request, self._terms.patience))
-        session_id, session_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
+        session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
+        guest = ask.user if self._terms.user_guests else None
+        session_key = given_key if given_key is None or guest is None else _guests_key(guest, given_key)
         if session_id is None and session_key is None:
             return await self._respond(request, ask, self._converse(ask), {})
         message = Inbound(
@@ -159,12 +165,15 @@ class HttpApi:
         events = follow(self._gateway, message)
         received = await anext(events)
         assert isinstance(received, Received), "it comes first"
+        if received.verdict.kind != "welcome":
+            await events.aclose()
+            raise ApiError(403, NOT_YOURS, param=SESSION_ID, code="not_your_session")
         if received.other:
             await events.aclose()
             raise ApiError(422, REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
         headers = {
             api_reply.SESSION_ID: header_text(received.session_id or ""),
-            api_reply.SESSION_KEY: header_text(received.key),
+            api_reply.SESSION_KEY: header_text(given_key or received.key),
             **({} if received.fresh else {"Idempotent-Replayed": "true"}),
         }
         return await self._respond(request, ask, events, headers)
@@ -178,10 +187,12 @@ class HttpApi:
 
     async def _converse(self, ask: Ask) -> AsyncGenerator[TurnEvent, None]:
         """The request's own messages are the conversation. Nothing of it is kept, no memory provider hears of it."""
-        transcript = ScratchTranscript(self._terms.prompt(), ask.messages, self._clock.now())
-        async with aclosing(converse(self._terms.speaker, transcript, "", asyncio.Event())) as events:
+        scope = Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
+        transcript = ScratchTranscript(self._terms.prompt(scope), ask.messages, self._clock.now())
+        async with aclosing(converse(self._terms.speaker(scope), transcript, "", asyncio.Event())) as events:
             async for event in events:
-                yield event
+                if may_hear(event, scope):
+                    yield event
 
     async def _check(self, request: Request) -> None:
         """Who may ask: whoever has the key. Without one, this machine, and no web page that is open on it."""
@@ -227,6 +238,11 @@ def _named(request: Request, header: str) -> str | None:
     if not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
         raise ApiError(400, f"{header} takes 1 to {LONGEST_NAME} printable characters", param=header)
     return value
+
+
+def _guests_key(user: str, key: str) -> str:
+    """A guest's keys are the guest's own: they mean nothing to others, and no chat of a platform."""
+    return f"{NAME}:{quote(user, safe='')}:{key}"
 
 
 def _shown(host: str) -> str:

@@ -50,8 +50,6 @@ class Asked:
             raise Invalid("peer_perspective, scope and sessions need peer_target")
         if self.scope and self.perspective:
             raise Invalid("scope and peer_perspective exclude each other")
-        if self.sessions is not None and self.scope:
-            raise Invalid("sessions and scope exclude each other")
         if self.sessions is not None and self.session not in checked_names(self.sessions):
             raise Invalid("sessions must contain this session")
 
@@ -77,8 +75,8 @@ async def get_context(
 ) -> Response:
     """Summary and newest messages within a budget, with what is held about a peer."""
     auth.require(scope is None or caller.holds(workspace_id))
-    if limit_to_session and sessions is not None:
-        raise Invalid("sessions and limit_to_session exclude each other")
+    if sessions is not None and (limit_to_session or scope):
+        raise Invalid("sessions excludes scope and limit_to_session")
     # What is held about a peer comes from everywhere; a session's key shows what comes from that session.
     alone = limit_to_session or (caller.only_session is not None and sessions is None)
     limited = [session_id] if alone and peer_target else sessions

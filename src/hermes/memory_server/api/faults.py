@@ -47,13 +47,18 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _fault(_request: Request, error: Exception) -> Json:
+async def _fault(request: Request, error: Exception) -> Json:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
-    said: Any = _encodable(error.reason)
-    if isinstance(error, faults.Invalid):
-        said = [{"type": "value_error", "loc": ["body"], "msg": said}]
-    return Json({"detail": said}, STATUS[type(error)], headers=headers)
+    return _told(request, _encodable(error.reason), STATUS[type(error)], headers)
+
+
+def _told(request: Request, reason: str, status: int, headers: dict[str, str] | None) -> Json:
+    """A refusal with its reason; of a 422 it is a list, as that of a wrong field is."""
+    if status != 422:
+        return Json({"detail": reason}, status, headers=headers)
+    place = "query" if request.method == "GET" else "body"
+    return Json({"detail": [{"type": "value_error", "loc": [place], "msg": reason}]}, status, headers=headers)
 
 
 async def _validation(_request: Request, error: Exception) -> Json:
@@ -66,12 +71,12 @@ async def _http(_request: Request, error: Exception) -> Json:
     return Json({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
 
 
-async def _store(_request: Request, error: Exception) -> Json:
+async def _store(request: Request, error: Exception) -> Json:
     assert isinstance(error, StoreError)
     status, detail = STORE.get(type(error), (500, UNEXPECTED))
     if status >= 500:
         log.error("memory server: %s", error)
-    return Json({"detail": detail}, status, headers={"Retry-After": "1"} if status == 503 else None)
+    return _told(request, detail, status, {"Retry-After": "1"} if status == 503 else None)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Json:

@@ -62,8 +62,9 @@ def scope_rows(tx: Tx, workspace: str, scope: str | Sequence[str]) -> tuple[int,
 def make_view(
     tx: Tx, workspace: str, observer_id: int, observed_id: int, scope: Scope, names: Sequence[str] | None
 ) -> View:
-    """One scope observes by itself. With several, the observer does, limited to their sessions; else to those named."""
-    if isinstance(scope, str):
-        return View(get_scopes(tx, workspace, scope), observed_id)
-    rows = session_rows(tx, workspace, names) if scope is None else scope_rows(tx, workspace, scope)
-    return View((observer_id,), observed_id, rows)
+    """One scope observes by itself; with several, the observer does, limited to their sessions. The sessions that are
+    named limit who is left."""
+    if scope is not None and not isinstance(scope, str):
+        return View((observer_id,), observed_id, scope_rows(tx, workspace, scope))
+    observers = (observer_id,) if scope is None else get_scopes(tx, workspace, scope)
+    return View(observers, observed_id, session_rows(tx, workspace, names))

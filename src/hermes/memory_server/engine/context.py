@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
@@ -39,18 +39,16 @@ class Window:
         """How many tokens it takes."""
         return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
 
-    def leaves_unsaid(self, rows: Iterable[Record]) -> list[Record]:
-        """Those of the conclusions that are not said here in the same words."""
-        spoken: dict[str, str] = {}
-        for row in self.messages:
-            spoken[row.peer] = f"{spoken.get(row.peer, '')}\n{row.content}"
-        summed = self.summary.content if self.summary is not None else ""
-        unsaid = []
-        for row in rows:
-            words = row.content.removeprefix(f"{row.observed}: ")
-            if words not in spoken.get(row.observed, "") and words not in summed:
-                unsaid.append(row)
-        return unsaid
+    def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
+        """Those of the conclusions, all about one peer, that are not said here in the same words."""
+        if not rows:
+            return []
+        peer = rows[0].observed
+        texts = [row.content for row in self.messages if row.peer == peer]
+        if self.summary is not None:
+            texts.append(self.summary.content)
+        said = "\n".join(texts)
+        return [row for row in rows if row.content.removeprefix(f"{peer}: ") not in said]
 
 
 def share_budget(

@@ -165,7 +165,7 @@ def _too_many_observers() -> Refused:
 def _member(tx: Tx, session: Record, name: str) -> Record:
     row = NAMED.first(tx, session_id=session.id, name=name)
     if row is None:
-        raise Missing("Peer", f"{name} in session {session.name}")
+        raise Missing("Peer", f"{name} in session {session.name}", session.workspace)
     return row
 
 

@@ -1,0 +1,111 @@
+"""One home, two programs: ten sessions, the notes and the configuration, changed by each in turns and at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.stock_homes.drive import Stock, open_stock
+from scripts.stock_homes.loopback import NOTE
+from scripts.stock_homes.recipes import Recipe
+
+SESSIONS, ROUNDS = 10, 3
+PARTED = "\n§\n"
+
+
+async def live_together(python: Path, home: Path) -> list[str]:
+    """What was lost, doubled or out of order; nothing, if all is well."""
+    async with open_stock(python, home, Recipe("together", (), in_place=True)) as stock:
+        await stock.start()
+        for number in range(SESSIONS):
+            await stock.step(f"s{number}@> begin s{number}")
+        for turn in range(ROUNDS):
+            await _in_turns(stock, home, turn)
+            await _at_once(stock, home, turn)
+        faults = [fault for number in range(SESSIONS) for fault in await _judge(stock, home, number)]
+        faults += [f"{said.text!r} was not answered" for said in stock.said if not said.answered]
+    return faults + _judge_notes(home) + _judge_config(home)
+
+
+async def _in_turns(stock: Stock, home: Path, turn: int) -> None:
+    for number in range(SESSIONS):
+        await _ours(home, f"s{number}", f"ours {turn}.{number}")
+        await stock.step(f"s{number}@> stock {turn}.{number}")
+    await _ours(home, "s0", f"{NOTE}ours {turn}")
+    await stock.step(f"s1@> {NOTE}stock {turn}")
+    await _hermes(home, "config", "set", "memory.review_every", str(20 + turn))
+    await stock.configure("agent.max_turns", str(40 + turn))
+
+
+async def _at_once(stock: Stock, home: Path, turn: int) -> None:
+    """Each in sessions of its own, and both in the notes."""
+    half = SESSIONS // 2
+    for number in range(half):
+        await asyncio.gather(
+            _ours(home, f"s{number}", f"{NOTE}ours at once {turn}.{number}"),
+            stock.step(f"s{number + half}@> {NOTE}stock at once {turn}.{number}"),
+        )
+
+
+async def _judge(stock: Stock, home: Path, number: int) -> list[str]:
+    """Ask both once more and look at what their models were given."""
+    faults = []
+    for who in ("stock", "ours"):
+        if who == "ours":
+            await _ours(home, f"s{number}", f"last ours {number}")
+        else:
+            await stock.step(f"s{number}@> last stock {number}")
+        said = _words(stock.requests[-1])
+        wanted = _wanted(number, who)
+        if said != wanted:
+            faults.append(f"s{number} asked by {who}: {said} instead of {wanted}")
+    return faults
+
+
+def _wanted(number: int, who: str) -> list[str]:
+    half = SESSIONS // 2
+    words = [f"begin s{number}"]
+    for turn in range(ROUNDS):
+        words += [f"ours {turn}.{number}", f"stock {turn}.{number}"]
+        words += [f"{NOTE}ours {turn}"] if number == 0 else []
+        words += [f"{NOTE}stock {turn}"] if number == 1 else []
+        own = "ours" if number < half else "stock"
+        words.append(f"{NOTE}{own} at once {turn}.{number % half}")
+    return [*words, f"last stock {number}", *([f"last ours {number}"] if who == "ours" else [])]
+
+
+def _words(request: list[dict[str, Any]]) -> list[str]:
+    return [str(message["content"]).splitlines()[0] for message in request if message["role"] == "user"]
+
+
+def _judge_notes(home: Path) -> list[str]:
+    entries = (home / "memories" / "USER.md").read_text(encoding="utf-8").strip().split(PARTED)
+    wanted = [f"{NOTE}{who} {turn}" for turn in range(ROUNDS) for who in ("ours", "stock")]
+    wanted += [f"{NOTE}{who} at once {turn}.{number}" for turn in range(ROUNDS) for number in range(SESSIONS // 2)
+               for who in ("ours", "stock")]  # fmt: skip
+    return [] if sorted(entries) == sorted(wanted) else [f"notes: {sorted(set(entries) ^ set(wanted))}"]
+
+
+def _judge_config(home: Path) -> list[str]:
+    text = (home / "config.yaml").read_text(encoding="utf-8")
+    last = ROUNDS - 1
+    return [f"config.yaml lacks {line}" for line in (f"review_every: {20 + last}", f"max_turns: {40 + last}")
+            if line not in text]  # fmt: skip
+
+
+async def _ours(home: Path, session: str, text: str) -> None:
+    await _hermes(home, "chat", "-s", session, "-q", text)
+
+
+async def _hermes(home: Path, *arguments: str) -> None:
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hermes", *arguments, env=env, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, errors = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{arguments}: {out.decode()} {errors.decode()}")

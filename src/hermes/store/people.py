@@ -1,0 +1,157 @@
+"""People of chat platforms: who of them is the owner, and whose a conversation is.
+
+Whoever is not marked as the owner is a guest. A row is made when someone is let in, writes for the first time, or is
+marked; `marked_at` is None until the owner has said who it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.db.engine import Tx
+from hermes.scope import API, DIRECT, OWNER, TERMINAL, Group, Guest, Scope
+from hermes.types import Session
+
+SCHEMA = """
+CREATE TABLE hermes_people (
+    platform TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    is_owner INTEGER NOT NULL DEFAULT 0,
+    marked_at REAL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (platform, user_id)
+) WITHOUT ROWID
+"""
+NAMED = 5
+"""People that one line names."""
+KEY_PARTS = 5
+"""`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPerson:
+    """Someone who talks, or may."""
+
+    platform: str
+    user_id: str
+    name: str
+    is_owner: bool = False
+    marked_at: float | None = None
+
+    @property
+    def role(self) -> Literal["owner", "guest"]:
+        return "owner" if self.is_owner else "guest"
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Whose conversations are. Every method runs inside the caller's transaction."""
+
+    api_guests: bool = False
+    """Over the API each `user` is a guest; else the holder of the key is the owner, whatever `user` says."""
+
+    def is_owner(self, tx: Tx, source: str, user_id: str | None) -> bool:
+        """Whether what comes from there, under this id, is said by the owner."""
+        if source in (TERMINAL, API):
+            return source == TERMINAL or user_id is None or not self.api_guests
+        row = tx.execute(
+            "SELECT is_owner FROM hermes_people WHERE platform = ? AND user_id = ?", (source, user_id)
+        ).fetchone()
+        return row is not None and bool(row["is_owner"])
+
+    def scope_of_person(self, tx: Tx, source: str, user_id: str | None) -> Scope:
+        """How far someone reaches in a chat with nobody else."""
+        return OWNER if self.is_owner(tx, source, user_id) else Guest(source, user_id or "")
+
+    def scope_of(self, tx: Tx, session: Session) -> Scope:
+        """How far a session reaches: whose it is. What other programs left unsaid is taken from its key; a session with
+        no trace of a chat was made on this machine."""
+        key = (session.session_key or "").split(":")
+        keyed = len(key) >= KEY_PARTS and key[0] == "agent"
+        chat_type = session.chat_type or (key[3] if keyed else None)
+        if session.source == TERMINAL:
+            return OWNER
+        if chat_type in DIRECT:
+            user_id = session.user_id
+            if user_id is None and session.source != API:
+                user_id = session.chat_id or (key[4] if keyed else None)
+            return self.scope_of_person(tx, session.source, user_id)
+        if chat_type is None and not (session.session_key or session.chat_id or session.user_id):
+            return OWNER
+        return Group(session.session_key or f"session:{session.id}")
+
+
+def people(tx: Tx) -> list[KnownPerson]:
+    """Everyone who is known, owners first."""
+    rows = tx.execute("SELECT * FROM hermes_people ORDER BY is_owner DESC, platform, user_id")
+    return [
+        KnownPerson(row["platform"], row["user_id"], row["name"], bool(row["is_owner"]), row["marked_at"])
+        for row in rows
+    ]
+
+
+def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
+    """Someone may talk, or does: from now on they are listed. Those who are known stay what they are."""
+    tx.execute(
+        "INSERT INTO hermes_people (platform, user_id, name) VALUES (?1, ?2, ?3) ON CONFLICT (platform, user_id) "
+        "DO UPDATE SET name = ?3 WHERE ?3 <> '' AND name <> ?3",
+        (platform, user_id, name),
+    )
+
+
+def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> KnownPerson:
+    """The owner says who someone is."""
+    meet(tx, platform, user_id, "")
+    row = tx.execute(
+        "UPDATE hermes_people SET is_owner = ?3, marked_at = ?4 WHERE platform = ?1 AND user_id = ?2 RETURNING name",
+        (platform, user_id, int(is_owner), now),
+    ).fetchone()
+    return KnownPerson(platform, user_id, row["name"], is_owner, now)
+
+
+def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
+    """Take down everyone who was let in without being asked about: paired ones, and those that a setting names."""
+    tx.execute(
+        "INSERT INTO hermes_people (platform, user_id, name) "
+        "SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed' ON CONFLICT DO NOTHING"
+    )
+    for platform, user_id in named(allowed):
+        meet(tx, platform, user_id, "")
+
+
+def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
+    """Those who may talk and of whom nobody has said who they are. Nothing is written."""
+    known = people(tx)
+    there = {(one.platform, one.user_id) for one in known}
+    paired = tx.execute("SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed'")
+    others = [KnownPerson(*row) for row in paired] + [KnownPerson(*one, "") for one in named(allowed)]
+    new = {(one.platform, one.user_id): one for one in others if (one.platform, one.user_id) not in there}
+    return [*(one for one in known if one.marked_at is None), *new.values()]
+
+
+def named(allowed: Iterable[str]) -> list[tuple[str, str]]:
+    """The people that an allow-list names by id. Groups have ids below zero; a user name may change hands."""
+    pairs = [entry.partition(":")[::2] for entry in allowed]
+    return [(platform, user) for platform, user in pairs if user and not user.startswith(("*", "-", "@"))]
+
+
+def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
+    """Those who may talk, whom nobody has marked, and of whom the owner was not told. From now on the owner was."""
+    meet_all(tx, allowed)
+    unmarked = {(one.platform, one.user_id): one for one in people(tx) if one.marked_at is None}
+    rows = tx.execute("UPDATE hermes_people SET told = 1 WHERE told = 0 RETURNING platform, user_id").fetchall()
+    found = [(row["platform"], row["user_id"]) for row in rows]
+    return [unmarked[one] for one in sorted(found) if one in unmarked]
+
+
+def describe_unmarked(unmarked: Sequence[KnownPerson]) -> str:
+    """One line about people of whom nobody has said who they are; "" for none."""
+    if not unmarked:
+        return ""
+    names = [f"{one.platform}:{one.user_id}" for one in unmarked]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    are = "is a guest" if len(names) == 1 else "are guests"
+    return f"{', '.join(names[:NAMED])}{more} {are} until you say otherwise"

@@ -1,0 +1,119 @@
+"""What a chat is told beside a reply, in one line after it: recorded with it, sent once, and not to everybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.llm.events import Completed, Reply, Retrying
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import Answer
+from hermes.store.people import mark
+from tests.gateway.core import message, running_core
+from tests.gateway.people import GROUP, GUEST, OWNER, Obedient, call
+from tests.gateway.processes import rows
+
+NOTE = call("memory", action="add", target="user", content="likes figs")
+SAVED, RETRY = "💾 Memory updated", "the endpoint is busy; trying again in 1.0 s (attempt 2)"
+PLUGIN = """
+from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession
+
+class Broken(MemorySession):
+    async def recall(self, question):
+        raise OSError("the server is away")
+
+class Plugin(MemoryPlugin):
+    name = "broken"
+    def is_available(self):
+        return True
+    def address(self, place):
+        return Address("a")
+    def open(self, conversation, address):
+        return Broken()
+    async def deliver(self, entries, until):
+        return [Delivered()] * len(entries)
+
+create_plugin = Plugin
+"""
+
+
+class Retried(Obedient):
+    """A model whose endpoint is busy at first, each time it has something to say."""
+
+    def __call__(self, asked: ModelRequest) -> Answer:
+        reply = super().__call__(asked)
+        if not isinstance(reply, Reply) or reply.tool_calls:
+            return reply
+        return [Retrying(1, 1.0, "the endpoint is busy"), Completed(reply)]
+
+
+async def hear_all(home: Path, person: str, *, group: bool = False, **settings: Any) -> list[str]:
+    """All that a chat is sent after someone had a note made."""
+    chat = GROUP if group else person
+    async with running_core(home, Retried(), **settings) as core:
+        await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
+        await core.platform.deliver(message(NOTE, chat, kind="group" if group else "dm", author=person))
+        await core.platform.until(lambda: bool(core.platform.texts(chat)))
+        await core.platform.deliver(message("bye", chat, kind="group" if group else "dm", author=person))
+        await core.platform.until(lambda: "fine" in core.platform.texts(chat))
+        await core.end()
+        return core.platform.texts(chat)
+
+
+@pytest.mark.contract("4.10", "1.9")
+@pytest.mark.parametrize(
+    ("person", "group", "first", "second"),
+    [
+        (OWNER, False, f"{SAVED} · {RETRY}", [RETRY]),
+        (GUEST, False, SAVED, []),
+        (OWNER, True, None, []),
+        (GUEST, True, None, []),
+    ],
+    ids=["owner", "guest", "owner in a group", "guest in a group"],
+)
+async def test_a_note_is_told_to_whose_it_is_and_an_outage_to_the_owner_and_groups_are_told_nothing(
+    tmp_path: Path, person: str, group: bool, first: str | None, second: list[str]
+) -> None:
+    texts = await hear_all(tmp_path, person, group=group)
+    assert texts[0].startswith("result: "), "the reply comes first"
+    assert texts[1:] == [*([first] if first else []), "fine", *second]
+
+
+@pytest.mark.contract("4.10")
+async def test_remarks_are_recorded_with_the_reply_and_go_once(tmp_path: Path) -> None:
+    await hear_all(tmp_path, OWNER)
+    keys = [str(key) for (key,) in rows(tmp_path, "SELECT key FROM hermes_queue WHERE queue = 'outbound' ORDER BY id")]
+    kinds = [key.split(":")[0] for key in keys]
+    assert kinds == ["reply", "remark", "reply", "remark"]
+    replies = [key.split(":")[1] for key in keys]
+    assert replies[0] == replies[1], "under the id of their reply"
+
+
+@pytest.mark.contract("4.10")
+@pytest.mark.parametrize(
+    ("setting", "left"), [("gateway__notices", []), ("display__memory_notices", [RETRY])], ids=["all", "notes"]
+)
+async def test_remarks_can_be_switched_off(tmp_path: Path, setting: str, left: list[str]) -> None:
+    texts = await hear_all(tmp_path, OWNER, **{setting: False})
+    assert texts[1:] == [*left, "fine", *left]
+
+
+@pytest.mark.contract("1.9", "P5")
+@pytest.mark.parametrize(("person", "told"), [(OWNER, 1), (GUEST, 0)])
+async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Path, person: str, told: int) -> None:
+    folder = tmp_path / "plugins" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(PLUGIN, encoding="utf-8")
+    async with running_core(tmp_path, Obedient(), memory__provider="broken") as core:
+        await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
+        for number in range(3):
+            await core.platform.deliver(message("hello", person, author=person))
+            await core.platform.until(lambda n=number: core.platform.texts(person).count("fine") > n)  # type: ignore[misc]
+        await core.platform.deliver(message("/status", person, author=person))
+        await core.platform.until(lambda: "session" in core.platform.texts(person)[-1])
+        await core.end()
+    texts = core.platform.texts(person)
+    assert len([text for text in texts if "memory provider broken" in text]) == told, "once"
+    assert ("broken" in texts[-1]) == bool(told)

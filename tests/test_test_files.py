@@ -1,0 +1,47 @@
+"""What holds for every file of the tests."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+CLOCKS = {"time.time", "time.monotonic", "time.perf_counter", "time.process_time"}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every file, parsed."""
+    return {str(path.relative_to(TESTS)): ast.parse(path.read_bytes()) for path in sorted(TESTS.rglob("*.py"))}
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Every node of every file, with the place to look at."""
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            yield f"{name}:{getattr(node, 'lineno', 0)}", node
+
+
+def is_elapsed(node: ast.AST) -> bool:
+    """Whether it takes one time from another."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    return any(isinstance(one, ast.Call) and ast.unparse(one.func) in CLOCKS for one in ast.walk(node))
+
+
+def test_no_test_looks_at_how_long_something_took() -> None:
+    tests = [
+        (place, node)
+        for place, node in nodes()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+    assert tests
+    assert [place for place, node in tests if any(map(is_elapsed, ast.walk(node)))] == []
+
+
+def test_what_several_files_use_is_in_no_file_of_tests() -> None:
+    imports = [(place, node) for place, node in nodes() if isinstance(node, ast.ImportFrom)]
+    assert imports
+    assert [place for place, node in imports if ".test_" in (node.module or "")] == []
