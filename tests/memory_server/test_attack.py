@@ -35,4 +35,5 @@ def test_attacked_server_serves_on_without_an_error_in_bounded_memory_and_ends(t
             pytest.fail("the server did not end")
     finally:
         process.kill()
-        process.wait()
+        with process:
+            pass
