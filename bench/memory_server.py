@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 import uuid
@@ -64,6 +65,7 @@ def serve(folder: str) -> tuple[subprocess.Popen[str], str, float]:
     assert process.stderr is not None
     found = re.search(r"http://\S+?:\d+", process.stderr.readline())
     assert found
+    threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would hold up the server
     with urllib.request.urlopen(f"{found.group()}/health") as answer:
         answer.read()
     return process, found.group(), time.perf_counter() - start

@@ -104,7 +104,7 @@ def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: 
 async def busy(core: Core, session: str) -> AsyncIterator[None]:
     """Someone else has the lane of a session."""
     async with await Store.open(core.store.db.path, clock=core.store.clock, lock_timeout=5.0) as store:
-        async with hold_lane(store, session, "someone:else", LaneTerms()):
+        async with hold_lane(store, session, "someone:else", LaneTerms(ttl=3600.0)):  # a busy machine loses none
             yield
 
 

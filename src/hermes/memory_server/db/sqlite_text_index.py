@@ -81,22 +81,30 @@ class SqliteTextIndex:
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(REMOVE_PART, {"session_id": session_id, "first": first, "last": last})
 
-    def match(
-        self, tx: Tx, place: Place, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None
-    ) -> Ids:
-        all_of_them = "content : (" + " AND ".join(f'"{word}"' for word in words) + ")"
-        scope = _scope_terms(tx, place)
-        given = {"match": f"({scope}) AND {all_of_them}" if scope else all_of_them, "most": limit or ALL}
-        if between is None:
-            [(ids,)] = NEWEST.rows(tx, **given)
-        else:
-            [(ids,)] = BETWEEN.rows(tx, first=between[0], last=between[1], **given)
-        return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+    def within(self, tx: Tx, place: Place) -> SqliteMatcher:
+        return SqliteMatcher(tx, _scope_terms(tx, place))
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
         tx.execute(MERGE, {"pages": -PAGES if begin else PAGES})  # a negative number begins anew
         return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
+
+
+class SqliteMatcher:
+    """Words together with what limits them to a place."""
+
+    def __init__(self, tx: Tx, scope: str) -> None:
+        self._tx = tx
+        self._scope = f"({scope}) AND " if scope else ""
+
+    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
+        all_of_them = "content : (" + " AND ".join(f'"{word}"' for word in words) + ")"
+        given = {"match": self._scope + all_of_them, "most": limit or ALL}
+        if between is None:
+            [(ids,)] = NEWEST.rows(self._tx, **given)
+        else:
+            [(ids,)] = BETWEEN.rows(self._tx, first=between[0], last=between[1], **given)
+        return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
 
 
 def _scope(entry: Entry) -> str:

@@ -33,6 +33,15 @@ class Entry(NamedTuple):
     content: str
 
 
+class Matcher(Protocol):
+    """Finds words in one place, in one transaction."""
+
+    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
+        """The newest messages that hold all of the words, the newest first; or those with ids between two. What costs
+        is the place."""
+        ...
+
+
 class TextIndex(Protocol):
     """The words of all messages. It changes in the transaction that changes the messages."""
 
@@ -52,11 +61,8 @@ class TextIndex(Protocol):
         """Forget messages of a session, from one number to another, which are still in the table."""
         ...
 
-    def match(
-        self, tx: Tx, place: Place, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None
-    ) -> Ids:
-        """The newest messages of a place that hold all of the words, the newest first; or those with ids between two.
-        What costs is the place."""
+    def within(self, tx: Tx, place: Place) -> Matcher:
+        """What finds words in a place."""
         ...
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:

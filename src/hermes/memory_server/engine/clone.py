@@ -21,7 +21,7 @@ from hermes.memory_server.faults import Conflict, Missing
 from hermes.memory_server.ids import new_id
 
 COPIED = ("workspace_id", "peer_id", "seq", "content", "metadata", "token_count", "created_at", "file")
-PART = 50
+PART = 25
 """How many messages are copied in one transaction."""
 PATIENCE = 3600 * 1_000_000
 """Microseconds after which a copy that was begun is given up."""

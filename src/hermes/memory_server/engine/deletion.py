@@ -34,7 +34,7 @@ from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
-PART = 100
+PART = 50
 """How many rows are removed in one transaction: who wants to write waits meanwhile."""
 TIDY = "tidy"
 BEGIN = {"begin": True}

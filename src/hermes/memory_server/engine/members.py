@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import bindparam, func, select, text, union_all, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
@@ -23,7 +23,9 @@ ROWS = (
 )
 MEMBER = Prepared(ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
 NAMED = Prepared(ROWS.where(peers.c.name == bindparam("name")))
-OBSERVERS = Prepared(ROWS.where(text(OBSERVING)))
+WITH_OBSERVERS = Prepared(
+    union_all(ROWS.where(text(OBSERVING)), ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
+)
 PRESENT = Prepared(
     select(memberships.c.peer_id, peers.c.kind, peers.c.name)
     .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
@@ -46,7 +48,7 @@ CONFIGURE = Prepared(
     .where(*STAY)
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
 )
-PART = 100
+PART = 50
 """How many members are let in or out in one transaction: who wants to write waits meanwhile."""
 T = TypeVar("T")
 
@@ -87,11 +89,17 @@ def add_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: i
 
 def add_authors(tx: Tx, session: Record, peer_ids: Collection[int], at: int) -> dict[int, Record]:
     """Whoever writes is in the session from before that message on. Those authors, and all who observe others."""
+    found: dict[int, Record] = {}
     for peer_id in peer_ids:
-        if MEMBER.first(tx, session_id=session.id, peer_id=peer_id) is None:
+        found |= _with_observers(tx, session.id, peer_id)
+        if peer_id not in found:
             _join(tx, session, peer_id, Observation(), at)
-    authors = [row for peer_id in peer_ids for row in MEMBER.rows(tx, session_id=session.id, peer_id=peer_id)]
-    return {row.peer_id: row for row in [*authors, *OBSERVERS.rows(tx, session_id=session.id)]}
+            found |= _with_observers(tx, session.id, peer_id)
+    return found
+
+
+def _with_observers(tx: Tx, session_id: int, peer_id: int) -> dict[int, Record]:
+    return {row.peer_id: row for row in WITH_OBSERVERS.rows(tx, session_id=session_id, peer_id=peer_id)}
 
 
 def set_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
@@ -157,7 +165,7 @@ def _too_many_observers() -> Refused:
 def _member(tx: Tx, session: Record, name: str) -> Record:
     row = NAMED.first(tx, session_id=session.id, name=name)
     if row is None:
-        raise Missing("Peer", f"{name} in session {session.name}")
+        raise Missing("Peer", f"{name} in session {session.name}", session.workspace)
     return row
 
 

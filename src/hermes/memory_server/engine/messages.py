@@ -30,6 +30,7 @@ COLUMNS = (
     *messages.c,
     workspaces.c.name.label("workspace"),
     sessions.c.name.label("session"),
+    sessions.c.is_active.label("is_shown"),
     peers.c.name.label("peer"),
 )
 MESSAGES = (
@@ -160,8 +161,13 @@ def select_messages() -> Select[Any]:
 
 def find_messages(tx: Tx, ids: Iterable[int]) -> list[Record]:
     """The messages with these ids, in this order; those that are gone are left out."""
-    found = [BY_ID.first(tx, id=message_id) for message_id in ids]
-    return [row for row in found if row is not None]
+    wanted = list(ids)
+    found: dict[int, Record] = {}
+    for start in range(0, len(wanted), AT_ONCE):
+        part = wanted[start : start + AT_ONCE]
+        given = {f"id{number}": part[min(number, len(part) - 1)] for number in range(AT_ONCE)}
+        found.update({row.id: row for row in BY_IDS.rows(tx, **given)})
+    return [found[message_id] for message_id in wanted if message_id in found]
 
 
 def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
@@ -221,7 +227,8 @@ def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
     return RANGE.rows(tx, session_id=session_id, first=first, last=last)
 
 
-BY_ID = Prepared(select_messages().where(messages.c.id == bindparam("id")))
+AT_ONCE = 10
+BY_IDS = Prepared(select_messages().where(messages.c.id.in_([bindparam(f"id{n}") for n in range(AT_ONCE)])))
 RANGE = Prepared(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))

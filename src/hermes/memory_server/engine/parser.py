@@ -30,7 +30,7 @@ def limit_this_process() -> None:
     if hasattr(os, "nice"):
         os.nice(10)
     if importlib.util.find_spec("resource") is not None:
-        import resource
+        resource = importlib.import_module("resource")
 
         for kind, most in (
             (resource.RLIMIT_AS, limits.PARSER_BYTES),

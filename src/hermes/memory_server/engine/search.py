@@ -33,7 +33,7 @@ DELETED = Prepared(
     .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
     .limit(1)
 )
-"""Sessions that are deleted but not yet removed; mostly there are none."""
+"""Sessions that are not shown: deleted and not yet removed, or copies that are not whole. Mostly there are none."""
 
 
 def search_messages(
@@ -44,15 +44,25 @@ def search_messages(
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:
         return []
-    allowed = None
-    if condition is not None:
-        allowed = Allowed(tx, where, condition, narrow(tx, where, filters or {}))
-        if allowed.known is not None and not len(allowed.known):
-            return []
-    by_words = find_by_words(tx, where, question.text, allowed, limit * 2)
-    by_meaning = _by_meaning(tx, index, where, question.vector, allowed, limit * 2)
-    ids = fuse(by_words, by_meaning)[:limit]
-    return find_messages(tx, ids)
+    hides = DELETED.first(tx, workspace_id=place.workspace_id) is not None
+    if condition is None:
+        ids = _ranked(tx, index, where, question, None, 2 * limit if hides else limit)
+        shown = [row for row in find_messages(tx, ids) if row.is_shown]
+        if len(shown) >= limit or len(shown) == len(ids):
+            return shown[:limit]
+        condition = true()
+    allowed = Allowed(tx, where, and_(condition, sessions.c.is_active.is_(True)), narrow(tx, where, filters or {}))
+    if allowed.known is not None and not len(allowed.known):
+        return []
+    return find_messages(tx, _ranked(tx, index, where, question, allowed, limit))
+
+
+def _ranked(
+    tx: Tx, index: VectorIndex, place: Place, question: Question, allowed: Allowed | None, limit: int
+) -> list[int]:
+    by_words = find_by_words(tx, place, question.text, allowed, limit * 2)
+    by_meaning = _by_meaning(tx, index, place, question.vector, allowed, limit * 2)
+    return fuse(by_words, by_meaning)[:limit]
 
 
 def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
@@ -77,12 +87,10 @@ def fuse(*ranked: Sequence[int]) -> list[int]:
 
 
 def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
-    """What a search's filter means; None when there is nothing to check."""
+    """What a search's filter means; None when it says nothing."""
     given = dict(filters or {})
     perspective = given.pop("peer_perspective", None)
     parts = [build_filter(given, FIELDS)] if given else []
-    if DELETED.first(tx, workspace_id=workspace_id) is not None:
-        parts.append(sessions.c.is_active.is_(True))
     if perspective is not None:
         parts.append(_seen_by(tx, workspace_id, perspective))
     return and_(true(), *parts) if parts else None

@@ -99,10 +99,11 @@ class Rows:
 
     def _best(self, scores: Vector, wanted: int) -> dict[int, float]:
         """The ids of so many rows, with the best score of each, best first."""
-        best = np.argpartition(-scores, wanted - 1)[:wanted] if wanted < len(scores) else np.arange(len(scores))
+        best = np.argpartition(scores, -wanted)[-wanted:] if wanted < len(scores) else np.arange(len(scores))
+        order = best[np.lexsort((-self.ids[best], -scores[best]))]
         found: dict[int, float] = {}
-        for row in best[np.lexsort((-self.ids[best], -scores[best]))]:
-            found.setdefault(int(self.ids[row]), float(scores[row]))
+        for row_id, score in zip(self.ids[order].tolist(), scores[order].tolist(), strict=True):
+            found.setdefault(row_id, score)
         return found
 
     def multiply(self, vector: Vector) -> Vector:

@@ -16,7 +16,7 @@ from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages, sessions
-from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.db.text_index import Ids, Matcher, Place
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.messages import MESSAGES
 
@@ -28,6 +28,8 @@ ENOUGH = 200
 """Of those, as many that a filter allows are enough."""
 COUNTED = 2 * HOLDERS
 """How far the messages of a place are counted."""
+SESSIONS_COUNTED = 100
+"""In how many sessions messages are counted before they are counted one by one."""
 SUBSTRING_ROWS = 2000
 """How far back a text is looked for letter by letter when no word was found."""
 STOP_WORDS = frozenset(
@@ -47,18 +49,29 @@ def _size_by(owner: ColumnElement[int]) -> Prepared:
 
 AUTHOR_SIZE = _size_by(messages.c.peer_id)
 WORKSPACE_SIZE = _size_by(messages.c.workspace_id)
+SOME_SESSIONS = (
+    select(sessions.c.message_count)
+    .where(sessions.c.workspace_id == bindparam("id"))
+    .order_by(sessions.c.is_active.desc(), sessions.c.created_at.desc())
+    .limit(SESSIONS_COUNTED)
+    .subquery()
+)
+SESSIONS_SIZE = Prepared(
+    select(func.count().label("sessions"), func.coalesce(func.sum(SOME_SESSIONS.c.message_count), 0).label("size"))
+)
 
 
 def find_by_words(tx: Tx, place: Place, query: str, allowed: Allowed | None, limit: int) -> list[int]:
     """The ids of the messages that hold the telling words of the query, the best first."""
-    looked = {word: _holders(tx, place, [word], allowed) for word in telling_words(query)}
+    index = text_index(tx).within(tx, place)
+    looked = {word: _holders(tx, index, [word], allowed) for word in telling_words(query)}
     holders = {word: ids for word, ids in looked.items() if len(ids)}
     if not holders:
         return _by_letters(tx, place, query.strip(), allowed, limit)
     found = _rank(holders, _size(tx, place), limit)
     if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
         # Together even frequent words tell something, and who holds them all may be older than what was looked at.
-        all_of_them = _holders(tx, place, [*holders], allowed)[:limit]
+        all_of_them = _holders(tx, index, [*holders], allowed)[:limit]
         found = list(dict.fromkeys([*all_of_them.tolist(), *found]))
     return found[:limit]
 
@@ -82,9 +95,9 @@ def _is_mark(letter: str) -> bool:
     return unicodedata.category(letter).startswith("M")
 
 
-def _holders(tx: Tx, place: Place, words: Sequence[str], allowed: Allowed | None) -> Ids:
+def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> Ids:
     """The messages that hold all of the words, the newest first."""
-    newest = text_index(tx).match(tx, place, words, HOLDERS)
+    newest = index.match(words, HOLDERS)
     if allowed is None:
         return newest
     kept = allowed.keep(tx, newest)
@@ -94,7 +107,7 @@ def _holders(tx: Tx, place: Place, words: Sequence[str], allowed: Allowed | None
     ids = allowed.all(tx)
     if not len(ids):
         return ids
-    holding = text_index(tx).match(tx, place, words, None, (int(ids[0]), int(ids[-1])))
+    holding = index.match(words, None, (int(ids[0]), int(ids[-1])))
     return allowed.keep(tx, holding)[:HOLDERS]
 
 
@@ -103,9 +116,12 @@ def _size(tx: Tx, place: Place) -> int:
     if place.sessions is not None:
         found = [SESSION_SIZE.first(tx, id=session) for session in place.sessions]
         return min(COUNTED, sum(int(row.message_count) for row in found if row is not None))
-    counting, owner = (WORKSPACE_SIZE, place.workspace_id) if place.peer is None else (AUTHOR_SIZE, place.peer)
-    [(size,)] = counting.rows(tx, id=owner)
-    return int(size)
+    if place.peer is not None:
+        return int(AUTHOR_SIZE.rows(tx, id=place.peer)[0].size)
+    [counted] = SESSIONS_SIZE.rows(tx, id=place.workspace_id)
+    if counted.size >= COUNTED or counted.sessions < SESSIONS_COUNTED:
+        return min(COUNTED, int(counted.size))
+    return int(WORKSPACE_SIZE.rows(tx, id=place.workspace_id)[0].size)
 
 
 def _rank(holders: Mapping[str, Ids], size: int, limit: int) -> list[int]:
