@@ -11,7 +11,7 @@ Shape = dict[str, bool]
 
 
 def describe(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Per operation: query parameters, fields of the body, the successful status and the fields of its answer."""
+    """Per operation: query parameters, headers, fields of the body, the good status and the fields of its answer."""
     return {
         f"{method.upper()} {path}": _operation(spec, operation)
         for path, operations in spec["paths"].items()
@@ -27,6 +27,7 @@ def _operation(spec: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any
     told = operation["responses"][good[0]].get("content", {}).get("application/json", {}).get("schema", {})
     return {
         "query": {p["name"]: p.get("required", False) for p in operation.get("parameters", []) if p["in"] == "query"},
+        "headers": [p["name"] for p in operation.get("parameters", []) if p["in"] == "header"],
         "body_required": body.get("required", False),
         "body": dict(_fields(spec, given[0]["schema"])) if given else {},
         "status": good,

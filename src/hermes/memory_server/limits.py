@@ -6,6 +6,8 @@ NAME_PATTERN = r"^[a-zA-Z0-9_-]+$"
 NAME_LENGTH = 512
 MESSAGE_CHARS = 25_000
 MESSAGES_PER_CALL = 100
+KEY_CHARS = 255
+"""For a key that names a request, a message or a conclusion, so that it is not written twice."""
 CONCLUSION_CHARS = 65_535
 CONCLUSION_TOKENS = 8192
 CONCLUSIONS_PER_CALL = 100

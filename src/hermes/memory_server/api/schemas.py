@@ -229,6 +229,7 @@ class ConclusionCreate(Body):
     observer_id: Text
     observed_id: Text
     session_id: Text | None = None
+    hermes_key: Annotated[Text, Field(min_length=1, max_length=limits.KEY_CHARS)] | None = None
 
 
 class ConclusionBatchCreate(Body):

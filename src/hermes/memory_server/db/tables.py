@@ -278,5 +278,21 @@ job_observers = Table(
 )
 """Whose view a job will change."""
 
+answers = Table(
+    "answers",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("session_id", Whole, primary_key=True),
+    Column("route", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _text("digest"),
+    Column("status", Whole, nullable=False),
+    _text("answer"),
+    Column("kept_at", Whole, nullable=False),
+    Index("answers_by_age", "kept_at"),
+    sqlite_with_rowid=False,
+)
+"""First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""
+
 meta = Table("meta", metadata, Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.meta` reads it."""

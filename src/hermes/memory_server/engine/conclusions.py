@@ -14,6 +14,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting_new
 from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
+from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
@@ -75,12 +76,13 @@ INSERT = PreparedInsert(
 
 @dataclass(frozen=True, slots=True)
 class NewConclusion:
-    """A conclusion that a client gives us."""
+    """A conclusion that a client gives us; with a key it is stored once."""
 
     content: str
     observer: str
     observed: str
     session: str | None = None
+    asked: Asked | None = None
 
 
 def select_conclusions() -> Select[Any]:

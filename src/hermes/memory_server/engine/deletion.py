@@ -27,6 +27,7 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.engine.answers import Place, forget_answers_in
 from hermes.memory_server.engine.conclusions import trim_card
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.messages import forget_facts
@@ -78,6 +79,8 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
         return False
     if _purge_rows(tx, memberships, memberships.c.session_id == session_id):
         return False
+    if forget_answers_in(tx, Place(row.workspace_id, session_id)):
+        return False
     for table in (summaries, scope_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs(tx, row)
@@ -118,6 +121,8 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
         if not purge_session(tx, first, at):
             return False
     if _purge_rows(tx, conclusions, conclusions.c.workspace_id == workspace_id):
+        return False
+    if forget_answers_in(tx, Place(workspace_id)):
         return False
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
