@@ -175,7 +175,10 @@ def opened(served: World, operation: str, body: Any) -> Rule:
 DELETION = f"DELETE {W}/sessions/{{session_id}}"
 
 
-@pytest.mark.parametrize("operation", [operation for operation in ROUTES if operation != DELETION])
+PEER_DELETION = f"DELETE {W}/ext/peers/{{peer_id}}"
+
+
+@pytest.mark.parametrize("operation", [name for name in ROUTES if name not in (DELETION, PEER_DELETION)])
 def test_route_opens_for_the_keys_of_the_table(world: World, operation: str) -> None:
     nonsense = None if operation.startswith("GET") else [1]
     body = BODIES.get(operation, nonsense)
@@ -205,6 +208,19 @@ def test_session_is_deleted_with_its_own_key_or_a_wider_one(world: World) -> Non
             if answer.status_code == 202:
                 found.setdefault(kind, set()).add(name)
     assert found == ROUTES[DELETION]
+
+
+def test_peer_is_deleted_with_the_key_of_its_workspace(world: World) -> None:
+    found: Rule = {}
+    for kind in KEYS:
+        for name in OBJECTS:
+            place = {**PLACES[name], "peer_id": f"{PLACES[name]['peer_id']}-{kind}"}
+            with _inside(world, place["workspace_id"]) as admin:
+                admin.post("/peers", json={"id": place["peer_id"]}).raise_for_status()
+            named = {"p": f"alice-{kind}"} if kind == "peer" else {}
+            if ask(world, kind, PEER_DELETION, place, None, **named).status_code == 202:
+                found.setdefault(kind, set()).add(name)
+    assert found == ROUTES[PEER_DELETION]
 
 
 def test_config_of_a_co_member_is_read_and_set_with_the_sessions_key_alone(world: World) -> None:

@@ -15,6 +15,7 @@ from hermes.memory_server.api import (
     chat,
     conclusions,
     context,
+    extensions,
     faults,
     messages,
     peers,
@@ -34,6 +35,7 @@ from hermes.memory_server.engine.health import OK, Health
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
+from hermes.memory_server.extensions import EXTENSIONS
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
@@ -89,14 +91,14 @@ def create_app(
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
-    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
+    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks, extensions):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
     @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
     async def health(here: Here) -> Response:
         """Is the server up, and can it read and write its file?"""
         status = await here.health.status()
-        return Json({"status": status}, 200 if status == OK else 503)
+        return Json({"status": status, "extensions": EXTENSIONS}, 200 if status == OK else 503)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics() -> Response:

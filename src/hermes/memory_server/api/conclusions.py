@@ -46,14 +46,19 @@ async def create_conclusions(
         for new in body.conclusions
     ]
     for new in given:
-        if len(new.content) > SHORT:
-            await compute(engine.check_size, new.content)
-        else:
-            engine.check_size(new.content)
+        await check_size(new.content)
     vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
     whole = asked("conclusions", idempotency_key, body)
     stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, vectors, here.now(), whole))
     return wire.Json([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+
+
+async def check_size(content: str) -> None:
+    """Refuse a conclusion with more tokens than one may have."""
+    if len(content) > SHORT:
+        await compute(engine.check_size, content)
+    else:
+        engine.check_size(content)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])

@@ -60,6 +60,15 @@ class Conclusion(BaseModel):
     times_derived: int
 
 
+class ConclusionVersion(BaseModel):
+    content: str
+    replaced_at: datetime
+
+
+class Removed(BaseModel):
+    deleted: int
+
+
 class Summary(BaseModel):
     content: str
     message_id: str

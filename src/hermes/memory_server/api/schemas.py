@@ -245,6 +245,12 @@ class ConclusionBatchCreate(Body):
     ]
 
 
+class ConclusionEdit(Body):
+    """What a conclusion says from now on."""
+
+    content: ConclusionText
+
+
 class ConclusionQuery(Body):
     """What to look for in conclusions; filters must name observer and observed."""
 

@@ -133,6 +133,10 @@ def conclusion(row: Row[Any]) -> Wire:
     }
 
 
+def conclusion_version(row: Row[Any]) -> Wire:
+    return {"content": row.content, "replaced_at": times.to_wire(row.replaced_at)}
+
+
 def summary(row: Row[Any] | None) -> Wire | None:
     if row is None:
         return None

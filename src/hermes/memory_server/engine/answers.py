@@ -84,6 +84,13 @@ def forget_answers_in(tx: Tx, place: Place) -> bool:
     return _drop(tx, tx.execute(inside).all())
 
 
+def forget_answers_about(tx: Tx, place: Place, route: str, name: str) -> bool:
+    """Drop a part of the answers of a route that show what has this name. Is there more to drop?"""
+    shown = answers.c.answer.startswith(f'{{"id":"{name}",', autoescape=True)
+    own = (answers.c.workspace_id == place.workspace_id, answers.c.session_id == place.session_id)
+    return _drop(tx, tx.execute(_some().where(*own, answers.c.route == route, shown)).all())
+
+
 def _some() -> Select[Any]:
     return select(*(answers.c[name] for name in IDENTITY)).limit(FORGOTTEN)
 
