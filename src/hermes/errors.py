@@ -7,6 +7,7 @@
     ├── NotFoundError           a session, message, route or setting by that name does not exist
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
+    ├── TransferError           a memory cannot be exported or imported: its file, or the server
     ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── GatewayRunningError     a gateway is running for the same home
     ├── SessionBusyError        another process is talking in the same session
@@ -66,6 +67,10 @@ class HomeError(HermesError):
 
 class NotFoundError(HermesError):
     """A session, message, route or setting by that name does not exist."""
+
+
+class TransferError(HermesError):
+    """A memory cannot be exported or imported: its file, or the server."""
 
 
 class ModelError(HermesError):

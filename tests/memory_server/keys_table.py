@@ -86,6 +86,8 @@ ROUTES: dict[str, Rule] = {
     f"GET {W}/ext/conclusions/{{conclusion_id}}/messages": WORKSPACE,
     f"GET {W}/ext/conclusions/{{conclusion_id}}/versions": WORKSPACE,
     f"PUT {W}/ext/conclusions/{{conclusion_id}}": WORKSPACE,
+    f"GET {W}/ext/export/{{section}}": WORKSPACE,
+    f"POST {W}/ext/import/{{section}}": WORKSPACE,
 }
 
 ALICE = f"{W}/peers/alice"

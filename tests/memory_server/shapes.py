@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from hermes.clock import SystemClock
+from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.server import Options
+from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.engine.word_vectors import WordVectors
 
 METHODS = ("get", "post", "put", "delete", "patch")
 Shape = dict[str, bool]
 """A field by its path (`messages[].content`), and whether it is required."""
+
+
+def described() -> dict[str, dict[str, Any]]:
+    """What our own document promises."""
+    app = create_app(
+        lambda: open_database(Path("never-opened")),
+        clock=SystemClock(),
+        options=Options(),
+        embedder=WordVectors(),
+        open_for_work=None,
+    )
+    return describe(app.openapi())
 
 
 def describe(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:

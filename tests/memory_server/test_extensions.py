@@ -25,9 +25,9 @@ from hermes.memory_server.engine.worker import Worker
 from hermes.memory_server.extensions import EXTENSIONS
 from hermes.memory_server.faults import Invalid
 from tests.memory_server.floor import EMBEDDER, draft
+from tests.memory_server.in_file import rows, wait_for_work
 from tests.memory_server.serving import Served, inside, running
 from tests.memory_server.talking import conclude, held, ids, say, settle
-from tests.memory_server.test_deletion import rows, wait_for_work
 
 pytestmark = [pytest.mark.contract("9.11"), pytest.mark.processes]
 WORD = "abracadabra"

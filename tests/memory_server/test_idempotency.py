@@ -17,8 +17,8 @@ from tests.memory_server.inside import serving
 from tests.memory_server.keys_table import ROUTES, W
 from tests.memory_server.losing import LosingTransport, post_until_heard
 from tests.memory_server.serving import Served, inside, running
+from tests.memory_server.shapes import described
 from tests.memory_server.talking import say
-from tests.memory_server.test_keys import described
 from tests.scale import scale
 from tests.store.still_clock import StillClock
 

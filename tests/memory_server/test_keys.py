@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.memory_server.api.app import create_app
-from hermes.memory_server.api.server import Options
-from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.engine.word_vectors import WordVectors
 from tests.memory_server.keys_table import FIELDS, OBJECTS, ROUTES, Rule, W
 from tests.memory_server.serving import SECRET, Served, running
-from tests.memory_server.shapes import describe
+from tests.memory_server.shapes import described
 from tests.memory_server.talking import say, settle
 
 pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
@@ -30,7 +24,7 @@ KEYS: dict[str, dict[str, object] | None] = {
     "peer": {"w": "w", "p": "alice"},
     "session": {"w": "w", "s": "talk"},
 }
-REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e"}
+REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e", "section": "peers"}
 PLACES: dict[str, dict[str, str]] = {
     "own": {"workspace_id": "w", "peer_id": "alice", "session_id": "talk", **REST},
     "co-member's": {"workspace_id": "w", "peer_id": "carol", "session_id": "aside", **REST},
@@ -93,17 +87,6 @@ def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def _inside(served: Served | World, workspace: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {make_key({'ad': True})}"}
     return httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", headers=headers, timeout=60)
-
-
-def described() -> dict[str, dict[str, Any]]:
-    app = create_app(
-        lambda: open_database(Path("never-opened")),
-        clock=SystemClock(),
-        options=Options(),
-        embedder=WordVectors(),
-        open_for_work=None,
-    )
-    return describe(app.openapi())
 
 
 def test_every_route_has_a_rule() -> None:

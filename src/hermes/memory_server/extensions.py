@@ -8,4 +8,6 @@ EXTENSIONS = (
     "delete_messages",
     "edit_conclusion",
     "provenance",
+    "export",
+    "import",
 )

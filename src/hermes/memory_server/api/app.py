@@ -19,6 +19,7 @@ from hermes.memory_server.api import (
     faults,
     messages,
     peers,
+    portable,
     scopes,
     sessions,
     webhooks,
@@ -91,7 +92,19 @@ def create_app(
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
-    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks, extensions):
+    for room in (
+        messages,
+        context,
+        workspaces,
+        conclusions,
+        peers,
+        sessions,
+        chat,
+        scopes,
+        webhooks,
+        extensions,
+        portable,
+    ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
     @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})

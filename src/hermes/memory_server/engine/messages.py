@@ -95,14 +95,20 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
 
 
 def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
-    """Write messages behind those of the session, which is locked, with what makes them findable."""
-    after = session.message_count
+    """Write new messages behind those of the session, which is locked, with what makes them findable."""
+    new = enumerate(drafts, start=session.message_count + 1)
+    return add_messages(tx, session, [(new_id(), seq, peer_ids[draft.peer], draft) for seq, draft in new], at)
+
+
+def add_messages(tx: Tx, session: Record, given: Sequence[tuple[str, int, int, Draft]], at: int) -> list[Appended]:
+    """Write messages behind those of the session: each with its public id, its number and its author's row."""
+    drafts = [draft for *_, draft in given]
     rows = [
         {
-            "public_id": new_id(),
+            "public_id": public_id,
             "workspace_id": session.workspace_id,
             "session_id": session.id,
-            "peer_id": peer_ids[draft.peer],
+            "peer_id": peer_id,
             "seq": seq,
             "content": draft.content,
             "metadata": draft.metadata,
@@ -110,10 +116,10 @@ def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequen
             "created_at": at if draft.created_at is None else draft.created_at,
             "file": draft.file,
         }
-        for seq, draft in enumerate(drafts, start=after + 1)
+        for public_id, seq, peer_id, draft in given
     ]
     INSERT.run_many(tx, rows)
-    ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=after)]
+    ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=session.message_count)]
     appended = [
         Appended(message_id, row["public_id"], row["peer_id"], row["seq"], row["created_at"], draft)
         for message_id, row, draft in zip(ids, rows, drafts, strict=True)
