@@ -128,7 +128,7 @@ class Writer(Generic[Tx]):
         self._raw.execute("SAVEPOINT one")
         try:
             with translated(self._path):
-                result = write.run(self._opened.tx)
+                result = self._opened.run(write.run, undo=lambda: self._raw.execute("ROLLBACK TO one"))
         except BaseException as error:
             if not self._raw.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise

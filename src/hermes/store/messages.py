@@ -120,11 +120,12 @@ class Messages:
 def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
-    key, session_id, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent_as = row[:FIELDS]
-    text, parsed = as_text(content), parse_calls(calls) if calls else ()
-    sent_id, author, name, alt, owner = sent_as
-    spoken = (key, session_id, role, text, as_time(timestamp), parsed, call_id, tool, thought, finish, tokens)
-    return Message(*spoken, sent_id, author, name, alt, None if owner is None else bool(owner))
+    key, session, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent, owner = row[:FIELDS]
+    text, at, parsed = as_text(content), as_time(timestamp), parse_calls(calls) if calls else ()
+    is_owner = None if owner is None else bool(owner)
+    sent_id, author, name, alt = sent
+    said = (key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens)
+    return Message(*said, sent_id, author, name, alt, is_owner)
 
 
 def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
