@@ -6,7 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
@@ -35,8 +37,7 @@ def is_stop(text: str) -> bool:
     return next(iter(text.split()), "").partition("@")[0].lower() == STOP
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """What became of a message: a fresh inbox item, or nothing new.
 
     `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether

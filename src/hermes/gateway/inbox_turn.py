@@ -6,8 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.lane import UNSAID, WAITING
@@ -34,8 +36,7 @@ Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The session that a part is said in."""
 
     session: Session
@@ -46,8 +47,7 @@ class Opened:
     """The items that were said before a crash, with their messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class InboxTurns:
+class InboxTurns(Struct, frozen=True):
     """Runs them. How a turn ended is heard only once that is on the disk."""
 
     ledger: Ledger

@@ -8,7 +8,7 @@ over HTTP      nothing here: a request has a field for notices
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.gateway.platform import Chat
@@ -18,16 +18,14 @@ NOTED = "💾 Memory updated"
 LONGEST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RemarkTerms:
+class RemarkTerms(Struct, frozen=True):
     """What is said at all."""
 
     notices: bool = True
     notes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Remarks:
+class Remarks(Struct, frozen=True):
     """The remarks of one turn, as they come up."""
 
     terms: RemarkTerms

@@ -6,9 +6,10 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from hermes.sqlite.faults import is_busy
 
@@ -30,8 +31,7 @@ Tx = TypeVar("Tx", bound=Closable)
 """What a function is given as its transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened(Generic[Tx]):
+class Opened(Struct, Generic[Tx], frozen=True):
     """A connection: as the driver has it, and as functions see it. Closing `tx` closes both."""
 
     raw: sqlite3.Connection

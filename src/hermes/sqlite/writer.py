@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
+
+from msgspec import Struct
 
 from hermes.errors import StoreGoneError
 from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
@@ -25,8 +26,7 @@ GROUP_LIMIT = 128
 """How many waiting writes share one commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     run: Callable[[Any], Any]
     done: Future[Any]
     commits: bool

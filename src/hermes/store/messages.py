@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
@@ -23,7 +22,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
 PAGE = 500
-DRAFTED = tuple(field.name for field in fields(Draft))
+DRAFTED = Draft.__struct_fields__
 FIELDS = len(MESSAGE_REQUIRED) + len(MESSAGE_OPTIONAL)
 
 

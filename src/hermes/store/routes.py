@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StoreDamagedError
@@ -19,8 +20,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """What a key means, and since when."""
 
     session_id: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
@@ -21,12 +22,11 @@ SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT —")
 """How a child of a rotation may begin."""
 EARLY = 60
 """Seconds that a child which begins with a summary may be older than its parent's end."""
-FIELDS = tuple(field.name for field in fields(Session))
+FIELDS = Session.__struct_fields__
 STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A session as a list shows it."""
 
     session: Session
