@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from hermes.events import MemoryUpdated, Notice, TurnEvent
+from hermes.events import Failed, MemoryUpdated, Notice, TurnEvent
 from hermes.gateway.platform import Chat
 from hermes.scope import API, OWNER, Group, Scope
 
@@ -54,3 +54,10 @@ class Remarks(Struct, frozen=True):
 def may_hear(event: TurnEvent, scope: Scope) -> bool:
     """Whether those who talk in a conversation of this scope may hear of an event at all."""
     return scope == OWNER or not (isinstance(event, Notice) and event.is_outage)
+
+
+def apology(failed: Failed, scope: Scope) -> str:
+    """What a chat is told of a turn that failed: the owner why, others not. A model's error may name addresses, files
+    and accounts; the log has it."""
+    tells = scope == OWNER or failed.kind == "gone"
+    return f"I could not answer: {failed.message}." if tells else "I could not answer."
