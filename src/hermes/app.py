@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import read_entries, read_env_file
@@ -24,8 +25,7 @@ def load_shared_env(home: Home) -> dict[str, str]:
     return {**read_env_file(home.shared / home.env_file.name), **load_env(home)}
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Struct, frozen=True):
     """What every command starts from."""
 
     home: Home

@@ -27,6 +27,7 @@ from hermes.memory_server.api import (
 )
 from hermes.memory_server.api.intake import Intake
 from hermes.memory_server.api.metrics import Metrics
+from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
@@ -107,7 +108,9 @@ def create_app(
     ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
-    @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
+    broken = {"description": "The file is damaged, full or read-only."}
+
+    @app.get("/health", tags=["server"], responses={408: {"model": Detail}, 503: broken})
     async def health(here: Here) -> Response:
         """Is the server up, and can it read and write its file?"""
         status = await here.health.status()
