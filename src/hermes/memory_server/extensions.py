@@ -8,6 +8,7 @@ EXTENSIONS = (
     "delete_messages",
     "edit_conclusion",
     "provenance",
+    "merge_peers",
     "export",
     "import",
 )
