@@ -73,7 +73,8 @@ def publish(path: Path, rendezvous: Rendezvous) -> None:
 def withdraw(path: Path, rendezvous: Rendezvous) -> None:
     """Remove the file while it is this server's. One that cannot be removed is stale, and is taken for that."""
     try:
-        if read_rendezvous(path) == rendezvous:
+        found = read_rendezvous(path)
+        if found is not None and found.start_id == rendezvous.start_id:
             path.unlink(missing_ok=True)
     except (OSError, MemoryServerError):
         return
