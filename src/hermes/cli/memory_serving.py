@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import uvicorn
 
 from hermes.cli.access_log import AccessLog
+from hermes.cli.server_process import end_loading
 from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
@@ -140,6 +141,7 @@ def run(terms: Terms) -> None:
     """Serve until asked to end. A folder that cannot be opened is told in one line."""
     with AccessLog(terms.place.access_log) as access:
         server = _Server(terms, access)
+        end_loading()
         terms.greet()
         server.run(sockets=[terms.listener])
     if server.problem is not None:

@@ -25,7 +25,8 @@ from hermes.home import Home
 log = logging.getLogger(__name__)
 PATIENCE = 30.0
 """Seconds for all of it: an ending server to be gone, a new one to answer."""
-LOOK_EVERY = 0.05
+LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
+"""Seconds between two looks at the rendezvous; who started the server itself looks more often."""
 Say = Callable[[str], None]
 
 
@@ -115,7 +116,7 @@ class _Search:
                 # Who starts a server keeps this lock until it answers: looking again, we may find it.
                 if ours and (found := self._look() or self._start()) is not None:
                     return found
-            self._wait()
+            self._wait(self._nobody)
 
     def _look(self) -> Rendezvous | None:
         """The server to use; None when there is none, or one that is about to end."""
@@ -126,7 +127,7 @@ class _Search:
         if presence == "ours":
             return self._suits(found)
         if presence == "silent" and is_taken(self._place):
-            self._wait(_silent(found))
+            self._wait(lambda: _silent(found))
             return None
         self._tell(f"the memory server of {self._place.folder} (process {found.pid}) is gone; another takes its place")
         return None
@@ -148,7 +149,7 @@ class _Search:
                 found = read_rendezvous(self._place.rendezvous)
                 if found is not None and _is_of_today(found) and look(found)[0] == "ours":
                     return found
-                self._wait(self._late(process))
+                self._wait(lambda: self._late(process), START_LOOK_EVERY)
         finally:
             let_run(process)
         if process.returncode != 0:
@@ -162,13 +163,14 @@ class _Search:
             hint=f"{self._place.log} may tell more",
         )
 
-    def _wait(self, problem: MemoryServerError | None = None) -> None:
+    def _nobody(self) -> MemoryServerError:
+        return MemoryServerError(f"no memory server of {self._place.folder} answered within {self._patience:g} s")
+
+    def _wait(self, problem: Callable[[], MemoryServerError], seconds: float = LOOK_EVERY) -> None:
         """A moment, or raise what kept us waiting when there is no time left."""
         if time.monotonic() > self._end:
-            raise problem or MemoryServerError(
-                f"no memory server of {self._place.folder} answered within {self._patience:g} s"
-            )
-        time.sleep(LOOK_EVERY)
+            raise problem()
+        time.sleep(seconds)
 
     def _tell(self, line: str) -> None:
         if line not in self._said:
