@@ -14,11 +14,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from hermes.embedded.asking import look
 from hermes.embedded.connect import Connection, connect, find_running, stop

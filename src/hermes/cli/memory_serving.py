@@ -7,9 +7,10 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import uvicorn
+from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
 from hermes.cli.server_process import end_loading
@@ -40,8 +41,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach what
 """Where this machine reaches a server that listens on all addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """How a folder is served. `publishes`: others on this machine are led to this server. `greet` is called when the
     folder is open."""
 

@@ -11,7 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes import __version__
 from hermes.embedded.asking import ask_to_end, look
@@ -30,8 +31,7 @@ LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """What an SDK is given."""
 
     base_url: str
