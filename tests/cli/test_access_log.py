@@ -8,7 +8,6 @@ import pytest
 
 from hermes.cli import access_log
 from hermes.cli.access_log import AccessLog
-from hermes.errors import HomeError
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.traffic import Visit
 from hermes.memory_server.db.schema import open_database
@@ -56,7 +55,11 @@ def test_log_is_rotated_and_lines_beyond_what_may_wait_are_counted(
     assert "3 more requests were not written down" in path.read_text()
 
 
-def test_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_log_that_cannot_be_opened_is_told_once_and_nobody_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "logs").write_text("a file where the folder should be")
-    with pytest.raises(HomeError, match="cannot write the log"):
-        AccessLog(tmp_path / "logs" / "access.log")
+    with AccessLog(tmp_path / "logs" / "access.log") as access:
+        access.add(VISIT)
+        access.add(VISIT)
+    assert caplog.text.count("cannot write the access log") == 1

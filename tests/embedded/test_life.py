@@ -110,6 +110,15 @@ def test_second_serve_on_a_folder_leaves_programs_with_the_first(place: Place) -
         assert connect(place).base_url == first.url
 
 
+@pytest.mark.contract("9.8")
+def test_server_that_is_told_to_end_has_written_down_every_request(place: Place) -> None:
+    with running(place.folder, HERMES_HOME=str(place.home)) as served, served.client() as client:
+        client.get("/metrics").raise_for_status()
+        client.get("/nothing")
+    lines = place.access_log.read_text().splitlines()
+    assert [line.split()[2:5] for line in lines] == [["GET", "/metrics", "200"], ["GET", "/nothing", "404"]]
+
+
 def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "hermes", "memory", *arguments],

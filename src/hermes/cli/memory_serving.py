@@ -61,6 +61,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, terms: Terms, access: AccessLog) -> None:
         self._terms = terms
+        self._access = access
         self.problem: HermesError | None = None
         start_id = new_secret()
         self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind)
@@ -96,6 +97,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._withdraw()
         await super().shutdown(sockets)
+        self._access.close()  # here: a signal that we end by is given to the system right after this
 
     def end(self) -> None:
         """Be found no more, finish what is being done, and end."""
