@@ -1,8 +1,8 @@
-"""What this server can do beyond the Honcho API, by name. `/health` tells it, so that clients need not guess."""
+"""What this server offers beyond the official API; `/health` names it, so that clients know what to ask for."""
 
 from __future__ import annotations
 
-EXTENSIONS = (
+EXTENSIONS: tuple[str, ...] = (
     "idempotency",
     "delete_peer",
     "delete_messages",
@@ -12,3 +12,4 @@ EXTENSIONS = (
     "export",
     "import",
 )
+"""A name for each; a name keeps its meaning for good."""
