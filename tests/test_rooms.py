@@ -11,7 +11,11 @@ import pytest
 import hermes
 
 VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
-ALLOWED = {"hermes.llm": VALUES | {"llm"}, "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"}}
+ALLOWED = {
+    "hermes.honcho": VALUES | {"files", "home", "honcho", "memory", "scope", "settings"},
+    "hermes.llm": VALUES | {"llm"},
+    "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"},
+}
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 

@@ -1,0 +1,123 @@
+"""Which Honcho server is meant, how it is reached, and a client of the official SDK for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from hermes.errors import ProviderError
+from hermes.honcho import keys
+from hermes.honcho.configuration import Configuration
+from hermes.loopback import is_loopback
+from hermes.redaction import hide_tokens, hide_url
+
+if TYPE_CHECKING:
+    from honcho import Honcho
+
+T = TypeVar("T")
+CLOUD = "https://api.honcho.dev"
+LOCAL = "http://localhost:8000"
+VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+NO_KEY = "local"
+"""What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
+PATIENCE = 10.0
+"""Seconds that a command waits for a server."""
+
+Kind = Literal["embedded", "cloud", "self-hosted", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
+
+    kind: Kind
+    url: str
+    key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For people, without secrets."""
+        return "our own memory server" if self.kind == "embedded" else f"{self.kind} at {hide_url(self.url)}"
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether it cannot work without a key, and has none."""
+        return (
+            not self.key
+            and self.kind in ("cloud", "self-hosted")
+            and not is_loopback(urlsplit(self.url).hostname or "")
+        )
+
+
+def find_server(config: Configuration) -> Server:
+    """The server that the configuration means."""
+    url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
+    if config.get(keys.SERVER) == "embedded":
+        return Server("embedded", "")
+    if url:
+        return Server("self-hosted", url, key)
+    if config.get(keys.ENVIRONMENT) == "local":
+        return Server("local", LOCAL, key)
+    return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+
+
+def embedded_server(_env: Mapping[str, str]) -> Server:
+    """Our own memory server, as it can be reached now."""
+    raise ProviderError(
+        "this version does not start its own memory server by itself",
+        hint="Run `hermes memory serve`, and set `environment` to local (`hermes memory setup honcho --server local`)",
+    )
+
+
+def open_client(config: Configuration, env: Mapping[str, str], *, timeout: float = PATIENCE) -> Honcho:
+    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides."""
+    from honcho import Honcho  # heavy: only who talks with a server pays for it
+
+    found = find_server(config)
+    server = embedded_server(env) if found.kind == "embedded" else found
+    return Honcho(
+        api_key=server.key or NO_KEY,
+        environment="local" if server.kind == "local" else "production",
+        base_url=server.url,
+        workspace_id=config.workspace,
+        timeout=timeout,
+        max_retries=0,
+    )
+
+
+def try_server(config: Configuration, env: Mapping[str, str]) -> str:
+    """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
+    try:
+        asked(lambda: open_client(config, env).get_metadata())
+    except ProviderError as error:
+        return error.line()
+    return ""
+
+
+def look_at(server: Server, env: Mapping[str, str], timeout: float = PATIENCE) -> str:
+    """Whether anything answers there; "" when it does, else why not. Nothing is made."""
+    import httpx
+
+    try:
+        reached = embedded_server(env) if server.kind == "embedded" else server
+        httpx.get(f"{reached.url}/health", timeout=timeout)
+    except ProviderError as error:
+        return error.line()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return hide_tokens(f"{server.shown} does not answer: {str(error) or type(error).__name__}")
+    return ""
+
+
+def asked(ask: Callable[[], T]) -> T:
+    """What a call of the SDK gives; what it raises as a ProviderError, in words."""
+    from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
+
+    try:
+        return ask()
+    except (AuthenticationError, PermissionDeniedError) as error:
+        raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
+    except HonchoError as error:
+        raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
