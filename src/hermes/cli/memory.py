@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from hermes.app import load_shared_env
-from hermes.cli import memory_status, outbox
+from hermes.cli import memory_setup, memory_status, outbox
 from hermes.cli.output import note
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
@@ -34,6 +34,9 @@ app = typer.Typer(
 )
 app.add_typer(outbox.app, name="outbox")
 app.command()(memory_status.status)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)(memory_setup.setup)
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
