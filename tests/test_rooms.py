@@ -10,9 +10,10 @@ import pytest
 
 import hermes
 
-VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
+VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
 ALLOWED = {
-    "hermes.honcho": VALUES | {"files", "home", "honcho", "memory", "scope", "settings"},
+    "hermes.honcho": VALUES
+    | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},
     "hermes.llm": VALUES | {"llm"},
     "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"},
 }

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes.errors import ProviderError, SettingsError
+from hermes.home import Home
 from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
 from hermes.honcho.people import pin_remarks
-from hermes.honcho.server import find_server, look_at
+from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.watch import Watch
 from hermes.memory.provider import (
     Acquaintance,
@@ -55,6 +56,7 @@ class HonchoPlugin(MemoryPlugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.places = Places.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
+        self.machine = Machine(Home(host.home, host.profile), host.env)
         self._watch = Watch(self.places, host.env, host.trouble)
 
     def is_available(self) -> bool:
@@ -86,10 +88,10 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        unreachable = await asyncio.to_thread(look_at, server, self.host.env, seconds)
+        connection = await asyncio.to_thread(look_at, server, self.machine, seconds)
         return {
-            "server": server.shown,
-            "connection": unreachable or "it answers",
+            "honcho": server.shown,
+            "connection": connection,
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from hermes.errors import ProviderError
+from hermes.config_file import read_env_file
+from hermes.embedded.connect import connect, find_running
+from hermes.embedded.place import Place, find_place
+from hermes.errors import HermesError, ProviderError
+from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.configuration import Configuration
 from hermes.loopback import is_loopback
@@ -64,20 +68,31 @@ def find_server(config: Configuration) -> Server:
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
 
 
-def embedded_server(_env: Mapping[str, str]) -> Server:
-    """Our own memory server, as it can be reached now."""
-    raise ProviderError(
-        "this version does not start its own memory server by itself",
-        hint="Run `hermes memory serve`, and set `environment` to local (`hermes memory setup honcho --server local`)",
-    )
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine as a profile sees it: where our own memory server is found."""
+
+    home: Home
+    env: Mapping[str, str]
+
+    @property
+    def memory(self) -> Place:
+        """The memory that all profiles share; the default home's `.env` may say where it is."""
+        return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
 
 
-def open_client(config: Configuration, env: Mapping[str, str], *, timeout: float = PATIENCE) -> Honcho:
+def embedded_server(machine: Machine) -> Server:
+    """Our own memory server, as it can be reached now: it is started when it does not run. Blocks."""
+    found = connect(machine.memory)
+    return Server("embedded", found.base_url, found.api_key)
+
+
+def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Honcho:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides."""
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
     found = find_server(config)
-    server = embedded_server(env) if found.kind == "embedded" else found
+    server = embedded_server(machine) if found.kind == "embedded" else found
     return Honcho(
         api_key=server.key or NO_KEY,
         environment="local" if server.kind == "local" else "production",
@@ -88,27 +103,31 @@ def open_client(config: Configuration, env: Mapping[str, str], *, timeout: float
     )
 
 
-def try_server(config: Configuration, env: Mapping[str, str]) -> str:
+def try_server(config: Configuration, machine: Machine) -> str:
     """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
     try:
-        asked(lambda: open_client(config, env).get_metadata())
-    except ProviderError as error:
+        asked(lambda: open_client(config, machine).get_metadata())
+    except HermesError as error:
         return error.line()
     return ""
 
 
-def look_at(server: Server, env: Mapping[str, str], timeout: float = PATIENCE) -> str:
-    """Whether anything answers there; "" when it does, else why not. Nothing is made."""
+def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
+    """How the server is, in words: whether anything answers there. Nothing is made or started."""
     import httpx
 
     try:
-        reached = embedded_server(env) if server.kind == "embedded" else server
-        httpx.get(f"{reached.url}/health", timeout=timeout)
-    except ProviderError as error:
-        return error.line()
+        if server.kind == "embedded":
+            running = find_running(machine.memory)
+            return (
+                "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
+            )
+        httpx.get(f"{server.url}/health", timeout=timeout)
+    except HermesError as error:
+        return f"it does not answer: {error.line()}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return hide_tokens(f"{server.shown} does not answer: {str(error) or type(error).__name__}")
-    return ""
+        return hide_tokens(f"it does not answer: {str(error) or type(error).__name__}")
+    return "it answers"
 
 
 def asked(ask: Callable[[], T]) -> T:

@@ -37,6 +37,10 @@ class Options:
     use_auth: bool = False
     jwt_secret: str = ""
     webhook_secret: str = ""
+    start_key: str = ""
+    """The one key of a server that was started by itself; keys as above are not asked for then."""
+    start_id: str = ""
+    """What this server proves itself with, to those who read it where the server wrote it."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Options:
@@ -81,6 +85,7 @@ class Server:
         except StoreError as error:
             self.health.note(error)
             raise
+        self.health.wrote()
         if self.worker is not None:
             self.worker.wake()
         return result
