@@ -13,6 +13,7 @@ import typer
 from hermes.cli.output import printable, say
 
 WIDEST = 100
+PROMPT = ": "
 LEAST_MEANING = 24
 """Columns that the meaning of an option has beside its word; where there are fewer it goes below."""
 
@@ -26,14 +27,15 @@ class TerminalDialog:
 
     def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
         shown = f"{text} [{'kept' if secret else printable(default)}]" if default else text
-        for line in _wrapped(shown)[:-1]:
+        *before, last = _wrapped(shown, _width() - len(PROMPT))
+        for line in before:
             say(line)
-        last = _wrapped(shown)[-1]
-        given: str = typer.prompt(last, default=default, show_default=False, hide_input=secret)
+        given: str = typer.prompt(last, default=default, show_default=False, hide_input=secret, prompt_suffix=PROMPT)
         return given.strip()
 
     def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
         words = list(options)
+        say()
         self.say(text)
         for line in _listed(options, default):
             say(line)
@@ -81,7 +83,7 @@ def _width() -> int:
     return min(WIDEST, shutil.get_terminal_size().columns)
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str, width: int = 0) -> list[str]:
     """`text` in lines of the terminal's width; those that follow begin where it began."""
     start = text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(text, _width(), subsequent_indent=start, break_on_hyphens=False) or [""]
+    return textwrap.wrap(text, width or _width(), subsequent_indent=start, break_on_hyphens=False) or [""]

@@ -101,7 +101,7 @@ def _print(shown: dict[str, Json]) -> None:
     if shown["problem"]:
         say(f"problem   {hide_passwords(printable(shown['problem']))}")
     for label, value in shown["plugin"].items():
-        say(hide_passwords(printable(f"{label}  {value}")))
+        say(hide_passwords(printable(f"{label:<9} {value}")))
     for line in shown["remarks"]:
         say(f"note      {hide_passwords(printable(line))}")
     if shown["outbox"] is not None:

@@ -9,10 +9,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import typer
+
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
+from hermes.honcho.commands import make_commands
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
@@ -23,6 +26,7 @@ from hermes.memory.provider import (
     Acquaintance,
     Address,
     Conversation,
+    Desk,
     Entry,
     Host,
     Later,
@@ -107,6 +111,12 @@ class HonchoPlugin(MemoryPlugin):
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()
         return () if path is None else (path,)
+
+    def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
+        make_commands(self.machine, desk)(["setup", *arguments], prog_name="hermes memory setup", standalone_mode=False)
+
+    def commands(self, desk: Desk) -> typer.Typer:
+        return make_commands(self.machine, desk)
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.places, set_keys(values))
