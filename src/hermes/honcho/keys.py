@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from hermes.honcho.identity import clean_prefix
-from hermes.honcho.names import LONGEST, clean
+from hermes.honcho.identity import peer_text
+from hermes.honcho.names import LONGEST
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
 from hermes.settings.kinds import Boolean, Choice, Integer, Kind, Secret, Text, Url
@@ -36,12 +36,12 @@ class Key(Setting[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Name(Text):
-    """The name of a workspace or peer. What no name may have becomes `-`; empty leaves it open."""
+    """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
 
     def parse(self, raw: object) -> str:
         text = Text.parse(self, raw)
-        name = clean(text)
-        if len(name) > LONGEST or (text and not name):
+        name = peer_text(text)
+        if len(name) > LONGEST or (text and not name.strip("-")):
             raise self.refusal(raw)
         return name
 
@@ -51,16 +51,16 @@ class Name(Text):
 
 @dataclass(frozen=True, slots=True)
 class Prefix(Text):
-    """What stands before ids."""
+    """What stands before ids. It must leave room for them."""
 
     def parse(self, raw: object) -> str:
-        prefix = clean_prefix(Text.parse(self, raw))
+        prefix = Text.parse(self, raw)
         if len(prefix) > LONGEST // 2:
             raise self.refusal(raw)
         return prefix
 
     def describe(self) -> str:
-        return f"at most {LONGEST // 2} letters, digits, `-` and `_`"
+        return f"text of at most {LONGEST // 2} characters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
 from hermes.honcho.people import pin_remarks
 from hermes.honcho.server import find_server, look_at
-from hermes.honcho.stock import stock_name, stock_peer
+from hermes.honcho.stock import stock_directory, stock_peer
 from hermes.honcho.workbench import Workbench, find_bench, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.types import Json
@@ -134,10 +134,10 @@ def _session_here(config: Configuration) -> SessionName | None:
 
 def _stock_session(named: SessionName | None) -> str | None:
     """How a stock Hermes calls the session here, where that is another name."""
-    if named is None or named.source not in ("directory", "repository"):
+    if named is None or named.source != "directory":
         return None
-    stock = stock_name(Path.cwd().name)
-    return stock if named.source == "directory" and stock != named.name else None
+    stock = stock_directory(Path.cwd().name)
+    return stock if stock != named.name else None
 
 
 def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
