@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.files import locked, read_file, replace_file
@@ -29,8 +30,7 @@ Edit = Callable[[Block, Block], None]
 """Changes the host block and the root, in place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the file may be, and whose block of it is ours."""
 
     candidates: tuple[Path, ...]
@@ -58,8 +58,7 @@ class Places:
         return next((path for path in self.candidates if path.exists()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """What a file says. `block` is where the host block stands in it, under the name `host`."""
 
     root: Mapping[str, Any]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
@@ -33,8 +34,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(Struct, frozen=True, dict=True):
     """What one host is told. Where something is wrong the default stands in its place: for looking, not for running."""
 
     host: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from hermes.honcho.names import LONGEST, digest
 from hermes.memory.provider import Speaker
@@ -26,8 +27,7 @@ HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-
 Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "peerName"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identities:
+class Identities(Struct, frozen=True):
     """What the configuration says of people. `owner` is `peerName`, or the login name where it is not set."""
 
     owner: str
@@ -43,8 +43,7 @@ class Identities:
         return frozenset({self.owner, self.ai, *self.aliases.values()})
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """A peer's name, and the rung of the ladder that gave it."""
 
     name: str

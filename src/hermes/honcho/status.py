@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from hermes.clock import SystemClock
 from hermes.honcho import keys
@@ -44,8 +44,7 @@ def status(
     return 1 if found.config.problems else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What there is to say of one profile."""
 
     config: Configuration

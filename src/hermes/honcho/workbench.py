@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.errors import NotFoundError
 from hermes.home import PROFILES, Home
@@ -21,8 +22,7 @@ from hermes.types import Json
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Workbench:
+class Workbench(Struct, frozen=True):
     """The profile, and where commands ask and print."""
 
     machine: Machine

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, ProviderError
@@ -18,8 +19,7 @@ from hermes.types import Json
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandHost:
+class CommandHost(Struct, frozen=True):
     """See `hermes.memory.provider.Host`. There is no outbox and no loop here: what needs one is refused."""
 
     home: Path
