@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-
-import typer
+from typing import Any
 
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
-from hermes.honcho.commands import make_commands
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
@@ -113,10 +112,11 @@ class HonchoPlugin(MemoryPlugin):
         return () if path is None else (path,)
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
-        make_commands(self.machine, desk)(["setup", *arguments], prog_name="hermes memory setup", standalone_mode=False)
+        self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
 
-    def commands(self, desk: Desk) -> typer.Typer:
-        return make_commands(self.machine, desk)
+    def commands(self, desk: Desk) -> Any:
+        # By name: a conversation needs none of them.
+        return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.places, set_keys(values))
