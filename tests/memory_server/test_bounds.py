@@ -226,5 +226,6 @@ async def test_what_is_no_http_is_refused_in_the_shape_of_every_refusal() -> Non
         writer.write(b"G@T / nonsense\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
         writer.close()
-    assert head.startswith(b"HTTP/1.1 400") and b"Content-Type: application/json" in head
+    assert head.startswith(b"HTTP/1.1 400")
+    assert b"Content-Type: application/json" in head
     assert json.loads(body) == {"detail": "Invalid HTTP request received."}
