@@ -58,7 +58,7 @@ async def _judge(stock: Stock, home: Path, number: int) -> list[str]:
             await _ours(home, f"s{number}", f"last ours {number}")
         else:
             await stock.step(f"s{number}@> last stock {number}")
-        said = _words(stock.requests[-1])
+        said = _words(stock.model.requests[-1])
         wanted = _wanted(number, who)
         if said != wanted:
             faults.append(f"s{number} asked by {who}: {said} instead of {wanted}")
