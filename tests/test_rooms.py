@@ -10,8 +10,13 @@ import pytest
 
 import hermes
 
-VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
-ALLOWED = {"hermes.llm": VALUES | {"llm"}, "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"}}
+VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
+ALLOWED = {
+    "hermes.honcho": VALUES
+    | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},
+    "hermes.llm": VALUES | {"llm"},
+    "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"},
+}
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 

@@ -9,11 +9,11 @@ import sys
 import textwrap
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
@@ -38,7 +38,7 @@ from tests.memory.remembering import active, begin, live, turn
 HOOKS = ["recall", "prepare", "call_tool", "before_compress", "retitled", "close", "deliver", "shutdown"]
 """Hooks that are asynchronous: those that can hang."""
 OTHERS = {
-    *("name", "is_available", "address", "open", "cache_busting_signature", "status", "backup_paths"),
+    *("name", "is_available", "address", "open", "cache_busting_signature", "status", "backup_paths", "remarks"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0
@@ -148,7 +148,7 @@ async def test_guests_and_groups_hear_nothing_of_an_outage_and_the_owner_in_each
     async with active(tmp_path, Troubled("recall", raise_error)) as provider:
         heard = {}
         for name, reach in (("a", "everything"), ("b", "everything"), ("c", "own"), ("d", "here")):
-            memory = await begin(provider, replace(CONVERSATION, session_id=name, reach=reach))  # type: ignore[arg-type]
+            memory = await begin(provider, replace(CONVERSATION, session_id=name, reach=reach))
             await turn(memory, session_id=name)
             heard[name] = len(memory.take_notices())
             await turn(memory, session_id=name)

@@ -7,13 +7,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
+from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
@@ -25,6 +26,7 @@ from hermes.gateway.holding import request_stop, running_gateway
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
+from hermes.memory.registry import NONE
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import (
     ALLOW,
@@ -32,6 +34,7 @@ from hermes.settings import (
     API_SERVER_KEY,
     LOG_FORMAT,
     LOG_LEVEL,
+    PROVIDER,
     TELEGRAM_TOKEN,
     TELEGRAM_WEBHOOK_SECRET,
 )
@@ -95,6 +98,9 @@ async def _tell_of_guests(host: App, store: Store) -> None:
     allowed = host.settings.get(ALLOW)
     if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
         note(f"gateway: {told}: `hermes gateway people`")
+    if host.settings.get(PROVIDER) != NONE:
+        for line in await read_remarks(host, store):
+            note(f"gateway: {printable(line)}")
 
 
 @contextmanager
@@ -122,8 +128,8 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
 
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
-        waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        parts = [asdict(part) for part in [*read_status(tx), *_store_status(host)]]
+        waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
+        parts = [to_builtins(part) for part in [*read_status(tx), *_store_status(host)]]
         who = [_as_json(host, one) for one in people(tx)]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting, "people": who}
 
@@ -203,7 +209,7 @@ def pair(
         return
     asked = with_store(host, lambda store: store.read(pairings))
     if json:
-        print_json([asdict(one) for one in asked])
+        print_json([to_builtins(one) for one in asked])
     elif not asked:
         note("nobody asked yet")
     else:
