@@ -14,6 +14,7 @@ import pytest
 
 from hermes.embedded.asking import look
 from hermes.embedded.connect import Connection, connect, find_running, stop
+from hermes.embedded.keeping import keeping
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.embedded.seat import is_taken
@@ -62,6 +63,22 @@ def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatc
             client.get("/metrics").raise_for_status()
             time.sleep(0.25)
     assert connect(place) == connection
+
+
+@pytest.mark.contract("9.2")
+def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.1)
+    with keeping(place):
+        connection = connect(place)
+        time.sleep(3)  # three times as long as it takes to end
+        assert connect(place) == connection
+    wait_until(lambda: not is_taken(place))
+    with keeping(place):
+        time.sleep(0.5)
+        assert not is_taken(place)
 
 
 def test_wrong_setting_is_logged_and_memory_is_served(place: Place) -> None:
