@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,17 @@ from hermes.embedded.place import Place
 from tests.memory_server.serving import PLAIN
 
 MESSAGES = "/v3/workspaces/w/sessions/s/messages"
+
+
+HANG = 120.0
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Until it is so; the guard is for a test that would hang."""
+    end = time.monotonic() + HANG
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def place_of(home: Path) -> Place:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -19,18 +18,10 @@ from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.embedded.seat import is_taken
 from hermes.errors import MemoryServerError
-from tests.embedded.clients import client_of, read_all, write
+from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.memory_server.serving import SECRET, running
 
 pytestmark = pytest.mark.processes
-HANG = 60.0
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.contract("9.2")
