@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -40,9 +41,10 @@ def client_of(connection: Connection) -> httpx.Client:
 
 
 def write(client: httpx.Client, text: str) -> None:
-    """Say something; acknowledged when this returns."""
+    """Say something new; acknowledged when this returns, and kept once however often it is sent."""
     said = {"messages": [{"content": text, "peer_id": "ann"}]}
-    client.post(MESSAGES, json=said).raise_for_status()
+    key = hashlib.sha256(text.encode()).hexdigest()
+    client.post(MESSAGES, json=said, headers={"Idempotency-Key": key}).raise_for_status()
 
 
 def read_all(client: httpx.Client) -> list[str]:

@@ -1,4 +1,4 @@
-"""The server is killed again and again under load: nothing that it acknowledged is lost."""
+"""The server is killed again and again under load: nothing that it acknowledged is lost, and nothing is kept twice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -22,17 +23,12 @@ LIVES = 1.0
 
 
 def keep_writing(place: Place, name: str, over: threading.Event, acknowledged: list[str]) -> None:
-    """Say one thing after another, each once; whoever is refused asks for the server again."""
-    number = 0
+    """Say one thing after another, each until it is acknowledged; whoever is refused asks for the server again."""
     while not over.is_set():
-        with client_of(connect(place)) as client:
+        with client_of(connect(place)) as client, suppress(httpx.TransportError):
             while not over.is_set():
-                number += 1
-                text = f"I own book {number} of {name}."
-                try:
-                    write(client, text)
-                except httpx.TransportError:
-                    break
+                text = f"I own book {len(acknowledged)} of {name}."
+                write(client, text)
                 acknowledged.append(text)
 
 
@@ -50,9 +46,9 @@ def kill_each(place: Place, seconds: float) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.contract("9.2", "P1")
+@pytest.mark.contract("9.2", "P1", "P2")
 @pytest.mark.timeout(600)
-def test_server_killed_a_second_after_each_start_loses_nothing_that_it_acknowledged(place: Place) -> None:
+def test_server_killed_a_second_after_each_start_loses_nothing_and_keeps_nothing_twice(place: Place) -> None:
     connect(place)
     over = threading.Event()
     acknowledged: list[list[str]] = [[] for _ in range(WRITERS)]
@@ -69,6 +65,7 @@ def test_server_killed_a_second_after_each_start_loses_nothing_that_it_acknowled
     with client_of(connect(place)) as client:
         stored = read_all(client)
     assert len(stored) == len(set(stored)), "something was kept twice"
-    for texts in acknowledged:
-        positions = {text: position for position, text in enumerate(stored)}
-        assert [positions[text] for text in texts] == sorted(positions[text] for text in texts)
+    for number, texts in enumerate(acknowledged):
+        kept = [text for text in stored if text.endswith(f"of shelf {number}.")]
+        assert kept[: len(texts)] == texts, "something was lost, or changed its place"
+        assert len(kept) <= len(texts) + 1, "only what was on its way at the end may be there beyond it"
