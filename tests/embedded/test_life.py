@@ -47,10 +47,10 @@ def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_
 
 @pytest.mark.contract("9.2")
 def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
     connection = connect(place)
     with client_of(connection) as client:
-        for _ in range(12):  # three times as long as it takes to end
+        for _ in range(20):  # more than twice as long as it takes to end
             client.get("/metrics").raise_for_status()
             time.sleep(0.25)
     assert connect(place) == connection
@@ -60,11 +60,11 @@ def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
     monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.1)
     with keeping(place):
         connection = connect(place)
-        time.sleep(3)  # three times as long as it takes to end
+        time.sleep(5)  # more than twice as long as it takes to end
         assert connect(place) == connection
     wait_until(lambda: not is_taken(place))
     with keeping(place):
