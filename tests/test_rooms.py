@@ -11,7 +11,12 @@ import pytest
 import hermes
 
 VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
-ALLOWED = {"hermes.llm": VALUES | {"llm"}, "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"}}
+ALLOWED = {
+    "hermes.honcho": VALUES
+    | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},
+    "hermes.llm": VALUES | {"llm"},
+    "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"},
+}
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
