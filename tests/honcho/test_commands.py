@@ -237,6 +237,9 @@ def test_all_profiles_are_shown_and_another_one_can_be_changed(chosen: Path, hom
         ("coder", "ann", "coder"),
         ("own", "someone", "hermes_own"),
     ]
+    (home / "profiles" / "writer" / ".env").write_text("HONCHO_ENVIRONMENT=local\n", encoding="utf-8")
+    ran = hermes("honcho", "--target-profile", "writer", "status", "--json")
+    assert json.loads(ran.out)["keys"]["environment"]["value"] == "local", "it has variables of its own"
     gone = hermes("honcho", "--target-profile", "nobody", "mode")
     assert (gone.code, "there is no profile 'nobody'" in gone.err) == (1, True)
 

@@ -7,6 +7,8 @@ stock Hermes takes too; everything else in it, foreign keys and the order of all
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,14 @@ def edit_document(places: Places, edit: Edit) -> Path:
         root[HOSTS] = blocks
         replace_file(path, json.dumps(root, ensure_ascii=False, indent=2) + "\n")
     return path
+
+
+def others_can_read(path: Path) -> bool:
+    """Whether users beside its owner may read a file. Windows has other means, which are not looked at."""
+    try:
+        return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False  # that it cannot be read is told elsewhere
 
 
 def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:

@@ -44,6 +44,9 @@ def show_peers(
         ("profile", "workspace", "you", "agent"),
         [(name, c.workspace, c.identities.owner, c.identities.ai) for name, c in found],
     )
+    for name, c in found:
+        for problem in c.problems:
+            bench.desk.dialog.say(f"{name}: {problem.message}")
     if people:
         rows = [(one.who, peer.name, peer.rung, one.name) for one, peer in people]
         bench.desk.print_table(("who", "peer", "by", "name"), rows)

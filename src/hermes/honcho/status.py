@@ -15,7 +15,7 @@ from hermes.honcho.addresses import session_name
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
-from hermes.honcho.people import pin_remarks
+from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
 from hermes.honcho.stock import stock_directory, stock_peer
 from hermes.honcho.workbench import Workbench, find_bench, origin, shown
@@ -102,7 +102,7 @@ def look(bench: Workbench) -> Look:
         named,
         _stock_session(named),
         [_person(config, one) for one in people],
-        [*config.remarks, *pin_remarks(config.identities, people)],
+        all_remarks(config, people),
     )
 
 

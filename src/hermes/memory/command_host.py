@@ -63,11 +63,12 @@ def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
     return guarded(name, "making it", lambda: make(host))
 
 
-def guarded(name: str, hook: str, run: Callable[[], T]) -> T:
-    """What a hook gives. Whatever it raises that is not for people becomes a ProviderError."""
+def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseException]) -> T:
+    """What a hook gives. Whatever it raises becomes a ProviderError, but for what is for people and for `passing`."""
+    kept: tuple[type[BaseException], ...] = (HermesError, *passing)
     try:
         return run()
-    except HermesError:
+    except kept:
         raise
     except Exception as error:  # a plugin may raise anything
         raise ProviderError(f"memory provider {name}: {hook} failed: {type(error).__name__}: {error}") from error
