@@ -210,7 +210,7 @@ async def test_what_is_to_be_delivered_stays_with_a_reason_that_status_names(mac
     told = await found.status(SystemClock().now() + 3)
     assert told["writing"] == NOT_YET
     assert "later version" in told["recall"]
-    assert "does not answer" in told["connection"]
+    assert "does not answer" in told["access"]
 
 
 @pytest.mark.contract("5.6", "P5")
