@@ -406,7 +406,7 @@ def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(
 
     monkeypatch.setattr("hermes.files.os.fsync", sync_while_another_writes)
     write_setting(config, DEEP, "ours")
-    assert read_entries(config) == {"theirs": 3, "a": {"b": {"c": "ours"}}}
+    assert YAML(typ="safe").load(config) == {"theirs": 3, "a": {"b": {"c": "ours"}}}
 
 
 def test_a_file_that_never_stays_the_same_is_given_up_with_a_word(
