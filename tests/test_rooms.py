@@ -11,7 +11,10 @@ import pytest
 import hermes
 
 VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
-ALLOWED = {"hermes.llm": VALUES | {"llm"}, "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"}}
+ALLOWED = {
+    "hermes.llm": VALUES | {"llm"},
+    "hermes.memory_server": VALUES | {"llm", "memory_server", "ranking", "sqlite"},
+}
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 

@@ -24,6 +24,7 @@ from hermes.memory_server.api import (
     workspaces,
 )
 from hermes.memory_server.api.intake import Intake
+from hermes.memory_server.api.loading import Loading
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.wire import Json
@@ -63,7 +64,8 @@ def create_app(
         database = open_()
         health = Health(database, clock)
         delivery = Delivery(options.webhook_secret)
-        vectors = VectorIndex(embedder.space.dimension)
+        vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
+        loading = Loading(database, vectors.outlines)
         server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
         warming = asyncio.create_task(_warm_up(embedder, health))
@@ -77,6 +79,7 @@ def create_app(
             warming.cancel()
             with suppress(asyncio.CancelledError):
                 await warming
+            await loading.close()
             await health.close()
             await database.close()
 
@@ -91,6 +94,7 @@ def create_app(
     # The first that fits answers, so what is asked most comes first.
     for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
+    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").endswith("/search"))
 
     @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
     async def health(here: Here) -> Response:

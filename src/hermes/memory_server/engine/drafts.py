@@ -9,6 +9,7 @@ from typing import Any
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
+from hermes.ranking.traits import traits_of
 
 LONG = 20_000
 """From so many characters on, tokens are counted in a thread: words that were seen before are counted fast."""
@@ -16,7 +17,7 @@ LONG = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` counts its tokens and makes its vectors."""
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` works out the rest."""
 
     content: str
     peer: str
@@ -25,6 +26,7 @@ class Draft:
     created_at: int | None = None
     file: str | None = None
     token_count: int = 0
+    traits: int = 0
     vectors: tuple[bytes, ...] = ()
 
 
@@ -38,6 +40,11 @@ async def prepare_drafts(embedder: Embedder, drafts: Sequence[Draft]) -> list[Dr
     pieces = [split_pieces(content) for content in contents]
     vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
     return [
-        replace(draft, token_count=count, vectors=tuple(to_blob(next(vectors)) for _ in parts))
+        replace(
+            draft,
+            token_count=count,
+            traits=traits_of(draft.content),
+            vectors=tuple(to_blob(next(vectors)) for _ in parts),
+        )
         for draft, count, parts in zip(drafts, counts, pieces, strict=True)
     ]

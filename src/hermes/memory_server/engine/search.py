@@ -1,8 +1,8 @@
-"""Search in messages: by words (full text) and by meaning (vectors), fused by rank."""
+"""Search in messages: candidates by words and by meaning, in the order of all that speaks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,20 @@ from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
-from hermes.memory_server.db.text_index import Ids, Place
-from hermes.memory_server.embedder import Question, Vector
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import Question
 from hermes.memory_server.engine.allowed import Allowed
+from hermes.memory_server.engine.asking import understand
+from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import find_by_words
+from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.scoring import score
 
-RANK_OFFSET = 60
-"""How little the first ranks differ from each other when two lists are fused."""
-LOOKED_AT = 5000
-"""How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
 NOBODY = 0
 """The author of no message."""
 DELETED = Prepared(
@@ -60,9 +59,15 @@ def search_messages(
 def _ranked(
     tx: Tx, index: VectorIndex, place: Place, question: Question, allowed: Allowed | None, limit: int
 ) -> list[int]:
-    by_words = find_by_words(tx, place, question.text, allowed, limit * 2)
-    by_meaning = _by_meaning(tx, index, place, question.vector, allowed, limit * 2)
-    return fuse(by_words, by_meaning)[:limit]
+    """The ids that fit best. While the outline is read for the first time, words alone decide."""
+    asked = understand(tx, place.workspace_id, question)
+    seen = index.outlines.find(tx, place.workspace_id)
+    if seen is None:
+        return rank_by_words(tx, place, asked, allowed, limit)
+    candidates = find_candidates(tx, seen, place, asked, allowed)
+    scores = score(candidates.evidence)
+    best: list[int] = candidates.ids[np.lexsort((-candidates.ids, -scores))[:limit]].tolist()
+    return best
 
 
 def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
@@ -75,15 +80,6 @@ def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
         author = next(iter(rows_named(tx, peers, place.workspace_id, names)), NOBODY)
         peer = author if peer in (None, author) else NOBODY
     return Place(place.workspace_id, sessions_, peer)
-
-
-def fuse(*ranked: Sequence[int]) -> list[int]:
-    """Several rankings as one: who stands high in many stands highest."""
-    scores: dict[int, float] = {}
-    for ids in ranked:
-        for rank, found in enumerate(ids, start=1):
-            scores[found] = scores.get(found, 0.0) + 1.0 / (RANK_OFFSET + rank)
-    return sorted(scores, key=lambda found: (-scores[found], -found))
 
 
 def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
@@ -108,27 +104,3 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
-
-
-def _by_meaning(
-    tx: Tx, index: VectorIndex, place: Place, vector: Vector, allowed: Allowed | None, limit: int
-) -> list[int]:
-    if not vector.any():
-        return []
-
-    def nearest(wanted: int, among: Ids | None = None) -> list[int]:
-        hits = index.nearest_messages(
-            tx, place.workspace_id, vector, wanted, sessions=place.sessions, peer=place.peer, among=among
-        )
-        return [message_id for message_id, _ in hits]
-
-    if allowed is None:
-        return nearest(limit)
-    wanted = limit
-    while allowed.known is None and wanted <= LOOKED_AT:
-        ids = nearest(wanted)
-        kept: list[int] = allowed.keep(tx, np.array(ids, dtype=np.int64)).tolist()
-        if len(kept) >= limit or len(ids) < wanted:
-            return kept[:limit]
-        wanted *= 8
-    return nearest(limit, allowed.all(tx))
