@@ -37,6 +37,7 @@ YEAR = re.compile(r"(?<![\dA-Za-z])(?:19|20)\d\d(?![\dA-Za-z])")
 DAY = re.compile(r"(?<!\d)([12]\d|3[01]|0?[1-9])(?:st|nd|rd|th|\.|日)?(?![\w:])")
 ISO = re.compile(r"(?<!\d)((?:19|20)\d\d)[-/.年](\d\d?)(?:[-/.月](\d\d?)日?)?(?!\d)")
 MONTH_OF_CJK = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])月")
+DIGIT = re.compile(r"\d")
 WORD = re.compile(r"[^\W\d_]+")
 ASKS_WHEN = re.compile(
     r"(?i)\b(?:when|what (?:date|day|month|year|time)|how (?:long|old|many (?:days|weeks|months|years))"
@@ -70,8 +71,13 @@ class Dates:
         return fits.astype(np.float32) + (fits & np.isin(in_month, [*self.days]))
 
 
+NO_DATES = Dates(frozenset(), frozenset(), frozenset())
+
+
 def find_dates(text: str) -> Dates:
     """The dates that a text speaks of."""
+    if "May" not in text and not DIGIT.search(text) and MONTHS.keys().isdisjoint(WORD.findall(text.lower())):
+        return NO_DATES
     iso = [tuple(int(part) if part else 0 for part in found) for found in ISO.findall(text)]
     rest = ISO.sub(" ", text)
     months = {MONTHS[word.lower()] for word in WORD.findall(rest) if word.lower() in MONTHS}

@@ -89,23 +89,20 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     total += weights.date * found.date + weights.time * found.time
     total -= weights.question * found.question
     total -= weights.length * np.log(np.maximum(found.length, LONG) / LONG)
-    total += weights.session * (found.session_words * _gate(found))[found.session]
-    total += weights.vote * (_votes(total, found) * _gate(found))[found.session]
-    return total.astype(np.float32)
-
-
-def _gate(found: Evidence) -> Floats:
-    """How much a session of its size says about its messages."""
-    return (SMALL_SESSION / np.maximum(found.session_size, SMALL_SESSION)).astype(np.float32)
+    if len(found.session_size) > 1:
+        gate = SMALL_SESSION / np.maximum(found.session_size, SMALL_SESSION)  # what a huge session is about says little
+        total += weights.session * (found.session_words * gate)[found.session]
+        total += weights.vote * (_votes(total, found) * gate)[found.session]
+    return total
 
 
 def _votes(total: Floats, found: Evidence) -> Floats:
     """For each session, by how much its best candidates are better than candidates are."""
-    votes = np.zeros(len(found.session_size), dtype=np.float32)
-    above = np.maximum(total - total.mean(), 0) if len(total) else total
+    if not len(total):
+        return np.zeros(0)
+    above = np.maximum(total - total.sum() / len(total), 0)
     order = np.lexsort((-above, found.session))
     sessions = found.session[order]
     first = np.searchsorted(sessions, sessions)  # where the session of each begins
     voters = np.arange(len(order)) - first < VOTERS
-    np.add.at(votes, sessions[voters], above[order][voters])
-    return votes / VOTERS
+    return np.bincount(sessions[voters], above[order][voters], len(found.session_size)) / VOTERS

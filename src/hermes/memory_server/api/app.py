@@ -19,6 +19,7 @@ from hermes.memory_server.api import (
     messages,
     peers,
     scopes,
+    search,
     sessions,
     webhooks,
     workspaces,
@@ -92,9 +93,8 @@ def create_app(
     app.add_middleware(metrics.middleware())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
-    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
+    for room in (search, messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
-    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").endswith("/search"))
 
     @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
     async def health(here: Here) -> Response:

@@ -40,17 +40,17 @@ def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: All
     """The messages of a place that hold the words, or are close in meaning, or come right after one of these."""
     rows = seen.rows
     inside = _inside(rows, place)
-    within = None if inside is None else np.flatnonzero(inside)
+    within = None if inside is None else inside.nonzero()[0]
     size = len(rows) if within is None else len(within)
     held = Held(rows, find_holders(tx, seen, place, inside, asked, allowed), size)
     near = rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])
     chosen = np.zeros(len(rows), dtype=bool)
     chosen[held.best(BY_WORDS)] = chosen[near] = True
-    following = _following(rows, np.flatnonzero(chosen), place)
+    following = _following(rows, chosen.nonzero()[0], place)
     if allowed is not None and len(following):
         following = rows.first(allowed.keep(tx, rows.ids[following]))
     chosen[following] = True
-    places = np.flatnonzero(chosen)
+    places = chosen.nonzero()[0]
     return Candidates(rows.ids[places], weigh(seen, places, asked, held))
 
 
@@ -132,8 +132,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     own, earlier = held.held[:, chosen], held.held[:, np.where(short_before, before, NONE)]
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
     session_of = rows.sessions[chosen]
-    sessions = np.sort(session_of)
-    sessions = sessions[np.flatnonzero(np.diff(sessions, prepend=NONE))]
+    sessions = _distinct(session_of)
     exact = [_is_exact(word, len(places)) for word, places in zip(held.words, held.rows, strict=True)]
     meaning, meaning_before = _closeness(rows, chosen, before, short_before, asked)
     return Evidence(
@@ -173,9 +172,17 @@ def _closeness(
     return np.maximum.reduceat(own, starts), earlier
 
 
+def _distinct(numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+    """In order, each once."""
+    ordered = np.sort(numbers)
+    return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
+
+
 def _session_words(rows: Rows, sessions: NDArray[np.int32], held: Held, weights: Floats) -> Floats:
     """The share of the question's words that each session holds; more when they come again."""
     counts = np.zeros((len(weights), len(sessions)), dtype=np.float32)
+    if len(sessions) < 2:
+        return np.zeros(len(sessions))
     for line, places in zip(counts, held.rows, strict=True):
         where = rows.sessions[places]
         found = np.searchsorted(sessions, where)

@@ -149,14 +149,11 @@ class Outline:
 
     def keep(self, ids: Ids) -> None:
         """Leave out the rows of all other messages. Whoever holds rows keeps them."""
-        old = self.rows()
-        stays = np.isin(old.ids, ids)
-        place = np.append(np.cumsum(stays) - 1, NONE)  # the last is that of NONE itself
-        place[:-1][~stays] = NONE
-        kept = _taken(old, np.flatnonzero(stays))
-        for pointers in (kept.before, kept.after):
-            pointers[:] = place[np.where(pointers < len(old), pointers, NONE)]
-        self.restore(kept)
+        kept = _taken(self.rows(), np.flatnonzero(np.isin(self.rows().ids, ids)))
+        kept.after[:] = NONE
+        self._kept, self._ends, self.count = kept, {}, 0
+        self._link(0, kept.ids.tolist(), kept.sessions.tolist())
+        self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
     def restore(self, rows: Rows) -> None:
         """Hold these rows, which are its own from now on."""
