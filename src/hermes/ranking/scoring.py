@@ -29,20 +29,23 @@ class Weights:
     words: float = 9.0
     window: float = 0.4
     meaning: float = 6.0
-    meaning_window: float = 0.3
+    meaning_window: float = 0.4
     exact: float = 4.0
     speaker: float = 1.0
-    oneself: float = 0.7
+    oneself: float = 1.0
     answer: float = 5.0
     session: float = 4.0
     vote: float = 0.6
-    date: float = 3.5
-    time: float = 1.0
-    question: float = 0.6
+    date: float = 4.0
+    time: float = 1.5
+    question: float = 0.8
     length: float = 0.8
 
 
 WEIGHTS = Weights()
+ABOUT = 0.23
+"""What is less sure is not about the question: of questions that nothing answers nine in ten find nothing as sure, of
+those that have an answer one in twenty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,13 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
         total += weights.session * (found.session_words * gate)[found.session]
         total += weights.vote * (_votes(total, found) * gate)[found.session]
     return total
+
+
+def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:
+    """How sure it is that each candidate is about the question, from 0 to 1. `known` is the share of the question's
+    words that anybody uses: what nobody ever spoke of has no answer."""
+    held = known * (found.words + weights.window * found.only_before)
+    return np.clip((held + found.meaning) / 2, 0, 1)
 
 
 def _votes(total: Floats, found: Evidence) -> Floats:

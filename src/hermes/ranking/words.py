@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 
 SPACELESS = (
@@ -15,6 +16,8 @@ SPACELESS = (
     "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
     "\U00020000-\U0003ffff"
 )
+SAME = 5
+"""Words that begin with so many letters alike count as forms of one."""
 MOST = 48
 """How many words of a long question are looked for."""
 PLAIN = re.compile(r"\w+")
@@ -84,6 +87,19 @@ def _parts(word: str) -> list[str]:
         if not is_last:  # the pair before it says more
             parts.append(f"{part}*" if len(part) == 1 and _spaceless().match(part) else part)
     return parts
+
+
+def is_pair(word: str) -> bool:
+    """Is it two characters of a script without spaces?"""
+    return not word.isascii() and _spaceless().match(word) is not None
+
+
+def share_held(words: Sequence[str], text: str) -> float:
+    """The share of the words that a text holds, in any form that begins alike."""
+    if not words:
+        return 0.0
+    said = {word[:SAME] for word in split_words(text)}
+    return sum(word.rstrip("*")[:SAME] in said for word in words) / len(words)
 
 
 def telling_words(words: list[str]) -> list[str]:

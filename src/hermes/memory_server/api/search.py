@@ -13,7 +13,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import search_messages
+from hermes.memory_server.engine.search import find_hits, search_messages
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
@@ -27,9 +27,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here,
     question = await here.ask(body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
-        place = workspace_id_of(tx, workspace_id)
-        sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
-        where = Place(place, sessions if place else ())
+        where = _place(tx, workspace_id, body)
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
@@ -60,3 +58,24 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))
+
+
+@router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
+async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
+    """As the search of a workspace, with how well each message fits and how sure it is that it is about the query."""
+    question = await here.ask(body.query)
+
+    def run(tx: Tx) -> list[wire.Wire]:
+        hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
+        return [
+            {"message": wire.message(hit.row), "score": hit.score, "certainty": hit.certainty, "about": hit.is_about}
+            for hit in hits
+        ]
+
+    return wire.Json(await here.read(run))
+
+
+def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> Place:
+    found = workspace_id_of(tx, workspace)
+    sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace, body.scope))
+    return Place(found, sessions if found else ())

@@ -16,10 +16,11 @@ from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import Holders, find_holders
 from hermes.ranking import traits
 from hermes.ranking.scoring import LONG, Evidence, Flags, Floats
+from hermes.ranking.words import is_pair
 
 BY_WORDS = 250
 BY_MEANING = 120
-"""How many candidates come from each side."""
+"""How many candidates come from each side; in one session, or of one author, half as many do."""
 LOOKED_AT = 5000
 """How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
 FEW = 5
@@ -34,6 +35,10 @@ class Candidates:
 
     ids: Ids
     evidence: Evidence
+    known: float
+    """The share of the question's words that anybody uses."""
+    rows: Places
+    """Where they are in the outline."""
 
 
 def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: Allowed | None) -> Candidates:
@@ -42,27 +47,30 @@ def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: All
     inside = _inside(rows, place)
     within = None if inside is None else inside.nonzero()[0]
     size = len(rows) if within is None else len(within)
-    held = Held(rows, find_holders(tx, seen, place, inside, asked, allowed), size)
+    held = Held(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
     near = rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])
     chosen = np.zeros(len(rows), dtype=bool)
-    chosen[held.best(BY_WORDS)] = chosen[near] = True
+    chosen[held.best(BY_WORDS if within is None else BY_WORDS // 2)] = chosen[near] = True
     following = _following(rows, chosen.nonzero()[0], place)
     if allowed is not None and len(following):
         following = rows.first(allowed.keep(tx, rows.ids[following]))
     chosen[following] = True
     places = chosen.nonzero()[0]
-    return Candidates(rows.ids[places], weigh(seen, places, asked, held))
+    return Candidates(rows.ids[places], weigh(seen, places, asked, held), held.known, places)
 
 
 class Held:
     """Which rows hold which words of a question."""
 
-    def __init__(self, rows: Rows, holders: Holders, size: int) -> None:
+    def __init__(self, rows: Rows, holders: Holders, asked: Asked, size: int) -> None:
         """`size` is how many messages the words were looked for in."""
         self.words, self.rows = holders.words, holders.rows
         counts = np.array([len(places) for places in self.rows], dtype=np.float32)
         self.weights: Floats = np.log1p(np.maximum(size - counts + 0.5, 0.5) / (counts + 0.5))
         """How much each word tells, the more the rarer it is."""
+        unknown = np.log1p(2 * size + 1) * sum(0.5 if is_pair(w) else 1.0 for w in asked.words if w not in self.words)
+        self.known = float(self.weights.sum() / max(self.weights.sum() + unknown, 1e-6))
+        """The share of the question's words that anybody uses. A pair of characters may be no word at all."""
         self.held = np.zeros((len(self.words), len(rows) + 1), dtype=bool)
         """A line for each word; the last row is that of no message."""
         for line, places in zip(self.held, self.rows, strict=True):
@@ -102,7 +110,7 @@ def _by_meaning(tx: Tx, rows: Rows, within: Places | None, asked: Asked, allowed
     if not asked.vector.any():
         return np.zeros(0, dtype=np.int64)
     if allowed is None:
-        return rows.nearest(asked.vector, BY_MEANING, within)
+        return rows.nearest(asked.vector, BY_MEANING if within is None else BY_MEANING // 2, within)
     wanted = BY_MEANING
     while allowed.known is None and wanted <= LOOKED_AT:
         near = np.unique(rows.ids[rows.nearest(asked.vector, wanted, within)])

@@ -8,7 +8,7 @@ generation changed) are left out. Throwing an outline away costs time and nothin
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -85,6 +85,10 @@ class Rows:
         found = _closest(_disagreement(signs, signs_of(vector[None].astype(np.float16).tobytes(), len(vector))), wanted)
         return found if within is None else within[found]
 
+    def lines(self, rows: Places) -> Signs:
+        """The signs of rows, a line for each."""
+        return self.signs[:, rows].T
+
     def closeness(self, rows: Places, vector: Vector) -> Vector:
         """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""
         packed = np.ascontiguousarray(self.signs[:, rows].T).view(np.uint8)
@@ -147,10 +151,12 @@ class Outline:
         kept.before[new] = befores
         kept.numbers[new] = numbers
 
-    def keep(self, ids: Ids) -> None:
-        """Leave out the rows of all other messages. Whoever holds rows keeps them."""
-        kept = _taken(self.rows(), np.flatnonzero(np.isin(self.rows().ids, ids)))
+    def keep(self, authors: Mapping[int, int]) -> None:
+        """Leave out the rows of all messages but these, whose authors are told. Whoever holds rows keeps them."""
+        stays = [place for place, message in enumerate(self.rows().ids.tolist()) if message in authors]
+        kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
         kept.after[:] = NONE
+        kept.peers[:] = [authors[message] for message in kept.ids.tolist()]
         self._kept, self._ends, self.count = kept, {}, 0
         self._link(0, kept.ids.tolist(), kept.sessions.tolist())
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0

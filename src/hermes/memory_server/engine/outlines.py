@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from sqlalchemy import bindparam, func, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import message_vectors, messages, workspaces
+from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
 from hermes.memory_server.engine.outline import NONE, Outline, Rows
 from hermes.memory_server.engine.outline_file import load_outline, save_outline
 from hermes.memory_server.engine.postings import Postings
@@ -49,11 +48,12 @@ SOME = (
     .subquery()
 )
 WAITING = Prepared(select(func.count().label("size")).select_from(SOME))
-ALL_IDS = Prepared(
-    select(messages.c.id)
-    .where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id <= bindparam("last"))
-    .order_by(messages.c.id)
+AUTHORS = Prepared(
+    select(messages.c.id, messages.c.peer_id)
+    .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))
+    .where(peers.c.workspace_id == bindparam("workspace_id"), messages.c.id <= bindparam("last"))
 )
+"""All of it is in an index."""
 NAME_OF = Prepared(select(messages.c.public_id).where(messages.c.id == bindparam("id")))
 
 
@@ -141,10 +141,10 @@ class Outlines:
 
 
 def _leave_out(tx: Tx, outline: Outline, workspace_id: int) -> None:
-    """Leave out what the tables have no more."""
+    """Leave out what the tables have no more, and take over who wrote the rest: a message may get another author."""
     if outline.count:
-        rows = ALL_IDS.rows(tx, workspace_id=workspace_id, last=outline.last_id)
-        outline.keep(np.array([row[0] for row in rows], dtype=np.int64))
+        authors = dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=outline.last_id)))
+        outline.keep(authors)
 
 
 def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:

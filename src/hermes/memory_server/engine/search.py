@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
@@ -23,8 +24,10 @@ from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.scoring import score
+from hermes.ranking.scoring import ABOUT, certainty, score
 
+ALIKE = 48
+"""Vectors with fewer signs that differ may be those of one text in other letters."""
 NOBODY = 0
 """The author of no message."""
 DELETED = Prepared(
@@ -35,39 +38,91 @@ DELETED = Prepared(
 """Sessions that are not shown: deleted and not yet removed, or copies that are not whole. Mostly there are none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that was found, how well it fits, and how sure it is that it is about the question: 1.0 while that
+    cannot be told."""
+
+    row: Record
+    score: float
+    certainty: float
+
+    @property
+    def is_about(self) -> bool:
+        """Is it about the question, as far as can be told?"""
+        return self.certainty >= ABOUT
+
+
+class Fitting(NamedTuple):
+    """The id of a message, and what is said of it."""
+
+    id: int
+    score: float
+    certainty: float
+
+
 def search_messages(
     tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Record]:
     """The messages that fit best, the best first."""
+    return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
+
+
+def find_hits(
+    tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
+) -> list[Hit]:
+    """The messages that fit best, the best first; what was said twice comes again only when nothing else is left."""
     condition = search_condition(tx, place.workspace_id, filters)
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:
         return []
     hides = DELETED.first(tx, workspace_id=place.workspace_id) is not None
     if condition is None:
-        ids = _ranked(tx, index, where, question, None, 2 * limit if hides else limit)
-        shown = [row for row in find_messages(tx, ids) if row.is_shown]
-        if len(shown) >= limit or len(shown) == len(ids):
-            return shown[:limit]
+        fitting = _ranked(tx, index, where, question, None, 2 * limit if hides else limit)
+        shown = [hit for hit in _fetch(tx, fitting) if hit.row.is_shown]
+        if len(shown) >= limit or len(shown) == len(fitting):
+            return _once(shown, limit)
         condition = true()
     allowed = Allowed(tx, where, and_(condition, sessions.c.is_active.is_(True)), narrow(tx, where, filters or {}))
     if allowed.known is not None and not len(allowed.known):
         return []
-    return find_messages(tx, _ranked(tx, index, where, question, allowed, limit))
+    return _once(_fetch(tx, _ranked(tx, index, where, question, allowed, limit)), limit)
 
 
 def _ranked(
     tx: Tx, index: VectorIndex, place: Place, question: Question, allowed: Allowed | None, limit: int
-) -> list[int]:
-    """The ids that fit best. While the outline is read for the first time, words alone decide."""
+) -> list[Fitting]:
+    """What fits best; more than is wanted where some of it may be the same text. While the outline is read for the
+    first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     seen = index.outlines.find(tx, place.workspace_id)
     if seen is None:
-        return rank_by_words(tx, place, asked, allowed, limit)
-    candidates = find_candidates(tx, seen, place, asked, allowed)
-    scores = score(candidates.evidence)
-    best: list[int] = candidates.ids[np.lexsort((-candidates.ids, -scores))[:limit]].tolist()
-    return best
+        return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+    found = find_candidates(tx, seen, place, asked, allowed)
+    scores, certain = score(found.evidence), certainty(found.evidence, found.known)
+    order = np.lexsort((-found.ids, -scores))
+    best = order[:limit]
+    lines = seen.rows.lines(found.rows[best])
+    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
+        best = order[: 2 * limit]
+    return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+
+
+def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
+    told = {found.id: found for found in fitting}
+    return [Hit(row, *told[row.id][1:]) for row in find_messages(tx, told)]
+
+
+def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Each text once before any comes again."""
+    seen: set[str] = set()
+    first: list[Hit] = []
+    again: list[Hit] = []
+    for hit in hits:
+        same = "".join(letter for letter in hit.row.content.casefold() if letter.isalnum()) if len(hits) > limit else ""
+        (again if same and same in seen else first).append(hit)
+        seen.add(same)
+    return [*first, *again][:limit]
 
 
 def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
