@@ -10,7 +10,7 @@ import pytest
 
 import hermes
 
-VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
+VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
 ALLOWED = {
     "hermes.llm": VALUES | {"llm"},
     "hermes.memory_server": VALUES | {"llm", "memory_server", "ranking", "sqlite"},

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.clock import Clock, SystemClock
-from hermes.config_file import read_entries, read_env_file
+from hermes.config_file import load_env, read_entries
 from hermes.configuration import Foreign, configure
 from hermes.home import Home
 from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
 
 
-def load_env(home: Home) -> dict[str, str]:
-    """The environment, with `.env` of the home below it: a variable that is set already wins."""
-    return {**read_env_file(home.env_file), **os.environ}
-
-
-def load_shared_env(home: Home) -> dict[str, str]:
-    """The same for what all profiles share, such as the memory server: `.env` of the default home is below it all."""
-    return {**read_env_file(home.shared / home.env_file.name), **load_env(home)}
-
-
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Struct, frozen=True):
     """What every command starts from."""
 
     home: Home

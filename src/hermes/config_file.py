@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from hermes.config_edit import open_block, put_value, yaml
 from hermes.errors import SettingsError
 from hermes.files import locked, read_file, replace_file
+from hermes.home import Home
 from hermes.settings import TABLE, Setting
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Given
@@ -118,6 +120,16 @@ def read_env_file(path: Path) -> dict[str, str]:
         if binding.key is not None and binding.value is not None:
             found[binding.key] = binding.value
     return found
+
+
+def load_env(home: Home) -> dict[str, str]:
+    """The environment, with `.env` of the home below it: a variable that is set already wins."""
+    return {**read_env_file(home.env_file), **os.environ}
+
+
+def load_shared_env(home: Home) -> dict[str, str]:
+    """The same for what all profiles share, such as the memory server: `.env` of the default home is below it all."""
+    return {**read_env_file(home.shared / home.env_file.name), **load_env(home)}
 
 
 def _read(path: Path) -> str | None:

@@ -14,11 +14,10 @@ from typing import Literal
 
 from hermes import __version__
 from hermes.agent.prompt import read_soul
-from hermes.app import load_env
 from hermes.audit.audit import Places, StoreAudit, audit_store, read_log
 from hermes.audit.log import LogAudit
 from hermes.clock import Clock
-from hermes.config_file import read_entries
+from hermes.config_file import load_env, read_entries
 from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room

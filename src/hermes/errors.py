@@ -7,6 +7,7 @@
     ├── NotFoundError           a session, message, route or setting by that name does not exist
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
+    ├── MemoryServerError       the memory server of this home cannot be reached, started or ended
     ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── GatewayRunningError     a gateway is running for the same home
     ├── SessionBusyError        another process is talking in the same session
@@ -96,6 +97,12 @@ class ProviderError(HermesError):
     """A memory provider cannot be found, loaded or started."""
 
     default_hint = "Conversations go on without it; `memory.provider` chooses another"
+
+
+class MemoryServerError(HermesError):
+    """The memory server of this home cannot be reached, started or ended."""
+
+    default_hint = "`hermes memory status` says more"
 
 
 class StoreError(HermesError):

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from hermes.app import load_env
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
-from hermes.config_file import read_entries, write_setting
+from hermes.config_file import load_env, read_entries, write_setting
 from hermes.configuration import MOST_NAMED, configure, name_foreign
 from hermes.settings import TABLE, find_setting
 from hermes.settings.kinds import in_words

@@ -6,6 +6,7 @@ import typer
 
 from hermes.app import App
 from hermes.assembly import open_provider
+from hermes.cli.memory_server import read_server, server_lines
 from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
@@ -20,14 +21,17 @@ from hermes.types import Json
 
 
 def status(ctx: typer.Context, json: AsJson = False) -> int:
-    """The memory provider: does it work, and what has it not been told yet. It delivers nothing."""
+    """The memory provider and the memory server: do they work, and what waits. Nothing is delivered or started."""
     found = load_app(ctx)
     shown = with_store(found, lambda store: read_status(found, store))
+    shown["server"] = server = read_server(found.home)
     if json:
         print_json(shown)
     else:
         _print(shown)
-    return 0 if shown["problem"] is None else 1
+        for line in server_lines(server):
+            say(hide_passwords(printable(line)))
+    return 0 if shown["problem"] is None and server["problem"] is None else 1
 
 
 async def read_status(found: App, store: Store) -> dict[str, Json]:

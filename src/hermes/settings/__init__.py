@@ -119,6 +119,16 @@ REVIEW_EVERY = Setting(
     "After how many turns the background review reads along; a session that is left is read too. 0 for never.",
 )
 
+MEMORY_IDLE = Setting(
+    "memory.server_idle",
+    Number(0.0, 31_536_000.0),
+    900.0,
+    "Seconds without use after which the background memory server ends, once it has nothing left to do; 0 for never. "
+    "The default home says it for all profiles.",
+    env="HERMES_MEMORY_SERVER_IDLE",
+    env_wins=True,
+)
+
 COMPRESSION_ENABLED = Setting(
     "compression.enabled",
     Boolean(),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from hermes import __version__
@@ -24,15 +24,20 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import Intake
+from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.loading import Loading
 from hermes.memory_server.api.metrics import Metrics
+from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Here, Options, Server
+from hermes.memory_server.api.start_key import StartKey
+from hermes.memory_server.api.traffic import HEALTH, Traffic
 from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import Delivery
-from hermes.memory_server.engine.health import OK, Health
+from hermes.memory_server.engine.health import Health
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
@@ -53,12 +58,21 @@ async def _warm_up(embedder: Embedder, health: Health) -> None:
 
 
 def create_app(
-    open_: Opener, *, clock: Clock, options: Options, embedder: Embedder, open_for_work: Opener | None
+    open_: Opener,
+    *,
+    clock: Clock,
+    options: Options,
+    embedder: Embedder,
+    open_for_work: Opener | None,
+    life: Life | None = None,
 ) -> FastAPI:
     """An application that takes its database when it starts, and closes it when it ends.
 
-    Background work has a database of its own; with none it is left to others.
+    Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
     """
+    life = life or Life()
+    metrics = Metrics()
+    traffic = Traffic([metrics.count, *life.listeners])
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -69,7 +83,10 @@ def create_app(
         loading = Loading(database, vectors.outlines)
         server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
-        warming = asyncio.create_task(_warm_up(embedder, health))
+        beside = [
+            asyncio.create_task(_warm_up(embedder, health)),
+            asyncio.create_task(end_when_unused(life, traffic, server)),
+        ]
         try:
             if open_for_work is None:
                 yield
@@ -77,9 +94,10 @@ def create_app(
                 async with working(open_for_work(), clock, embedder, delivery) as server.worker:
                     yield
         finally:
-            warming.cancel()
-            with suppress(asyncio.CancelledError):
-                await warming
+            for task in beside:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await loading.close()
             await health.close()
             await database.close()
@@ -88,23 +106,36 @@ def create_app(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False,
     )  # fmt: skip
-    metrics = Metrics()
     app.add_middleware(Intake)
-    app.add_middleware(metrics.middleware())
+    if options.start_key:
+        app.add_middleware(StartKey, key=options.start_key)
+    app.add_middleware(traffic.layer())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
     for room in (search, messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
-    @app.get("/health", tags=["server"], responses={503: {"description": "The file is damaged, full or read-only."}})
-    async def health(here: Here) -> Response:
-        """Is the server up, and can it read and write its file?"""
-        status = await here.health.status()
-        return Json({"status": status}, 200 if status == OK else 503)
+    _add_routes_about_us(app, metrics, life)
+    return app
+
+
+def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
+    broken = {"description": "The server cannot do its work."}
+
+    @app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken})
+    async def health(request: Request, here: Here) -> Response:
+        """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
+        return await report_health(request, here)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics() -> Response:
         """Counters for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    return app
+    if (end := life.end) is not None:
+
+        @app.post("/stop", include_in_schema=False)
+        async def stop() -> Response:
+            """Finish what is being done, then end."""
+            end()
+            return Json({"status": "ending"}, 202)

@@ -38,6 +38,10 @@ class Database(Protocol):
         """Is there room to write? As far as can be told without writing."""
         ...
 
+    def free_bytes(self) -> int:
+        """How much more the disk takes."""
+        ...
+
     async def close(self) -> None:
         """Finish every write that was begun, then close. Closing twice is fine."""
         ...

@@ -57,7 +57,10 @@ class SqliteFile(SqliteDatabase[Tx]):
         return self.path.parent
 
     def has_room(self) -> bool:
-        return shutil.disk_usage(self.path.parent).free >= ROOM
+        return self.free_bytes() >= ROOM
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.path.parent).free
 
 
 def driver(tx: Tx) -> sqlite3.Connection:

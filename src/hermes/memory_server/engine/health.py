@@ -1,29 +1,45 @@
-"""Whether the file can be read and written, as far as is known. What fails is remembered until it works again."""
+"""Whether the server can do its work, as far as is known. What fails is remembered until it works again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from sqlalchemy import select
 
 from hermes.clock import Clock
-from hermes.errors import StoreDamagedError, StoreError, StoreFullError, StoreReadOnlyError, StoreStoppedError
+from hermes.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreGoneError,
+    StoreReadOnlyError,
+    StoreStoppedError,
+)
+from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.integrity import find_damage
 from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import meta, metadata
+from hermes.memory_server.engine.backlog import Backlog, read_backlog
 
 log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
 """Seconds after which one looks again; who asks meanwhile is told what was seen."""
+WRITE_EVERY = 10.0
+"""Seconds after the last write that is known to have worked after which a look writes, to see whether it does."""
 NAMES: dict[type[StoreError], str] = {
+    StoreBusyError: "locked",
     StoreDamagedError: "damaged",
     StoreFullError: "full",
+    StoreGoneError: "gone",
     StoreReadOnlyError: "read-only",
 }
-"""The troubles that do not pass by themselves."""
+LASTING = ("damaged", "gone")
+"""What no later write disproves: a part that works says nothing of the rest."""
 
 
 class Health:
@@ -35,13 +51,20 @@ class Health:
         self._status = OK
         self._looked = float("-inf")
         self._looking: asyncio.Task[None] | None = None
+        self._wrote = float("-inf")
+        self.backlog = Backlog()
+        self.free_bytes = 0
 
     def note(self, error: StoreError) -> None:
         """Something was refused by the file."""
         self._status = NAMES.get(type(error), self._status)
 
+    def wrote(self) -> None:
+        """Something was written."""
+        self._wrote = self._clock.now()
+
     async def status(self) -> str:
-        """`ok`, or what is wrong: `damaged`, `full`, `read-only`. Only the first who asks waits for a look."""
+        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks waits for a look."""
         first = self._looked == float("-inf")
         if abs(self._clock.now() - self._looked) >= LASTS and (self._looking is None or self._looking.done()):
             self._looked = self._clock.now()
@@ -69,16 +92,29 @@ class Health:
             await self._looking
 
     async def _look(self) -> None:
-        """A look at each table, and at the disk; after a trouble a write, which clears it."""
+        """A look at each table, at what waits and at the disk; after a trouble, or when nobody else does, a write."""
         try:
-            await self._database.read(_touch)
+            self.free_bytes = self._database.free_bytes()
+            self.backlog = await self._database.read(_look_around(times.now(self._clock)))
             if not self._database.has_room():
                 self._status = NAMES[StoreFullError]
-            elif self._status not in (OK, NAMES[StoreDamagedError]):  # a part that can be read says nothing of the rest
+            elif self._status not in (OK, *LASTING) or abs(self._clock.now() - self._wrote) >= WRITE_EVERY:
                 await self._database.write(_write)
-                self._status = OK
+                self.wrote()
+                self._status = self._status if self._status in LASTING else OK
         except StoreError as error:
             self.note(error)
+        except OSError as error:  # the folder is not there any more
+            log.error("memory server: %s", error)
+            self._status = NAMES[StoreGoneError]
+
+
+def _look_around(at: int) -> Callable[[Tx], Backlog]:
+    def read(tx: Tx) -> Backlog:
+        _touch(tx)
+        return read_backlog(tx, at)
+
+    return read
 
 
 def _touch(tx: Tx) -> None:

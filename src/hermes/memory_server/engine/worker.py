@@ -29,8 +29,11 @@ from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
 from hermes.memory_server.engine.webhooks import announce_empty_queue
 
 log = logging.getLogger(__name__)
-IDLE = 0.25
-"""Seconds between two looks at an empty queue; a process that queues work itself wakes its worker at once."""
+IDLE, LONGEST_IDLE = 0.25, 1.0
+"""Seconds between two looks at an empty queue, the longer the more often it was empty; a process that queues work
+itself wakes its worker at once."""
+STUCK = 90.0
+"""Seconds without a look after which a worker counts as dead; to wait for another's lock takes a third of it."""
 CLEAN_EVERY = 600.0
 SETTLE = 0.05
 PATIENCE = 1.0
@@ -63,6 +66,8 @@ class Worker:
         self._was_written = False
         self._stopped = False
         self._cleaned = 0.0
+        self._turned = time.monotonic()
+        self._idle = IDLE
         self._taken: dict[asyncio.Task[None], str] = {}
         self._preparing: set[asyncio.Task[Any]] = set()
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -79,10 +84,15 @@ class Worker:
         for preparing in self._preparing:
             preparing.cancel()
 
+    def is_alive(self) -> bool:
+        """Has it looked for work lately?"""
+        return not self._stopped and time.monotonic() - self._turned < STUCK
+
     async def run(self) -> None:
         """Work until stopped. A job that fails is tried again later and delays no other unit."""
         began = False
         while not self._stopped:
+            self._turned = time.monotonic()
             self._news.clear()
             if self._was_written and not began:
                 await self._settle()
@@ -110,10 +120,11 @@ class Worker:
 
     async def _rest(self) -> None:
         try:
-            async with asyncio.timeout(IDLE):
+            async with asyncio.timeout(self._idle):
                 await self._news.wait()
+            self._idle = IDLE
         except TimeoutError:
-            pass
+            self._idle = min(2 * self._idle, LONGEST_IDLE)
 
     async def _begin(self) -> bool:
         """Begin as many jobs as there are places for; was there any?"""
@@ -225,9 +236,17 @@ async def working(database: Database, clock: Clock, embedder: Embedder, delivery
     """A worker for the length of a block, on a database of its own, which is closed afterwards."""
     worker = Worker(database, clock, embedder, delivery=delivery)
     running = asyncio.create_task(worker.run())
+    running.add_done_callback(lambda task: _tell_of_defect(worker, task))
     try:
         yield worker
     finally:
         worker.stop()
-        await running
+        await asyncio.wait([running])
         await database.close()
+
+
+def _tell_of_defect(worker: Worker, task: asyncio.Task[None]) -> None:
+    """A worker that ended by a defect of ours begins nothing any more: it is logged, and `/health` says so."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("memory worker: it has ended", exc_info=error)
+        worker.stop()

@@ -1,0 +1,84 @@
+"""`hermes memory start` and `stop`, and what `hermes memory status` says of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from hermes.cli.output import note, say, show_time
+from hermes.cli.start import find_home
+from hermes.config_file import load_shared_env
+from hermes.embedded.asking import look
+from hermes.embedded.connect import connect, find_running
+from hermes.embedded.connect import stop as stop_server
+from hermes.embedded.place import Place, find_place
+from hermes.embedded.rendezvous import read_rendezvous
+from hermes.errors import HermesError
+from hermes.home import Home
+from hermes.types import Json
+
+FILE = "memory.db"
+"""What a memory folder holds; said here again, since nothing of the server is imported."""
+
+
+def start(ctx: typer.Context) -> None:
+    """Start the memory server in the background, unless it runs. Whoever needs memory does this by itself."""
+    place = _place(ctx)
+    connection = connect(place, say=note)
+    say(f"memory server on {connection.base_url}, data in {place.folder}; its key is in {place.rendezvous}")
+
+
+def stop(ctx: typer.Context) -> None:
+    """Let the background memory server finish what it does and end. What waits is done after the next start."""
+    place = _place(ctx)
+    ended = stop_server(place)
+    say(f"no memory server runs on {place.folder}" if ended is None else f"memory server of {place.folder} ended")
+
+
+def read_server(home: Home) -> dict[str, Json]:
+    """What there is to say of the memory server of a home. Nothing is started."""
+    place = find_place(home, load_shared_env(home))
+    shown: dict[str, Json] = {"folder": str(place.folder), "running": False, "problem": None}
+    try:
+        found = find_running(place)
+        stale = read_rendezvous(place.rendezvous) if found is None else None
+    except HermesError as error:
+        return {**shown, "problem": error.line()}
+    if found is None:
+        return {**shown, "gone": None if stale is None else stale.pid}
+    _, health = look(found)
+    facts = {"url": found.url, "pid": found.pid, "version": found.version, "kind": found.kind}
+    return {**shown, **facts, "running": True, "started_at": found.started_at, "health": dict(health)}
+
+
+def server_lines(server: Mapping[str, Any]) -> list[str]:
+    """The same for a person."""
+    if server["problem"]:
+        return [f"server    {server['problem']}"]
+    if not server["running"]:
+        gone = f"; process {server['gone']} ended without a word" if server["gone"] else ""
+        return [f"server    not running{gone}; it starts when it is needed, data in {server['folder']}"]
+    health, lag = server["health"], server["health"].get("lag", {})
+    by = "in the background" if server["kind"] == "background" else "by `hermes memory serve`"
+    return [
+        f"server    {server['url']}, {health.get('status')}, process {server['pid']}, version {server['version']}, "
+        f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
+        f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
+        f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
+    ]
+
+
+def tell_of_unused(home: Home, place: Place) -> None:
+    """Early versions gave each profile a memory of its own; what is there is not read any more."""
+    if folders := [old for old in home.old_memories(FILE) if old != place.folder]:
+        more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        note(f"memory of an earlier version in {folders[0]}{more} is not used here; `--data {folders[0]}` serves it")
+
+
+def _place(ctx: typer.Context) -> Place:
+    home = find_home(ctx)
+    place = find_place(home, load_shared_env(home))
+    tell_of_unused(home, place)
+    return place

@@ -1,0 +1,178 @@
+"""Serving a memory folder: the server, its rendezvous and its logs, put together. Imported only by who serves."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from dataclasses import replace
+
+import uvicorn
+from msgspec import Struct
+
+from hermes.cli.access_log import AccessLog
+from hermes.cli.server_process import end_loading
+from hermes.clock import SystemClock
+from hermes.config_file import load_env, read_entries
+from hermes.configuration import configure
+from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Kind, new_rendezvous, new_secret, publish, withdraw
+from hermes.errors import HermesError, UsageError
+from hermes.home import Home
+from hermes.logs import start_log
+from hermes.memory_server import limits, times
+from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.auth import ADMIN, make_key
+from hermes.memory_server.api.connection import PatientConnection
+from hermes.memory_server.api.life import Life
+from hermes.memory_server.api.server import Options
+from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.settings import MEMORY_IDLE
+
+log = logging.getLogger("hermes.memory_server")
+DRAIN = 4
+"""Seconds that requests get to finish when the server ends."""
+NO_KEY = "no-key-needed"
+"""What an SDK is given where no key is asked for; it needs one all the same."""
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach what listens everywhere
+"""Where this machine reaches a server that listens on all addresses."""
+
+
+class Terms(Struct, frozen=True):
+    """How a folder is served. `publishes`: others on this machine are led to this server. `greet` is called when the
+    folder is open."""
+
+    place: Place
+    listener: socket.socket
+    options: Options
+    kind: Kind
+    api_key: str
+    works: bool = True
+    publishes: bool = True
+    idle: Callable[[], float] | None = None
+    greet: Callable[[], None] = lambda: None
+
+
+class _Server(uvicorn.Server):
+    """As uvicorn's; it is announced when it answers and withdrawn before it ends."""
+
+    def __init__(self, terms: Terms, access: AccessLog) -> None:
+        self._terms = terms
+        self._access = access
+        self.problem: HermesError | None = None
+        start_id = new_secret()
+        self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind)
+        folder = terms.place.folder
+        database = open_database(folder, read_seconds=limits.READ_SECONDS)
+        app = create_app(
+            lambda: database,
+            clock=SystemClock(),
+            options=replace(terms.options, start_id=start_id),
+            embedder=WordVectors(),
+            open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
+            life=Life(end=self.end if terms.idle else None, idle=terms.idle, listeners=[access.add]),
+        )
+        config = uvicorn.Config(
+            app,
+            http=PatientConnection,
+            log_config=None if terms.kind == "background" else uvicorn.config.LOGGING_CONFIG,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=DRAIN,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._terms.publishes:
+            try:
+                publish(self._terms.place.rendezvous, self._rendezvous)
+            except HermesError as error:
+                self.problem = error
+                self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._withdraw()
+        await super().shutdown(sockets)
+        self._access.close()  # here: a signal that we end by is given to the system right after this
+
+    def end(self) -> None:
+        """Be found no more, finish what is being done, and end."""
+        self._withdraw()
+        self.should_exit = True
+
+    def _withdraw(self) -> None:
+        if self._terms.publishes:
+            withdraw(self._terms.place.rendezvous, self._rendezvous)
+
+
+def serve_in_background(place: Place) -> None:
+    """Be the server of a folder, on a free port, until nobody needs it."""
+    env = load_env(Home(place.home))
+    key = new_secret()
+    # Keys in Honcho's format are for `hermes memory serve`: here the key of the start opens everything.
+    options = Options(webhook_secret=Options.from_env(env).webhook_secret, start_key=key)
+    start_log(place.log, secrets=[key])
+    logging.getLogger("uvicorn").handlers = logging.getLogger("hermes").handlers
+    log.info("memory server: starts on %s", place.folder)
+    terms = Terms(place, listen("127.0.0.1", 0), options, "background", key, idle=lambda: _read_idle(place))
+    with redirect_stderr(_LogStream()):  # from here on nobody looks at it, and the log is bounded
+        run(terms)
+    log.info("memory server: ended")
+
+
+def key_for_programs(options: Options) -> str:
+    """What programs of this machine's owner are given: all they may do with the keys that were chosen."""
+    return make_key(ADMIN, options.jwt_secret, times.now(SystemClock()), None) if options.use_auth else NO_KEY
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket: who connects from now on waits for the first answer and is not refused."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port") from error
+
+
+def run(terms: Terms) -> None:
+    """Serve until asked to end. A folder that cannot be opened is told in one line."""
+    with AccessLog(terms.place.access_log) as access:
+        server = _Server(terms, access)
+        end_loading()
+        terms.greet()
+        server.run(sockets=[terms.listener])
+    if server.problem is not None:
+        raise server.problem
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    host = EVERYWHERE.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _read_idle(place: Place) -> float:
+    """What the default home says. A wrong value does not keep memory from being served."""
+    home = Home(place.home)
+    try:
+        found = configure(read_entries(home.config_file), load_env(home), [MEMORY_IDLE])
+    except HermesError as error:
+        log.warning("memory server: %s", error.line())
+        return MEMORY_IDLE.default
+    for problem in found.problems:
+        log.warning("memory server: %s", problem.line())
+    return found.settings.get(MEMORY_IDLE)
+
+
+class _LogStream(io.TextIOBase):
+    """What is written to it becomes lines of the log."""
+
+    def write(self, text: str) -> int:
+        if line := text.strip():
+            log.error("%s", line)
+        return len(text)

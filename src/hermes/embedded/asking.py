@@ -1,0 +1,85 @@
+"""What is asked of a server that is found: to prove that it is the one, how it is, to end."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPResponse
+from io import BytesIO
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.embedded.rendezvous import Rendezvous
+from hermes.proof import CHALLENGE, PROOF, is_proof
+
+SECONDS = 3.0
+"""How long a server has for one of these answers."""
+LARGEST = 64 * 1024
+Presence = Literal["ours", "nobody", "stranger", "silent"]
+"""The server of the rendezvous; no one listens there; someone else does; someone who does not answer."""
+
+
+def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
+    """Who is at the address, and what `/health` says when it is the server that wrote the rendezvous. No secret is
+    sent: another program may have the port by now."""
+    challenge = secrets.token_hex(16)
+    try:
+        answer, body = _ask(found.url, "GET", "/health", {CHALLENGE: challenge})
+    except TimeoutError:
+        return "silent", {}
+    except OSError:
+        return "nobody", {}
+    except (HTTPException, ValueError):
+        return "stranger", {}
+    proven = is_proof(answer.getheader(PROOF, ""), found.start_id, challenge)
+    return ("ours", body) if proven else ("stranger", {})
+
+
+def ask_to_end(found: Rendezvous) -> bool:
+    """Whether the server, which has proved itself, agreed to finish what it is doing and end."""
+    try:
+        answer, _ = _ask(found.url, "POST", "/stop", {"Authorization": f"Bearer {found.api_key}"})
+    except (OSError, HTTPException, ValueError):
+        return False
+    return answer.status == 202
+
+
+def _ask(url: str, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPResponse, Mapping[str, Any]]:
+    """One question over a connection of its own, past any proxy."""
+    address = urlsplit(url)
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {address.netloc}", "Connection: close", "Content-Length: 0"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    end = time.monotonic() + SECONDS
+    with socket.create_connection((address.hostname or "", address.port or 80), timeout=SECONDS) as connection:
+        connection.sendall("\r\n".join([*lines, "\r\n"]).encode("ascii"))
+        answer = HTTPResponse(_Received(_read_all(connection, end)))  # type: ignore[arg-type]
+    answer.begin()
+    body = json.loads(answer.read() or b"{}")
+    return answer, body if isinstance(body, dict) else {}
+
+
+def _read_all(connection: socket.socket, end: float) -> bytes:
+    """Until the other side has said everything, or too much; TimeoutError when that takes too long."""
+    received = b""
+    while len(received) <= LARGEST:
+        if (left := end - time.monotonic()) <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        if not (part := connection.recv(LARGEST)):
+            return received
+        received += part
+    raise ValueError("the answer is too long")
+
+
+class _Received(Struct, frozen=True):
+    """What was received, in the place of a socket."""
+
+    raw: bytes
+
+    def makefile(self, _mode: str) -> BytesIO:
+        return BytesIO(self.raw)

@@ -1,0 +1,51 @@
+"""What `/health` says. It answers from what was seen last, so that it is as fast under load as without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from hermes import __version__
+from hermes.memory_server.api.server import Server
+from hermes.memory_server.api.wire import Json
+from hermes.memory_server.engine.health import OK
+from hermes.memory_server.extensions import EXTENSIONS
+from hermes.proof import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
+
+NO_WORKER = "worker stopped"
+
+
+async def report_health(request: Request, here: Server) -> Response:
+    """200 when the server can do its work, else 503; `status` says what is wrong. Who asks for a proof gets it."""
+    file = await here.health.status()
+    stopped = here.worker is not None and not here.worker.is_alive()
+    status = NO_WORKER if file == OK and stopped else file
+    return Json(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
+
+
+def _say(here: Server, status: str, file: str) -> dict[str, Any]:
+    backlog = here.health.backlog
+    worker = "elsewhere" if here.worker is None else "running" if here.worker.is_alive() else "stopped"
+    return {
+        "status": status,
+        "version": __version__,
+        "database": file,
+        "worker": worker,
+        "model": None,  # what answers is the floor
+        "lag": {
+            "waiting_jobs": backlog.waiting,
+            "oldest_job_seconds": round(backlog.oldest, 3),
+            "messages_without_vector": backlog.unfindable,
+        },
+        "disk_free_bytes": here.health.free_bytes,
+        "extensions": EXTENSIONS,
+    }
+
+
+def _proof(request: Request, here: Server) -> dict[str, str]:
+    challenge = request.headers.get(CHALLENGE, "")
+    if not here.options.start_id or not 0 < len(challenge) <= CHALLENGE_CHARS:
+        return {}
+    return {PROOF: prove(here.options.start_id, challenge)}

@@ -1,0 +1,51 @@
+"""How long a server runs. One that was started by itself ends by itself, when nobody has used it for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hermes.errors import StoreError
+from hermes.memory_server.api.server import Server
+from hermes.memory_server.api.traffic import Listener, Traffic
+from hermes.memory_server.engine.backlog import has_open_jobs
+
+log = logging.getLogger(__name__)
+LOOK_EVERY = 5.0
+"""Seconds between two looks at a queue that is not empty yet, or at a file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """`end` lets the server finish what it does and end; with it, `/stop` may be asked. `idle` says after how many
+    seconds without use it is called by itself, 0 for never; it may take a moment and is asked once."""
+
+    end: Callable[[], None] | None = None
+    idle: Callable[[], float] | None = None
+    listeners: Sequence[Listener] = ()
+
+
+async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
+    """Wait until nobody has used the server for a while and nothing waits in its queue, then end it."""
+    if life.end is None or life.idle is None:
+        return
+    idle = await asyncio.to_thread(life.idle)
+    if not idle:
+        return
+    while True:
+        left = idle - traffic.unused_for()
+        await asyncio.sleep(left if left > 0 else LOOK_EVERY)
+        if traffic.unused_for() >= idle and await _is_drained(server) and traffic.unused_for() >= idle:
+            log.info("memory server: unused for %g s and nothing waits: it ends", idle)
+            life.end()
+            return
+
+
+async def _is_drained(server: Server) -> bool:
+    try:
+        return not await server.read(has_open_jobs)
+    except StoreError as error:
+        log.warning("memory server: %s", error.line())
+        return False

@@ -1,0 +1,60 @@
+"""What is behind: work that waits, and messages that cannot be found by their meaning yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, exists, func, select, text
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages
+from hermes.memory_server.engine.kinds import KINDS
+
+COUNTED = 10_000
+"""Jobs that are counted; more are told as so many."""
+NEWEST = 100
+"""Messages that are looked at, the newest first."""
+
+
+def _open_jobs(most: int) -> Prepared:
+    waiting = select(jobs.c.id).where(text(OPEN_JOB)).limit(most).subquery()
+    return Prepared(select(func.count().label("number")).select_from(waiting))
+
+
+def _unfindable() -> Prepared:
+    newest = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
+    has_vector = exists().where(
+        message_vectors.c.workspace_id == newest.c.workspace_id, message_vectors.c.message_id == newest.c.id
+    )
+    return Prepared(select(func.count().label("number")).select_from(newest).where(~has_vector))
+
+
+ANY, ALL = _open_jobs(1), _open_jobs(COUNTED)
+OLDEST = Prepared(
+    select(jobs.c.created_at).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id).limit(1)
+)
+UNFINDABLE = _unfindable()
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits."""
+
+    waiting: int = 0
+    oldest: float = 0.0
+    unfindable: int = 0
+
+
+def has_open_jobs(tx: Tx) -> bool:
+    """Does anything wait or run, also for later?"""
+    [(number,)] = ANY.rows(tx)
+    return bool(number)
+
+
+def read_backlog(tx: Tx, at: int) -> Backlog:
+    """What is behind at a time; a few index probes, however much there is."""
+    [(waiting,)] = ALL.rows(tx)
+    firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
+    [(unfindable,)] = UNFINDABLE.rows(tx)
+    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable)
