@@ -49,13 +49,11 @@ def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: All
     size = len(rows) if within is None else len(within)
     held = Held(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
     near = rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])
-    chosen = np.zeros(len(rows), dtype=bool)
-    chosen[held.best(BY_WORDS if within is None else BY_WORDS // 2)] = chosen[near] = True
-    following = _following(rows, chosen.nonzero()[0], place)
+    direct = _distinct(np.concatenate([held.best(BY_WORDS if within is None else BY_WORDS // 2), near]))
+    following = _following(rows, direct, place)
     if allowed is not None and len(following):
         following = rows.first(allowed.keep(tx, rows.ids[following]))
-    chosen[following] = True
-    places = chosen.nonzero()[0]
+    places = _distinct(np.concatenate([direct, following]))
     return Candidates(rows.ids[places], weigh(seen, places, asked, held), held.known, places)
 
 
@@ -75,14 +73,15 @@ class Held:
         """A line for each word; the last row is that of no message."""
         for line, places in zip(self.held, self.rows, strict=True):
             line[places] = True
-        self.held[:, holders.all_of_them] = True
+        self.everything = holders.all_of_them
+        self.held[:, self.everything] = True
 
     def best(self, wanted: int) -> Places:
         """The rows that hold most of what the question says; of equals the newest.
 
         How often a message holds a word was worth less than nothing where we measured it.
         """
-        some = np.flatnonzero(self.held.any(axis=0))
+        some = _distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self.rows, self.everything]))
         if len(some) <= wanted:
             return some
         scores = self.weights @ self.held[:, some]
@@ -180,13 +179,13 @@ def _closeness(
     return np.maximum.reduceat(own, starts), earlier
 
 
-def _distinct(numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+def _distinct(numbers: Places) -> Places:
     """In order, each once."""
     ordered = np.sort(numbers)
     return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
-def _session_words(rows: Rows, sessions: NDArray[np.int32], held: Held, weights: Floats) -> Floats:
+def _session_words(rows: Rows, sessions: Places, held: Held, weights: Floats) -> Floats:
     """The share of the question's words that each session holds; more when they come again."""
     counts = np.zeros((len(weights), len(sessions)), dtype=np.float32)
     if len(sessions) < 2:

@@ -172,7 +172,7 @@ class Outline:
         """What it holds now."""
         return _taken(self._kept, slice(self.count))
 
-    def sizes(self, sessions: Whole) -> Places:
+    def sizes(self, sessions: Places) -> Places:
         """How many messages each of the sessions has."""
         ends = [self._ends.get(session, NONE) for session in sessions.tolist()]
         return self._kept.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)

@@ -41,13 +41,17 @@ NEWEST = select(func.max(messages.c.id)).where(messages.c.workspace_id == bindpa
 STATE = Prepared(
     select(workspaces.c.generation, NEWEST.label("newest")).where(workspaces.c.id == bindparam("workspace_id"))
 )
-SOME = (
-    select(messages.c.id)
-    .where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last"))
-    .limit(AT_ONCE + 1)
-    .subquery()
-)
-WAITING = Prepared(select(func.count().label("size")).select_from(SOME))
+
+
+def count_waiting(most: int) -> Prepared:
+    """How many messages a workspace has beyond one, counted up to one more than `most`."""
+    some = select(messages.c.id).where(
+        messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
+    )
+    return Prepared(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
+
+
+WAITING = count_waiting(AT_ONCE)
 AUTHORS = Prepared(
     select(messages.c.id, messages.c.peer_id)
     .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))
