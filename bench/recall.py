@@ -3,7 +3,8 @@
 The files are those of LoCoMo (Maharana et al., 2024; `locomo*.json` from its repository, CC BY-NC 4.0): a list of
 conversations with questions and the ids of the turns that hold their evidence. The first two rows go through the public
 API of a server on loopback and through plain FTS5; the others leave out one idea at a time, in this process, with the
-same engine. `--fit` fits the weights on all conversations but one, for each, and measures on that one.
+same engine. `--fit` fits the weights on all conversations but one, for each, and measures on that one. At the end
+stands which share of questions finds nothing, of those that have an answer and of those that have none.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 
 from bench.memory_server import serve
 from bench.table import RESULTS
+from bench.unanswered import QUESTIONS
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.text_index import Place
@@ -36,10 +38,13 @@ from hermes.memory_server.engine.candidates import Candidates, find_candidates
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
-from hermes.ranking.scoring import WEIGHTS, Weights, score
+from hermes.ranking.scoring import ABOUT, WEIGHTS, Weights, certainty, score
 from hermes.ranking.words import split_words, telling_words
 
 DEPTH = 50
+FIRST = 5
+UNANSWERED = 0
+"""The category of questions that nothing answers."""
 CATEGORIES = {1: "several", 2: "time", 3: "open", 4: "single", 5: "nobody"}
 """What LoCoMo calls multi-hop, temporal, open-domain, single-hop and adversarial."""
 STEPS = (0.0, 0.6, 1.5)
@@ -238,6 +243,8 @@ class Inside:
 
     def __init__(self, folder: Path, talks: Sequence[Talk]) -> None:
         self._found: dict[tuple[str, str], tuple[list[str], Candidates]] = {}
+        self.surest: list[tuple[int, float]] = []
+        """For each question its category, and how sure the surest of the first answers is."""
         asyncio.run(self._read(folder, talks))
 
     async def _read(self, folder: Path, talks: Sequence[Talk]) -> None:
@@ -259,6 +266,12 @@ class Inside:
                     )
                     candidates = find_candidates(tx, seen, place, asked, None)
                     self._found[talk.name, text] = [turns[i] for i in candidates.ids.tolist()], candidates
+                    self.surest.append((question.category, _surest(candidates)))
+                for text in QUESTIONS:
+                    asked = understand(
+                        tx, place.workspace_id, Question(text, vectors.direction(text), vectors.direction)
+                    )
+                    self.surest.append((UNANSWERED, _surest(find_candidates(tx, seen, place, asked, None))))
 
         await database.read(run)
         await database.close()
@@ -272,6 +285,29 @@ class Inside:
             return [turns[place] for place in order[:DEPTH].tolist()]
 
         return find
+
+
+def _surest(candidates: Candidates) -> float:
+    first = np.argsort(-score(candidates.evidence))[:FIRST]
+    sure = certainty(candidates.evidence, candidates.known)[first]
+    return float(sure.max()) if len(sure) else 0.0
+
+
+def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float]]:
+    """Which share of questions finds nothing that is sure enough, for several limits."""
+    kinds = {"answerable": (1, 2, 3, 4), "nobody": (5,), "unanswered": (UNANSWERED,)}
+    rows: list[dict[str, float]] = []
+    print("\n  share refused, by the least certainty")  # noqa: T201
+    for least in sorted({*(step / 50 for step in range(5, 21)), ABOUT}):
+        row = {"least": least}
+        for name, categories in kinds.items():
+            sure = [value for category, value in surest if category in categories]
+            row[name] = sum(value < least for value in sure) / max(len(sure), 1)
+        rows.append(row)
+        shares = "  ".join(f"{name} {row[name]:.3f}" for name in kinds)
+        bar = "█" * round(40 * row["unanswered"])
+        print(f"  {least:.2f}  {shares}  {bar}{'  ← in force' if least == ABOUT else ''}")  # noqa: T201
+    return rows
 
 
 def fit(inside: Inside, talks: Sequence[Talk]) -> Weights:
@@ -317,8 +353,9 @@ def run(folder: Path, *, fitting: bool) -> None:
             weights = fit(inside, [other for other in talks if other is not talk])
             held_out += run_all([talk], inside.find(weights))[0]
         rows.append(show("fitted, leave one out", held_out))
+    saved = {"rows": rows, "abstention": show_abstention(inside.surest)}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "recall.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
+    (RESULTS / "recall.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

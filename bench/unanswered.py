@@ -1,4 +1,4 @@
-"""Questions that no conversation of LoCoMo answers: facts of the world, and of people and things that are not in them."""
+"""Questions that no conversation of LoCoMo answers: of the world, and of people and things that are not in them."""
 
 from __future__ import annotations
 

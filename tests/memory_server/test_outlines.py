@@ -104,7 +104,7 @@ async def test_search_goes_by_words_while_a_long_history_is_read_in_the_backgrou
 
     assert await found("apiculture") == [], "no message holds the word, and no meaning is known yet"
     assert await found("bees") == ["I keep bees."]
-    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))  # type: ignore[arg-type]
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
     assert len(await found("apiculture")) == 1
     assert await found("bees") == ["I keep bees."]
     await loading.close()

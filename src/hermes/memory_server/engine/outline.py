@@ -109,6 +109,8 @@ class Outline:
         """Was it ever read to its end?"""
         self.generation = NONE
         self.last_id = self.count = 0
+        self.on_disk = 0
+        """How many rows its file has."""
         self._dimension = dimension
         self._kept = _empty(dimension)
         self._ends: dict[int, int] = {}
@@ -163,7 +165,8 @@ class Outline:
 
     def restore(self, rows: Rows) -> None:
         """Hold these rows, which are its own from now on."""
-        self._kept, self.count = rows, len(rows)
+        self._kept = rows
+        self.count = self.on_disk = len(rows)
         self.last_id = int(rows.ids[-1]) if len(rows) else 0
         sessions, from_end = np.unique(rows.sessions[::-1], return_index=True)
         self._ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))

@@ -111,7 +111,6 @@ class Outlines:
         with holding(outline.guard):
             if outline.generation == NONE:
                 self._restore(tx, outline, workspace_id)
-            before = outline.count
             if outline.generation < generation:
                 _leave_out(tx, outline, workspace_id)
                 postings.clear()
@@ -119,8 +118,9 @@ class Outlines:
             if outline.last_id < newest:
                 _follow(tx, outline, workspace_id)
             outline.is_whole = True
-            if outline.count - before >= WORTH_KEEPING and self._folder is not None:
+            if outline.count - outline.on_disk >= WORTH_KEEPING and self._folder is not None:
                 save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
+                outline.on_disk = outline.count
             return Seen(outline, postings, outline.rows(), newest)
 
     def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
