@@ -15,7 +15,9 @@ Floats = NDArray[np.floating[Any]]
 Wholes = NDArray[np.signedinteger[Any]]
 Flags = NDArray[np.bool_]
 LONG = 40
-"""Words from which on length counts: never among short messages."""
+"""Words from which on a message says more than the answer to it is about."""
+ESSAY = 60
+"""Words from which on length counts against a message: it holds many words, and is about few."""
 SMALL_SESSION = 100
 """Messages up to which a session is about something; what a larger one is about says less."""
 VOTERS = 5
@@ -39,7 +41,7 @@ class Weights:
     date: float = 4.0
     time: float = 1.5
     question: float = 0.8
-    length: float = 0.6
+    length: float = 1.2
 
 
 WEIGHTS = Weights()
@@ -91,7 +93,7 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     total += weights.answer * found.after_question * found.before
     total += weights.date * found.date + weights.time * found.time
     total -= weights.question * found.question
-    total -= weights.length * np.log(np.maximum(found.length, LONG) / LONG)
+    total -= weights.length * np.log(np.maximum(found.length, ESSAY) / ESSAY)
     if len(found.session_size) > 1:
         gate = SMALL_SESSION / np.maximum(found.session_size, SMALL_SESSION)  # what a huge session is about says little
         total += weights.session * (found.session_words * gate)[found.session]
