@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -387,3 +390,42 @@ def test_file_that_cannot_be_replaced_is_said(tmp_path: Path) -> None:
     with pytest.raises(HomeError, match=r"cannot write .*config\.yaml"):
         replace_file(tmp_path / "config.yaml", "x")
     assert names(tmp_path) == ["config.yaml"]
+
+
+def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(config: Path) -> None:
+    config.write_text("theirs: 0\n")
+    over, lost = threading.Event(), []
+
+    def change() -> None:
+        """As another program does it: read, change, replace, and no lock."""
+        last = 0
+        while not over.is_set():
+            text = config.read_text()
+            if f"theirs: {last}\n" not in text:
+                lost.append((last, text))
+                return
+            last += 1
+            aside = config.with_name("aside")
+            aside.write_text(re.sub(r"theirs: \d+", f"theirs: {last}", text))
+            aside.replace(config)
+            over.wait(0.003)
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for number in range(30):
+            write_setting(config, DEEP, str(number))
+    finally:
+        over.set()
+        other.join()
+    assert lost == []
+
+
+def test_a_file_that_never_stays_the_same_is_given_up_with_a_word(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = (f"theirs: {number}\n" for number in itertools.count())
+    monkeypatch.setattr("hermes.config_file._read", lambda _: next(texts))
+    with pytest.raises(SettingsError, match="another program keeps changing"):
+        write_setting(config, DEEP, "x")
+    assert names(config.parent) == ["config.yaml.lock"]

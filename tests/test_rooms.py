@@ -12,6 +12,8 @@ import hermes
 
 VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
 ALLOWED = {
+    "hermes.honcho": VALUES
+    | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},
     "hermes.llm": VALUES | {"llm"},
     "hermes.memory_server": VALUES | {"llm", "memory_server", "ranking", "sqlite"},
 }

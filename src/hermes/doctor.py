@@ -22,8 +22,11 @@ from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
+from hermes.memory.acquaintances import acquaintances, invited
+from hermes.memory.command_host import CommandHost, guarded, make_plugin
+from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
-from hermes.memory.registry import provider_names
+from hermes.memory.registry import NONE, provider_names
 from hermes.scope import OWNER
 from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
 from hermes.store.health import StoreHealth, Undecodable, inspect
@@ -60,6 +63,7 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
         ("home", lambda: _check_home(home)),
         ("home", lambda: _check_links(home)),
         ("settings", lambda: _check_settings(home)),
+        ("memory", lambda: _check_provider(home, clock)),
         ("notes", lambda: _check_notes(home)),
         ("log", lambda: _check_log(log)),
         ("store", lambda: _check_store(home, clock, log)),
@@ -106,13 +110,33 @@ def _check_links(home: Home) -> Iterator[Finding]:
             yield Finding("home", "fail", detail, "Bring that back (is its disk mounted?), or remove the link")
 
 
-def _check_provider(home: Home, settings: Settings) -> Iterator[Finding]:
-    name = settings.get(PROVIDER)
-    known = provider_names(home.plugins)
-    if name in known:
+def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
+    """Whether the provider that is chosen exists and is configured, and what its owner should know."""
+    env = load_env(home)
+    settings = configure(read_entries(home.config_file), env).settings
+    name, known = settings.get(PROVIDER), provider_names(home.plugins)
+    if name not in known:
+        detail = f"memory.provider is '{name}', but there is no such provider; known: {', '.join(known)}"
+        yield Finding("memory", "fail", detail, "`hermes config set memory.provider NAME` chooses one")
+    if name not in known or name == NONE:
         return
-    detail = f"memory.provider is '{name}', but there is no such provider; known: {', '.join(known)}"
-    yield Finding("memory", "fail", detail, "`hermes config set memory.provider NAME` chooses one")
+    troubles: list[str] = []
+    plugin = make_plugin(name, home.plugins, CommandHost(home.path, home.profile, env, clock, troubles.append))
+    if guarded(name, "is_available", plugin.is_available):
+        yield Finding("memory", "ok", f"{name} is chosen and configured")
+    else:
+        yield Finding("memory", "fail", f"{name} is chosen but not configured", f"`hermes memory setup {name}`")
+    people = _acquaintances(home, settings)
+    for line in (*troubles, *guarded(name, "remarks", lambda: plugin.remarks(people))):
+        yield Finding("memory", "warn", line)
+
+
+def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
+    if not home.state_file.exists():
+        return invited(settings.get(ALLOW))
+    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+        lend_tables(tx)
+        return acquaintances(tx, settings.get(ALLOW))
 
 
 def _check_notes(home: Home) -> Iterator[Finding]:
@@ -139,7 +163,6 @@ def _check_settings(home: Home) -> Iterator[Finding]:
     for path in (home.env_file, home.state_file, *([home.config_file] if holds_secrets else [])):
         if _others_can_read(path):
             yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
-    yield from _check_provider(home, configuration.settings)
 
 
 def _check_foreign(home: Home, foreign: Sequence[Foreign]) -> Iterator[Finding]:
@@ -211,6 +234,15 @@ def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
         )
         fix = f"It is all there: `hermes sessions show {loss.before}`"
         yield Finding("sessions", "warn", detail, fix, "began-anew", (loss.before, loss.today))
+    for left in audit.unseen:
+        numbers = ", ".join(map(str, left.message_ids[:NAMED])) + (", …" if len(left.message_ids) > NAMED else "")
+        moved = f"moved it on to {left.today}, or later" if left.today != left.before else "was at work"
+        detail = (
+            f"what a person said in {left.before} while a compression {moved}, is not seen by the model: message "
+            f"{numbers}"
+        )
+        fix = f"Say it again if it matters; `hermes sessions show {left.before}` shows it"
+        yield Finding("sessions", "warn", detail, fix, "left-behind", tuple(dict.fromkeys((left.before, left.today))))
     for key, (ours, theirs) in sorted(audit.differing.items()):
         detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
         fix = "What was bound last counts here; say something in that chat with the one that you mean to use"

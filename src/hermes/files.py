@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -45,6 +45,24 @@ def replace_file(path: Path, text: str) -> None:
         raise HomeError(f"cannot write {path}: {error.strerror}") from error
     with replacing(path) as file:
         file.write(text)
+
+
+def replace_file_if(path: Path, text: str, holds: Callable[[], bool]) -> bool:
+    """Replace a file as `replace_file` does, if `holds` says so when all but the last step is done; whether it did."""
+    try:
+        with replacing(path) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            if not holds():
+                raise _Withdrawn
+    except _Withdrawn:
+        return False
+    return True
+
+
+class _Withdrawn(Exception):
+    """The old file stays after all."""
 
 
 @contextmanager

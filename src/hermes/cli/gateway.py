@@ -14,17 +14,22 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
+from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
+from hermes.embedded.keeping import keeping
+from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
 from hermes.gateway.holding import request_stop, running_gateway
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
+from hermes.memory.registry import NONE
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import (
     ALLOW,
@@ -32,6 +37,7 @@ from hermes.settings import (
     API_SERVER_KEY,
     LOG_FORMAT,
     LOG_LEVEL,
+    PROVIDER,
     TELEGRAM_TOKEN,
     TELEGRAM_WEBHOOK_SECRET,
 )
@@ -57,7 +63,8 @@ def run_gateway(ctx: typer.Context) -> None:
             form=host.settings.get(LOG_FORMAT),
             secrets=secrets,
         )
-        await _serve(host, store)
+        with keeping(find_place(host.home, load_shared_env(host.home))):
+            await _serve(host, store)
 
     with_store(host, work)
 
@@ -95,6 +102,9 @@ async def _tell_of_guests(host: App, store: Store) -> None:
     allowed = host.settings.get(ALLOW)
     if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
         note(f"gateway: {told}: `hermes gateway people`")
+    if host.settings.get(PROVIDER) != NONE:
+        for line in await read_remarks(host, store):
+            note(f"gateway: {printable(line)}")
 
 
 @contextmanager

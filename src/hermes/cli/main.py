@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -52,15 +53,38 @@ def build_app(names: Iterable[str]) -> typer.Typer:
     return app
 
 
-def _needed(arguments: Sequence[str]) -> Iterable[str]:
-    """The one command that is asked for, or all of them for a help text or a word that is no command."""
-    words = iter(arguments)
+def _asked_for(arguments: Sequence[str]) -> tuple[str | None, str | None]:
+    """The profile and the command that a command line names."""
+    profile, words = None, iter(arguments)
     for word in words:
         if word in ("-p", "--profile"):
-            next(words, None)
+            profile = next(words, None)
+        elif word.startswith("--profile="):
+            profile = word.partition("=")[2]
         elif not word.startswith("-"):
-            return [word] if word in COMMANDS else COMMANDS
-    return COMMANDS
+            return profile, word
+    return profile, None
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """The one command that is asked for, or all of them for a help text or a word that is no command."""
+    _, word = _asked_for(arguments)
+    return [word] if word in COMMANDS else COMMANDS
+
+
+def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """The commands of the chosen memory provider, where they are asked for by name or everything is listed."""
+    profile, word = _asked_for(arguments)
+    if word in COMMANDS or (word is None and arguments and not {"-h", "--help"} & set(arguments)):
+        return
+    groups = importlib.import_module("hermes.cli.provider_group")
+    if word is not None:
+        if (group := groups.provider_group(word, profile)) is not None:
+            app.add_typer(group, name=word)
+        return
+    with suppress(HermesError):  # the list of commands is for those whose settings are broken too
+        if (chosen := groups.chosen_group(profile)) is not None:
+            app.add_typer(chosen[1], name=chosen[0])
 
 
 def _print_version(wanted: bool) -> None:
@@ -120,6 +144,7 @@ def run(arguments: list[str]) -> int:
         return 1
     try:
         app = build_app(_needed(arguments))
+        _add_provider(app, arguments)
         result = app(arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import typer
 
 from hermes.app import App
 from hermes.assembly import open_provider
+from hermes.cli.desk import open_plugin
 from hermes.cli.memory_server import read_server, server_lines
 from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
 from hermes.db.queue_items import queues, stats
+from hermes.errors import HermesError
+from hermes.memory.acquaintances import acquaintances
+from hermes.memory.command_host import guarded
 from hermes.memory.outbox import queue_name
 from hermes.memory.registry import NONE
 from hermes.redaction import hide_passwords
-from hermes.settings import PROVIDER
+from hermes.settings import ALLOW, PROVIDER
 from hermes.store.memory_rows import get_health
 from hermes.store.store import Store
 from hermes.types import Json
@@ -45,13 +51,31 @@ async def read_status(found: App, store: Store) -> dict[str, Json]:
         problem = next(iter(provider.health.failing().values()), None)
         await provider.close()
     outboxes = await store.read(lambda tx: _outboxes(tx, store.clock.now()))
+    remarks = [] if name == NONE else await read_remarks(found, store)
     return {
         "provider": name,
         "problem": problem,
         "plugin": told,
+        "remarks": remarks,
         "outbox": outboxes.pop(name, None) if name != NONE else None,
         "others": outboxes,
     }
+
+
+async def read_remarks(found: App, store: Store) -> list[str]:
+    """What the chosen provider has to say about its configuration and those who talk; nothing when it cannot be
+    asked, which is told elsewhere."""
+    people = await store.read(lambda tx: acquaintances(tx, found.settings.get(ALLOW)))
+
+    def ask() -> list[str]:
+        name = found.settings.get(PROVIDER)
+        plugin = open_plugin(found, name)
+        return list(guarded(name, "remarks", lambda: plugin.remarks(people)))
+
+    try:
+        return await asyncio.to_thread(ask)
+    except HermesError:
+        return []
 
 
 def _outboxes(tx: Tx, now: float) -> dict[str, Json]:
@@ -77,7 +101,9 @@ def _print(shown: dict[str, Json]) -> None:
     if shown["problem"]:
         say(f"problem   {hide_passwords(printable(shown['problem']))}")
     for label, value in shown["plugin"].items():
-        say(hide_passwords(printable(f"{label}  {value}")))
+        say(hide_passwords(printable(f"{label:<9} {value}")))
+    for line in shown["remarks"]:
+        say(f"note      {hide_passwords(printable(line))}")
     if shown["outbox"] is not None:
         say(f"outbox    {_line(shown['outbox'])}")
     for name, outbox in shown["others"].items():

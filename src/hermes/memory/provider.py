@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from hermes.clock import Clock
+from hermes.errors import UsageError
+from hermes.memory.desk import Acquaintance, Desk, Dialog
 from hermes.memory.values import (
     Address,
     Conversation,
@@ -47,10 +49,12 @@ from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 
 __all__ = [
+    "Acquaintance",
     "Address",
     "Connect",
     "Conversation",
     "Delivered",
+    "Desk",
     "Dialog",
     "Ending",
     "Entry",
@@ -211,32 +215,27 @@ class MemoryPlugin(ABC):
         own survive. Where they are now."""
         raise NotImplementedError(f"{self.name} keeps no configuration")
 
-    def setup(self, dialog: Dialog) -> None:
-        """Ask a person for what it needs, and save it. By default each of `settings` is asked for."""
-        if asked := {row.key: dialog.ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
-            dialog.say(f"Saved in {self.save_config(asked)}.")
+    def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
+        """What the owner should know of the configuration, a line each, given who talks; without the network. It is
+        said when a gateway starts, by `hermes memory status` and by `hermes doctor`."""
+        return ()
 
-    def commands(self) -> Any | None:
-        """A `typer.Typer` for `hermes <name> …`."""
+    def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
+        """Ask a person for what it needs, and save it. `arguments` are what the command line had for it; HermesError
+        says that nothing was saved. By default each of `settings` is asked for."""
+        if arguments:
+            raise UsageError(f"{self.name} takes no options here", hint="")
+        ask = desk.dialog.ask
+        if asked := {row.key: ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
+            desk.dialog.say(f"Saved in {self.save_config(asked)}.")
+
+    def commands(self, desk: Desk) -> Any | None:
+        """A `typer.Typer` for `hermes <name> …`. It is asked for while this provider is chosen."""
         return None
 
     def connect(self) -> Connect | None:
         """Signing in with a browser; None when there is nothing to sign in to."""
         return None
-
-
-class Dialog(Protocol):
-    """How a set-up talks with a person."""
-
-    def ask(self, text: str, default: str = "", *, secret: bool = False) -> str: ...
-
-    def choose(self, text: str, options: Mapping[str, str], default: str) -> str: ...
-
-    def say(self, text: str) -> None: ...
-
-    def open_page(self, url: str) -> bool:
-        """Open a page in a browser; False when that is not possible here."""
-        ...
 
 
 class Connect(Protocol):

@@ -121,14 +121,19 @@ def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
         meet(tx, platform, user_id, "")
 
 
-def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who may talk and of whom nobody has said who they are. Nothing is written."""
+def everyone(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
+    """Those who are known and those who may talk. Nothing is written."""
     known = people(tx)
     there = {(one.platform, one.user_id) for one in known}
     paired = tx.execute("SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed'")
     others = [KnownPerson(*row) for row in paired] + [KnownPerson(*one, "") for one in named(allowed)]
     new = {(one.platform, one.user_id): one for one in others if (one.platform, one.user_id) not in there}
-    return [*(one for one in known if one.marked_at is None), *new.values()]
+    return [*known, *new.values()]
+
+
+def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
+    """Those who may talk and of whom nobody has said who they are. Nothing is written."""
+    return [one for one in everyone(tx, allowed) if one.marked_at is None]
 
 
 def named(allowed: Iterable[str]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, select, true, update
+from sqlalchemy import bindparam, or_, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
@@ -18,6 +18,10 @@ from hermes.memory_server.engine.workspaces import ensure_workspace, find_worksp
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
 
+DELETED_PEER = "deleted"
+MERGED_PEER = "merged"
+"""Kinds of peers that are not there any more: one waits for its removal, one became a part of another."""
+IS_SHOWN = or_(peers.c.kind == "peer", peers.c.kind == "scope")
 COLUMNS = (*peers.c, workspaces.c.name.label("workspace"))
 PEERS = peers.join(workspaces, workspaces.c.id == peers.c.workspace_id)
 FIELDS = {
@@ -30,7 +34,11 @@ FIELDS = {
 }
 """All but `session_id`; every peer is active."""
 
-NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
+NAMED = (
+    peers.c.workspace_id == bindparam("workspace_id"),
+    peers.c.name == bindparam("name"),
+    IS_SHOWN,
+)
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
 ID = Prepared(select(peers.c.id).where(*NAMED))
 INSERT = Prepared(
@@ -95,7 +103,9 @@ def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: 
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(filters, _fields_in(place)))
-    if kind != "all":
+    if kind == "all":
+        query = query.where(IS_SHOWN)
+    else:
         query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 

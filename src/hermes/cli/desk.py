@@ -1,0 +1,66 @@
+"""Where a plugin's commands do their work: this terminal, and the profile's store for who is who."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from hermes.app import App
+from hermes.cli.dialog import TerminalDialog
+from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.start import with_store
+from hermes.cli.table import print_table
+from hermes.db.engine import Tx
+from hermes.memory.acquaintances import acquaintances, invited
+from hermes.memory.command_host import CommandHost, make_plugin
+from hermes.memory.desk import Acquaintance
+from hermes.memory.provider import MemoryPlugin
+from hermes.redaction import hide_passwords
+from hermes.settings import ALLOW, API_ENABLED, TELEGRAM_TOKEN
+from hermes.store.people import mark
+from hermes.types import Json
+
+
+class TerminalDesk(Struct, frozen=True):
+    """See `hermes.memory.desk.Desk`."""
+
+    app: App
+    dialog: TerminalDialog = field(default_factory=TerminalDialog)
+
+    @property
+    def platforms(self) -> Sequence[str]:
+        get = self.app.settings.get
+        return [name for name, on in (("api_server", get(API_ENABLED)), ("telegram", bool(get(TELEGRAM_TOKEN)))) if on]
+
+    def people(self) -> Sequence[Acquaintance]:
+        allowed = self.app.settings.get(ALLOW)
+        if not self.app.home.state_file.exists():
+            return invited(allowed)
+        return with_store(self.app, lambda store: store.read(lambda tx: acquaintances(tx, allowed)))
+
+    def mark_owner(self, people: Sequence[Acquaintance]) -> None:
+        def mark_all(tx: Tx) -> None:
+            for one in people:
+                mark(tx, one.platform, one.user_id, is_owner=True, now=self.app.clock.now())
+
+        with_store(self.app, lambda store: store.write(mark_all))
+
+    def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
+        widest = max((len(label) for label, _ in lines), default=0)
+        for label, value in lines:
+            say(hide_passwords(printable(f"{label:<{widest}}  {value}".rstrip())))
+
+    def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        print_table(columns, rows)
+
+    def print_json(self, value: Json) -> None:
+        print_json(value)
+
+
+def open_plugin(app: App, name: str) -> MemoryPlugin:
+    """A provider as commands use it: what is wrong with it goes to standard error."""
+    host = CommandHost(
+        app.home.path, app.home.profile, app.env, app.clock, lambda line: note(f"hermes: {printable(line)}")
+    )
+    return make_plugin(name, app.home.plugins, host)

@@ -1,0 +1,89 @@
+"""Questions in the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import webbrowser
+from collections.abc import Mapping
+
+import typer
+
+from hermes.cli.output import printable, say
+
+WIDEST = 100
+PROMPT = ": "
+LEAST_MEANING = 24
+"""Columns that the meaning of an option has beside its word; where there are fewer it goes below."""
+
+
+class TerminalDialog:
+    """See `hermes.memory.desk.Dialog`. Ctrl-C and Ctrl-D end it."""
+
+    @property
+    def can_ask(self) -> bool:
+        return sys.stdin.isatty()
+
+    def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
+        shown = f"{text} [{'kept' if secret else printable(default)}]" if default else text
+        *before, last = _wrapped(shown, _width() - len(PROMPT))
+        for line in before:
+            say(line)
+        given: str = typer.prompt(last, default=default, show_default=False, hide_input=secret, prompt_suffix=PROMPT)
+        return given.strip()
+
+    def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
+        words = list(options)
+        say()
+        self.say(text)
+        for line in _listed(options, default):
+            say(line)
+        while True:
+            given = self.ask("  Number or word", default)
+            found = _find(given, words)
+            if found is not None:
+                return found
+            self.say(f"  '{printable(given)}' is none of them: {', '.join(words)}")
+
+    def say(self, text: str) -> None:
+        for line in text.split("\n"):
+            for part in _wrapped(line):
+                say(part)
+
+    def open_page(self, url: str) -> bool:
+        return webbrowser.open(url)
+
+
+def _find(given: str, words: list[str]) -> str | None:
+    """The option that a number, a word or its beginning means."""
+    if given.isascii() and given.isdigit():
+        return words[int(given) - 1] if 1 <= int(given) <= len(words) else None
+    meant = [word for word in words if word == given] or [word for word in words if given and word.startswith(given)]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _listed(options: Mapping[str, str], default: str) -> list[str]:
+    widest = max(map(len, options))
+    lines: list[str] = []
+    for number, (word, meaning) in enumerate(options.items(), 1):
+        mark = "*" if word == default else " "
+        head = f" {mark}{number}  {word:<{widest}}  "
+        beside = _width() - len(head) >= LEAST_MEANING
+        indent = " " * (len(head) if beside else 6)
+        body = textwrap.wrap(meaning, max(20, _width() - len(indent))) or [""]
+        lines += (
+            [f"{head}{body[0]}".rstrip()] if beside else [head.rstrip(), *([f"{indent}{body[0]}"] if body[0] else [])]
+        )
+        lines += [f"{indent}{part}" for part in body[1:]]
+    return lines
+
+
+def _width() -> int:
+    return min(WIDEST, shutil.get_terminal_size().columns)
+
+
+def _wrapped(text: str, width: int = 0) -> list[str]:
+    """`text` in lines of the terminal's width; those that follow begin where it began."""
+    start = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(text, width or _width(), subsequent_indent=start, break_on_hyphens=False) or [""]

@@ -1,0 +1,49 @@
+"""`hermes memory setup`: choose a memory provider and give it what it needs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hermes.cli.desk import TerminalDesk, open_plugin
+from hermes.cli.output import say
+from hermes.cli.start import load_app
+from hermes.config_file import write_setting
+from hermes.errors import UsageError
+from hermes.memory.command_host import guarded
+from hermes.memory.registry import NONE, provider_names
+from hermes.settings import PROVIDER
+
+ALONE = "the built-in notes alone"
+HELP = ("-h", "--help")
+"""Behind a provider's name they ask for the provider's own options, so they are read here."""
+
+
+def setup(
+    ctx: typer.Context,
+    provider: Annotated[str | None, typer.Argument(help="Which provider; without it you choose among all.")] = None,
+) -> None:
+    """Choose a memory provider and set it up. What follows its name is for the provider (`… setup NAME --help`)."""
+    if provider in HELP:
+        say(ctx.get_help())
+        return
+    app = load_app(ctx)
+    desk, known = TerminalDesk(app), provider_names(app.home.plugins)
+    if provider is None:
+        if not desk.dialog.can_ask:
+            raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
+        options = {name: ALONE if name == NONE else "" for name in sorted(known, key=lambda name: name == NONE)}
+        provider = desk.dialog.choose("Which memory provider?", options, app.settings.get(PROVIDER))
+    if provider.startswith("-"):
+        raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
+    if provider not in known:
+        raise UsageError(f"there is no memory provider '{provider}'", hint=f"Known: {', '.join(known)}")
+    if provider != NONE:
+        plugin, name = open_plugin(app, provider), provider
+        guarded(name, "setup", lambda: plugin.setup(desk, ctx.args))
+        if set(HELP) & set(ctx.args):
+            return
+    if app.settings.get(PROVIDER) != provider:
+        write_setting(app.home.config_file, PROVIDER, provider)
+    say(f"The memory provider is {provider} ({app.home.config_file}).")

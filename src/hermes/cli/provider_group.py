@@ -1,0 +1,41 @@
+"""`hermes NAME …`: the commands of the memory provider that is chosen. No provider is known by name here."""
+
+from __future__ import annotations
+
+import typer
+
+from hermes.app import App
+from hermes.cli.desk import TerminalDesk, open_plugin
+from hermes.errors import UsageError
+from hermes.memory.command_host import guarded
+from hermes.memory.registry import NONE, provider_names
+from hermes.settings import PROVIDER
+
+
+def provider_group(name: str, profile: str | None) -> typer.Typer | None:
+    """The commands of a provider, or None when there is none of that name. Raises UsageError while it is not chosen."""
+    app = App.load(profile)
+    if name == NONE or name not in provider_names(app.home.plugins):
+        return None
+    chosen = app.settings.get(PROVIDER)
+    if chosen != name:
+        raise UsageError(
+            f"{name.capitalize()} is not the active memory provider (memory.provider is {chosen})",
+            hint=f"Run `hermes memory setup {name}`.",
+        )
+    plugin = open_plugin(app, name)
+    group = guarded(name, "commands", lambda: plugin.commands(TerminalDesk(app)))
+    if not isinstance(group, typer.Typer):
+        raise UsageError(f"the memory provider {name} has no commands", hint="")
+    return group
+
+
+def chosen_group(profile: str | None) -> tuple[str, typer.Typer] | None:
+    """The chosen provider with its commands, where it has some."""
+    app = App.load(profile)
+    name = app.settings.get(PROVIDER)
+    if name == NONE:
+        return None
+    plugin = open_plugin(app, name)
+    group = guarded(name, "commands", lambda: plugin.commands(TerminalDesk(app)))
+    return (name, group) if isinstance(group, typer.Typer) else None

@@ -1,0 +1,93 @@
+"""Where what is said goes at Honcho: workspace, session and agent of a conversation, frozen into each entry. Pure, but
+for a look at the disk where sessions are named after repositories."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from msgspec import Struct
+
+from hermes.honcho import keys
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.identity import find_peer
+from hermes.honcho.names import Place, SessionName, digest, find_manual, find_repository, name_session
+from hermes.memory.provider import Address, Conversation, Kind, Notebook, Pace
+from hermes.memory.values import DEFAULT_WANTS
+from hermes.types import Json
+
+MESSAGES: frozenset[Kind] = frozenset({"said", "reply"})
+
+
+class Target(Struct, frozen=True):
+    """`Address.data`: what stays with an entry for good. `session` is None for notes, which belong to no session."""
+
+    workspace: str
+    session: str | None
+    ai_peer: str
+    naming: str = ""
+    """What the name was made by: while that is the same, a conversation keeps its name."""
+
+    def to_json(self) -> Json:
+        return {"workspace": self.workspace, "session": self.session, "aiPeer": self.ai_peer, "naming": self.naming}
+
+    @classmethod
+    def from_json(cls, value: Json) -> Target:
+        return cls(value["workspace"], value["session"], value["aiPeer"], value.get("naming", ""))
+
+
+def find_address(config: Configuration, place: Conversation | Notebook) -> Address:
+    """Where the entries of a place go, which of them, and when."""
+    ai = config.identities.ai
+    if isinstance(place, Notebook):
+        whose = find_peer(config.identities, place.person, place.gateway_session_key).name
+        target = Target(config.workspace, None, ai)
+        return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
+    named, mark = session_name(config, place), _naming_mark(config, place)
+    target = Target(config.workspace, named.name, ai, mark)
+    return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
+
+
+def session_name(config: Configuration, conversation: Conversation) -> SessionName:
+    """The conversation's session. One that was begun keeps its name while what it is named by is the same."""
+    bound = conversation.bound
+    found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
+    if isinstance(bound, dict) and bound.get("session") and bound.get("naming") == _naming_mark(config, conversation):
+        return SessionName(str(bound["session"]), found.source)
+    return found
+
+
+def _place(config: Configuration, conversation: Conversation) -> Place:
+    directory, strategy = conversation.directory, config.naming.strategy
+    repository = find_repository(directory) if directory is not None and strategy == "per-repo" else None
+    return Place(conversation.session_id, conversation.gateway_session_key, directory, repository, conversation.title)
+
+
+def _prefix_peer(config: Configuration, conversation: Conversation) -> str:
+    """Whose name goes before the session's; in a group the owner's."""
+    if conversation.person is None:
+        return config.identities.owner
+    return find_peer(config.identities, conversation.person, conversation.gateway_session_key).name
+
+
+def _naming_mark(config: Configuration, conversation: Conversation) -> str:
+    """Changes with every setting that names this conversation, and with nothing else."""
+    naming = config.naming
+    by = [
+        naming.workspace,
+        naming.strategy,
+        naming.rotate,
+        find_manual(naming, conversation.directory),
+        _prefix_peer(config, conversation) if naming.peer_prefix else None,
+    ]
+    return digest(json.dumps(by))
+
+
+def _wants(config: Configuration) -> frozenset[Kind]:
+    if config.get(keys.ENABLED) is False:
+        return frozenset()
+    return DEFAULT_WANTS if config.get(keys.SAVE_MESSAGES) else DEFAULT_WANTS - MESSAGES
+
+
+def _pace(config: Configuration) -> Pace:
+    return cast(Pace, config.get(keys.WRITE_FREQUENCY))

@@ -1,0 +1,161 @@
+"""`hermes honcho …`: the keys that people change most, each with a command of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hermes.errors import UsageError
+from hermes.honcho import keys
+from hermes.honcho.changes import set_entry
+from hermes.honcho.file_commands import identity, migrate
+from hermes.honcho.names import fit
+from hermes.honcho.peer_commands import peers
+from hermes.honcho.profile_commands import sync
+from hermes.honcho.server import Machine
+from hermes.honcho.status import status
+from hermes.honcho.wizard import setup
+from hermes.honcho.workbench import Workbench, find_bench
+from hermes.memory.provider import Desk
+from hermes.types import Json
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+MODES = ("hybrid", "context", "tools", "auto")
+OBSERVATIONS = ("directional", "unified")
+
+
+def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
+    """The whole group, for the profile of `machine`."""
+    app = typer.Typer(
+        help="Honcho: who is who, where memory lands, and how it is used.", no_args_is_help=True, rich_markup_mode=None
+    )
+
+    @app.callback()
+    def choose_profile(
+        ctx: typer.Context,
+        target_profile: Annotated[
+            str | None, typer.Option("--target-profile", metavar="NAME", help="Work on this profile instead.")
+        ] = None,
+    ) -> None:
+        bench = Workbench(machine, desk)
+        ctx.obj = bench if target_profile is None else bench.of_profile(target_profile)
+
+    for command in (setup, status, enable, disable, mode, peer, sessions, strategy, tokens, map_directory):
+        app.command("map" if command is map_directory else command.__name__)(command)
+    app.add_typer(peers, name="peers")
+    for command in (sync, identity, migrate):
+        app.command()(command)
+    return app
+
+
+def enable(ctx: typer.Context) -> None:
+    """Use Honcho in this profile."""
+    find_bench(ctx).save_keys({"enabled": True})
+
+
+def disable(ctx: typer.Context) -> None:
+    """Use Honcho no more in this profile: nothing is recorded for it or recalled. What it knows stays there."""
+    find_bench(ctx).save_keys({"enabled": False})
+
+
+def mode(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="MODE", help=f"{', '.join((*MODES[:3], *OBSERVATIONS))}; without it, shown.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """What the model gets of memory, or who learns about whom."""
+    bench = find_bench(ctx)
+    if name is None:
+        bench.show_keys([keys.RECALL_MODE, keys.OBSERVATION_MODE], as_json=json)
+    elif name in OBSERVATIONS:
+        bench.save_keys({"observationMode": name})
+        if bench.load().get(keys.OBSERVATION):
+            bench.desk.dialog.say("The key observation says more than that, and counts where it does.")
+    elif name in MODES:
+        bench.save_keys({"recallMode": name})
+    else:
+        raise UsageError(f"'{name}' is no mode", hint=f"There are {', '.join((*MODES[:3], *OBSERVATIONS))}")
+
+
+def peer(
+    ctx: typer.Context,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Your own peer.")] = None,
+    ai: Annotated[str | None, typer.Option("--ai", metavar="NAME", help="The agent's peer.")] = None,
+    reasoning: Annotated[
+        str | None, typer.Option("--reasoning", metavar="LEVEL", help=f"{', '.join(keys.LEVELS)}.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Who you and the agent are, and how hard questions about you are thought about."""
+    given = {"peerName": user, "aiPeer": ai, "dialecticReasoningLevel": reasoning}
+    _set_or_show(find_bench(ctx), given, [keys.PEER_NAME, keys.AI_PEER, keys.DIALECTIC_REASONING_LEVEL], json)
+
+
+def strategy(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="STRATEGY", help=f"{keys.SESSION_STRATEGY.allowed}; without it, shown.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """What sessions of the terminal are named after."""
+    _set_or_show(find_bench(ctx), {"sessionStrategy": name}, [keys.SESSION_STRATEGY], json)
+
+
+def tokens(
+    ctx: typer.Context,
+    context: Annotated[int | None, typer.Option("--context", help=keys.CONTEXT_TOKENS.help)] = None,
+    dialectic: Annotated[int | None, typer.Option("--dialectic", help=keys.DIALECTIC_MAX_CHARS.help)] = None,
+    json: AsJson = False,
+) -> None:
+    """How much is recalled."""
+    given = {"contextTokens": context, "dialecticMaxChars": dialectic}
+    _set_or_show(find_bench(ctx), given, [keys.CONTEXT_TOKENS, keys.DIALECTIC_MAX_CHARS], json)
+
+
+def sessions(ctx: typer.Context, json: AsJson = False) -> None:
+    """Directories with the session's name that was given to each."""
+    bench = find_bench(ctx)
+    named = bench.load().get(keys.SESSIONS)
+    if json:
+        bench.desk.print_json(dict(named))
+    elif named:
+        bench.desk.print_table(("directory", "session"), sorted(named.items()))
+    else:
+        bench.desk.dialog.say("No directory has a name of its own; `hermes honcho map NAME` gives this one a name.")
+
+
+def map_directory(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The session's name; without it all are listed.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Give the sessions of this directory a name."""
+    if name is None:
+        sessions(ctx, json)
+        return
+    bench, here, fitting = find_bench(ctx), Path.cwd(), fit(name)
+    if not fitting:
+        raise UsageError(f"'{name}' has nothing that a name may have", hint="Use letters, digits, `-` and `_`")
+    bench.save(set_entry(keys.SESSIONS, str(here), fitting))
+    config = bench.load()
+    bench.desk.print_lines([(str(here), fitting)])
+    if config.get(keys.SESSION_STRATEGY) == "per-session":
+        bench.desk.dialog.say(
+            "It has no effect now: with the strategy per-session each session is named by its own id. "
+            "`hermes honcho strategy per-directory` changes that."
+        )
+    elif config.get(keys.SESSIONS).get(str(here)) != fitting:
+        bench.desk.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
+
+
+def _set_or_show(bench: Workbench, given: dict[str, Json], rows: list[keys.Key[Json]], as_json: bool) -> None:
+    values = {key: value for key, value in given.items() if value is not None}
+    if values:
+        bench.save_keys(values)
+    else:
+        bench.show_keys(rows, as_json=as_json)

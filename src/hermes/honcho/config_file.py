@@ -1,0 +1,135 @@
+"""honcho.json: which file it is, what it says, and changing it while others do.
+
+It belongs to several programs and profiles. A change is made to the file as it is at that moment, under the lock that a
+stock Hermes takes too; everything else in it, foreign keys and the order of all keys, stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.errors import SettingsError
+from hermes.files import locked, read_file, replace_file
+from hermes.home import Home
+
+FILE = "honcho.json"
+GLOBAL = Path(".honcho") / "config.json"
+"""Below the user's folder: the file that other Honcho programs share. Only our own host block is written there."""
+HOSTS = "hosts"
+LONGEST = 4 * 1024 * 1024
+"""Bytes of a file that is read."""
+MEND = "Mend it; nothing was changed"
+
+Block = dict[str, Any]
+Edit = Callable[[Block, Block], None]
+"""Changes the host block and the root, in place."""
+
+
+class Places(Struct, frozen=True):
+    """Where the file may be, and whose block of it is ours."""
+
+    candidates: tuple[Path, ...]
+    """The most important first."""
+    default: Path
+    """Where it is made."""
+    shared: Path
+    """The file that other programs share."""
+    host: str
+    old_host: str | None = None
+    """How earlier versions called the block."""
+
+    @classmethod
+    def find(cls, home: Path, profile: str | None, env: Mapping[str, str], host: str = "") -> Places:
+        """The places of a profile. `host` is the block that the environment names instead."""
+        folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
+        default, shared = Home(home, profile).shared / FILE, folder / GLOBAL
+        candidates = dict.fromkeys((home / FILE, default, folder / ".hermes" / FILE, shared))
+        named = host or ("hermes" if profile is None else f"hermes_{profile}")
+        old = f"hermes.{profile}" if profile is not None and not host else None
+        return cls(tuple(candidates), default, shared, named, old)
+
+    def existing(self) -> Path | None:
+        """The file that counts, or None while there is none."""
+        return next((path for path in self.candidates if path.exists()), None)
+
+
+class Document(Struct, frozen=True):
+    """What a file says. `block` is where the host block stands in it, under the name `host`."""
+
+    root: Mapping[str, Any]
+    block: Mapping[str, Any]
+    host: str
+
+
+def read_document(path: Path, places: Places) -> Document:
+    """What the file says. Raises SettingsError when it cannot be read or is not what it should be."""
+    root = _read(path)
+    host = _stands_under(root, places, path)
+    return Document(root, _hosts(root, path).get(host, {}), host)
+
+
+def edit_document(places: Places, edit: Edit) -> Path:
+    """Change the file that counts as it is now, while no other process does; where that is.
+
+    A block of an earlier version moves to its new name with all that is in it. In the file that other programs share
+    what would change at the root goes into our block.
+    """
+    path = places.existing() or places.default
+    with locked(path):
+        root = _read(path) if path.exists() else {}
+        ours = _stands_under(root, places, path)
+        blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
+        block = blocks.setdefault(places.host, {})
+        if path == places.shared:
+            top = dict(root)
+            edit(block, top)
+            block.update({name: value for name, value in top.items() if value != root.get(name)})
+        else:
+            edit(block, root)
+        root[HOSTS] = blocks
+        replace_file(path, json.dumps(root, ensure_ascii=False, indent=2) + "\n")
+    return path
+
+
+def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:
+    """The name of the block that is ours: the old one only while there is no new one."""
+    hosts = _hosts(root, path)
+    is_old = places.old_host in hosts and places.host not in hosts
+    return places.old_host if is_old and places.old_host is not None else places.host
+
+
+def _hosts(root: Mapping[str, Any], path: Path) -> dict[str, Block]:
+    hosts = root.get(HOSTS)
+    if hosts is None:
+        return {}
+    if not isinstance(hosts, dict):
+        raise SettingsError(f"{path}: {HOSTS} is no map of host blocks", hint=MEND)
+    for name, block in hosts.items():
+        if not isinstance(block, dict):
+            raise SettingsError(f"{path}: {HOSTS}.{name} is no map of keys and values", hint=MEND)
+    return hosts
+
+
+def _read(path: Path) -> Block:
+    try:
+        raw = read_file(path)
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
+    if len(raw) > LONGEST:
+        raise SettingsError(f"{path} has more than {LONGEST // 1024 // 1024} MB", hint="Is it the right file?")
+    try:
+        found = json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text", hint=MEND) from error
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{path}, line {error.lineno}: this is not JSON ({error.msg})", hint=MEND) from error
+    except RecursionError as error:
+        raise SettingsError(f"{path} is nested too deeply", hint=MEND) from error
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path}: the file must hold one JSON object", hint=MEND)
+    return found

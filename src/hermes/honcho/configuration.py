@@ -1,0 +1,163 @@
+"""The configuration in force for one host: every key with where it came from, and what follows from them together."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+
+from hermes.errors import SettingsError
+from hermes.honcho import keys
+from hermes.honcho.config_file import Document, Places, read_document
+from hermes.honcho.identity import FALLBACK, Identities
+from hermes.honcho.keys import Key
+from hermes.honcho.names import Naming, Strategy, clean
+from hermes.settings.kinds import plain
+from hermes.settings.layers import Layer, Settings, environment, try_resolve
+
+T = TypeVar("T")
+HOST, ROOT = "host block", "root"
+PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
+    "directional": {
+        "user": {"observeMe": True, "observeOthers": True},
+        "ai": {"observeMe": True, "observeOthers": True},
+    },
+    "unified": {
+        "user": {"observeMe": True, "observeOthers": False},
+        "ai": {"observeMe": False, "observeOthers": True},
+    },
+}
+
+
+class Configuration(Struct, frozen=True, dict=True):
+    """What one host is told. Where something is wrong the default stands in its place: for looking, not for running."""
+
+    host: str
+    file: Path | None
+    """The file that was read; None while there is none."""
+    settings: Settings
+    problems: Sequence[SettingsError]
+    remarks: Sequence[str]
+    """What is not wrong but may not be what was meant."""
+    login: str = FALLBACK
+
+    def get(self, key: Key[T]) -> T:
+        """The value in force."""
+        return self.settings.get(key)
+
+    def checked(self) -> Configuration:
+        """Itself, for running. Raises the first problem."""
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            raise SettingsError(f"{self.problems[0].message}{more}", hint="`hermes honcho status` shows every key")
+        return self
+
+    @property
+    def workspace(self) -> str:
+        return self.get(keys.WORKSPACE) or self.host_name
+
+    @property
+    def host_name(self) -> str:
+        """The host key as a name."""
+        return clean(self.host) or "hermes"
+
+    @cached_property
+    def identities(self) -> Identities:
+        """Who is who. A pin that has no name to pin to is none."""
+        return Identities(
+            owner=self.get(keys.PEER_NAME) or self.login,
+            ai=self.get(keys.AI_PEER) or self.host_name,
+            pin=self.get(keys.PIN_USER_PEER) and bool(self.get(keys.PEER_NAME)),
+            pin_guests=self.get(keys.PIN_GUESTS),
+            aliases=self.get(keys.USER_PEER_ALIASES),
+            prefix=self.get(keys.RUNTIME_PEER_PREFIX),
+        )
+
+    @cached_property
+    def naming(self) -> Naming:
+        """How sessions are named."""
+        return Naming(
+            strategy=cast(Strategy, self.get(keys.SESSION_STRATEGY)),
+            workspace=self.workspace,
+            manual=self.get(keys.SESSIONS),
+            peer_prefix=self.get(keys.SESSION_PEER_PREFIX),
+            rotate=self.get(keys.NEW_SESSION_POLICY) == "rotate",
+        )
+
+    @property
+    def observation(self) -> Mapping[str, Mapping[str, bool]]:
+        """Who observes whom: the preset, with what `observation` says about it."""
+        preset, given = PRESETS[self.get(keys.OBSERVATION_MODE)], self.get(keys.OBSERVATION)
+        return {peer: {**preset[peer], **given.get(peer, {})} for peer in preset}
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """What open sessions have taken over, as `honcho.key` and a plain value."""
+        frozen = {f"honcho.{row.key}": plain_text(self.get(row)) for row in keys.TABLE if row.frozen}
+        return {"honcho.host": self.host, "honcho.login": self.login, **frozen}
+
+
+def load(places: Places, env: Mapping[str, str]) -> Configuration:
+    """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
+    path = places.existing()
+    try:
+        document = Document({}, {}, places.host) if path is None else read_document(path, places)
+        broken: list[SettingsError] = []
+    except SettingsError as error:
+        document, broken = Document({}, {}, places.host), [error]
+    return resolve(document, path, places.host, env, broken)
+
+
+def resolve(
+    document: Document, path: Path | None, host: str, env: Mapping[str, str], broken: Sequence[SettingsError] = ()
+) -> Configuration:
+    """What a file and the environment say together."""
+    layers = [
+        Layer.of(HOST, document.block, f"{path}, hosts.{document.host}"),
+        Layer.of(ROOT, document.root, str(path)),
+        environment(keys.TABLE, env),
+    ]
+    settings, problems = try_resolve(keys.TABLE, layers)
+    found = Configuration(host, path, settings, [*broken, *problems], [], login_name(env))
+    return Configuration(host, path, settings, found.problems, list(_remarks(found, layers)), found.login)
+
+
+def login_name(env: Mapping[str, str]) -> str:
+    """The name of whoever is logged in, as a peer may have it."""
+    given = next((env[name] for name in ("LOGNAME", "USER", "LNAME", "USERNAME") if env.get(name)), "")
+    if not given:
+        try:
+            given = getpass.getuser()
+        except (OSError, KeyError):  # nobody has a name here, as in some containers
+            given = ""
+    return clean(given)[:50] or FALLBACK
+
+
+def plain_text(value: object) -> Any:
+    """A value that is a list or a map as one text, which depends on its contents alone."""
+    return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
+
+
+def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
+    """A number that was brought within its bounds, levels that are too many, pins that pin nothing."""
+    depth, levels = found.get(keys.DIALECTIC_DEPTH), found.get(keys.DIALECTIC_DEPTH_LEVELS)
+    given = next((one for layer in layers if (one := layer.find(keys.DIALECTIC_DEPTH)) is not None), None)
+    if given is not None and found.settings.where(keys.DIALECTIC_DEPTH) == given.where and _differs(given.value, depth):
+        yield f"{given.where}: dialecticDepth is {given.value!r}, which counts as {depth}"
+    if levels is not None and len(levels) > depth:
+        count = "only the first counts" if depth == 1 else f"the first {depth} count"
+        yield f"dialecticDepthLevels has {len(levels)} levels, but dialecticDepth is {depth}: {count}"
+    if found.get(keys.PIN_USER_PEER) and not found.get(keys.PEER_NAME):
+        where = found.settings.where(keys.PIN_USER_PEER)
+        yield f"{where}: pinUserPeer is true but peerName is not set, so the pin is ignored"
+    elif found.get(keys.PIN_GUESTS) and not found.get(keys.PIN_USER_PEER):
+        yield f"{found.settings.where(keys.PIN_GUESTS)}: pinGuests is true, but pinUserPeer is not"
+
+
+def _differs(given: object, counted: int) -> bool:
+    return str(given).strip() != str(counted)

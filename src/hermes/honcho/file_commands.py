@@ -1,0 +1,144 @@
+"""`hermes honcho identity` and `migrate`: what stands in files, told to Honcho as conclusions.
+
+What is there already is not told again, so each can be run as often as one likes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import Struct
+
+from hermes.errors import HomeError, NotFoundError, UsageError
+from hermes.files import read_file
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.server import find_server, open_client
+from hermes.honcho.workbench import Workbench, find_bench
+
+if TYPE_CHECKING:
+    from honcho import Honcho
+
+LONGEST = 60_000
+"""Characters of one conclusion."""
+LARGEST = 1024 * 1024
+"""Bytes of a file that is told."""
+AT_ONCE = 100
+MOST_KNOWN = 10_000
+"""Conclusions that are compared with what is to be told."""
+PARTS = re.compile(r"\n\s*\n")
+ENTRIES = re.compile(r"\n§\n")
+
+
+class Telling(Struct, frozen=True):
+    """Texts of one file, and about whom they are."""
+
+    file: Path
+    about: str
+    texts: tuple[str, ...]
+
+
+def identity(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="Who the agent is (default: SOUL.md of the home).")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show what Honcho knows of the agent instead.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --show: print JSON.")] = False,
+) -> None:
+    """Tell Honcho who the agent is, paragraph by paragraph, or show what it knows of it."""
+    bench = find_bench(ctx)
+    config = bench.load().checked()
+    if show:
+        _show_identity(bench, config, as_json=json)
+        return
+    path = file or bench.machine.home.soul_file
+    if not path.exists():
+        raise NotFoundError(f"there is no {path}", hint="Name a file that says who the agent is")
+    _tell(bench, config, [Telling(path, config.identities.ai, _split(path, PARTS))])
+
+
+def migrate(
+    ctx: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Tell Honcho what the built-in notes hold: your own notes as yours, SOUL.md as the agent's. The files stay."""
+    bench = find_bench(ctx)
+    config, home = bench.load().checked(), bench.machine.home
+    who = config.identities
+    wanted = [
+        *((path, who.owner, ENTRIES) for path in _notes(home.path)),
+        (home.soul_file, who.ai, PARTS),
+    ]
+    found = [Telling(path, about, _split(path, by)) for path, about, by in wanted if path.exists()]
+    if not found:
+        bench.desk.dialog.say(f"There are no notes in {home.path}.")
+        return
+    rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
+    bench.desk.print_table(("file", "entries", "about"), rows)
+    if not yes:
+        _confirm(bench, config)
+    _tell(bench, config, found)
+
+
+def _notes(home: Path) -> list[Path]:
+    """Where the notes are: in `memories/`, or in the home itself as early versions had it."""
+    names = ("USER.md", "MEMORY.md")
+    return [next((path for path in (home / "memories" / n, home / n) if path.exists()), home / n) for n in names]
+
+
+def _confirm(bench: Workbench, config: Configuration) -> None:
+    if not bench.desk.dialog.can_ask:
+        raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
+    question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
+    if bench.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, "yes") == "no":
+        raise UsageError("nothing was told", hint="")
+
+
+def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling]) -> None:
+    with open_client(config, bench.machine) as client:
+        for one in tellings:
+            new, there = _tell_one(client, config.identities.ai, one)
+            bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+
+
+def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
+    """How many texts were told, and how many were known."""
+    for peer in (agent, telling.about):
+        client.peer(peer).get_metadata()  # from here on it is there, with what it had
+    view = client.peer(agent).conclusions_of(telling.about)
+    known = {found.content for found in islice(iter(view.list(size=AT_ONCE)), MOST_KNOWN)}
+    new = [{"content": text} for text in telling.texts if text not in known]
+    for start in range(0, len(new), AT_ONCE):
+        view.create(list(new[start : start + AT_ONCE]))
+    return len(new), len(telling.texts) - len(new)
+
+
+def _show_identity(bench: Workbench, config: Configuration, *, as_json: bool) -> None:
+    agent = config.identities.ai
+    with open_client(config, bench.machine) as client:
+        peer = client.peer(agent)
+        card, representation = list(peer.get_card() or []), peer.representation()
+    if as_json:
+        bench.desk.print_json({"agent": agent, "card": card, "representation": representation})
+    elif not card and not representation:
+        bench.desk.dialog.say(f"Honcho knows nothing of {agent} yet; `hermes honcho identity FILE` tells it.")
+    else:
+        bench.desk.dialog.say("\n".join([*card, representation]))
+
+
+def _split(path: Path, by: re.Pattern[str]) -> tuple[str, ...]:
+    """The parts of a file, each once."""
+    try:
+        raw = read_file(path)
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise HomeError(f"cannot read {path}: {error.strerror}", hint="") from error
+    except UnicodeDecodeError as error:
+        raise HomeError(f"{path} is not UTF-8 text", hint="") from error
+    if len(raw) > LARGEST:
+        raise HomeError(f"{path} has more than {LARGEST // 1024} KB", hint="Is it the right file?")
+    parts = (part.strip()[:LONGEST] for part in by.split(text.replace("\r\n", "\n")))
+    return tuple(dict.fromkeys(part for part in parts if part))

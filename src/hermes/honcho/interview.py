@@ -1,0 +1,68 @@
+"""The answers of a set-up: from options of the command line, from a person, or as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from hermes.errors import SettingsError
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.keys import Key
+from hermes.memory.provider import Dialog
+from hermes.settings.kinds import in_words, plain
+
+T = TypeVar("T")
+GIVEN = "the command line"
+
+
+class Interview:
+    """`wanted` has what differs from what is in force, by key: all that is to be written."""
+
+    def __init__(self, dialog: Dialog, config: Configuration, options: Mapping[str, str | None], *, asks: bool) -> None:
+        self.dialog = dialog
+        self.config = config
+        self.asks = asks
+        self.wanted: dict[str, Any] = {}
+        self._options = options
+
+    def value(self, row: Key[T]) -> T:
+        """What is wanted, or in force."""
+        value: T = self.wanted.get(row.key, self.config.get(row))
+        return value
+
+    def put(self, row: Key[Any], value: object) -> None:
+        """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
+        parsed = row.parse(value, GIVEN)
+        if plain(parsed) == plain(self.config.get(row)):
+            self.wanted.pop(row.key, None)
+        else:
+            self.wanted[row.key] = parsed
+
+    def option(self, name: str) -> str | None:
+        """What the command line says."""
+        return self._options.get(name)
+
+    def text(self, row: Key[Any], question: str, name: str, default: str | None = None) -> None:
+        """A text or a number; it is asked for again until it can be used."""
+        if (given := self.option(name)) is not None:
+            self.put(row, given)
+            return
+        standing = in_words(row.shown(self.value(row))) if default is None else default
+        while self.asks:
+            answer = self.dialog.ask(question, standing)
+            if answer == standing and row.key not in self.wanted:
+                return  # also where it is only what follows from other keys
+            try:
+                self.put(row, answer)
+                return
+            except SettingsError as error:
+                self.dialog.say(error.message.removeprefix(f"{GIVEN}: "))
+
+    def choice(self, row: Key[Any], question: str, name: str, options: Mapping[str, str]) -> None:
+        """One of a few words."""
+        if (given := self.option(name)) is not None:
+            self.put(row, given)
+        elif self.asks:
+            standing = str(self.value(row))
+            known = dict(options) if standing in options else {**options, standing: "as it is"}
+            self.put(row, self.dialog.choose(question, known, standing))

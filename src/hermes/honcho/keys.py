@@ -1,0 +1,302 @@
+"""Every key of honcho.json, as one table: validation, help, the wizard, `status` and the reference page come from it.
+
+A value is looked for in the host block, then at the root of the file, then in the variable, then it is the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from hermes.honcho.identity import peer_text
+from hermes.honcho.names import LONGEST
+from hermes.settings import Setting
+from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
+from hermes.settings.kinds import Boolean, Choice, Integer, Kind, Secret, Text, Url
+from hermes.settings.setting import collect
+
+T_co = TypeVar("T_co", covariant=True)
+LEVELS = ("minimal", "low", "medium", "high", "max")
+MOST_CONTEXT = 100_000
+"""Tokens of context that a Honcho server gives at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Setting[T_co]):
+    """One key of the file."""
+
+    group: str = ""
+    """Under which heading it is explained."""
+    scope: Literal["host", "shared"] = "host"
+    """Where commands write it: into the profile's own host block, or where all profiles find it."""
+    frozen: bool = True
+    """Whether an open session has taken it over, so that a change opens sessions anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Text):
+    """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
+
+    def parse(self, raw: object) -> str:
+        text = Text.parse(self, raw)
+        name = peer_text(text)
+        if len(name) > LONGEST or (text and not name.strip("-")):
+            raise self.refusal(raw)
+        return name
+
+    def describe(self) -> str:
+        return f"a name of letters, digits, `-` and `_`, at most {LONGEST}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix(Text):
+    """What stands before ids. It must leave room for them."""
+
+    def parse(self, raw: object) -> str:
+        prefix = Text.parse(self, raw)
+        if len(prefix) > LONGEST // 2:
+            raise self.refusal(raw)
+        return prefix
+
+    def describe(self) -> str:
+        return f"text of at most {LONGEST // 2} characters"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmptyName(Name):
+    """A name that must be there."""
+
+    def parse(self, raw: object) -> str:
+        name = Name.parse(self, raw)
+        if not name:
+            raise self.refusal(raw)
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Kind[Mapping[str, object]]):
+    """What a sign-in left behind, for whoever renews it. Only who it was made for, and until when, is shown."""
+
+    @property
+    def secret(self) -> bool:
+        return True
+
+    def parse(self, raw: object) -> Mapping[str, object]:
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("refreshToken"), str):
+            raise self.refusal(raw)
+        return raw
+
+    def describe(self) -> str:
+        return "a map with at least refreshToken"
+
+    def show(self, value: Any) -> Any:
+        return {name: value[name] for name in ("clientId", "expiresAt") if name in value}
+
+
+CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (
+    "Identity and connection",
+    "Who is who on a gateway",
+    "Memory and recall",
+    "Writing",
+    "Session names",
+    "Dialectic and reasoning",
+    "Budgets",
+    "Cadence",
+)
+
+API_KEY = Key(
+    "apiKey",
+    Secret(),
+    "",
+    "The server's key; after a sign-in it holds the access token.",
+    env="HONCHO_API_KEY",
+    group=CONNECTION,
+    frozen=False,
+)
+OAUTH = Key(
+    "oauth",
+    optional(Grant()),
+    None,
+    "The grant of a sign-in. It is written by signing in and renewed by itself, not by hand.",
+    group=CONNECTION,
+    frozen=False,
+)
+BASE_URL = Key(
+    "baseUrl",
+    Url(),
+    "",
+    "A self-hosted server. One on this machine needs no key; `/v1` to `/v3` at the end is left out.",
+    env="HONCHO_BASE_URL",
+    group=CONNECTION,
+    frozen=False,
+)
+ENVIRONMENT = Key(
+    "environment",
+    Choice(("production", "local")),
+    "production",
+    "Which server without `baseUrl`: Honcho Cloud, or one on port 8000 of this machine.",
+    env="HONCHO_ENVIRONMENT",
+    group=CONNECTION,
+    frozen=False,
+)
+SERVER = Key(
+    "server",
+    Choice(("auto", "embedded")),
+    "auto",
+    "`auto` follows URL, key and environment, and is our own memory server where there is none; `embedded` is our own "
+    "whatever they say.",
+    group=CONNECTION,
+    frozen=False,
+)
+ENABLED = Key(
+    "enabled",
+    optional(Boolean()),
+    None,
+    "Whether Honcho is used in this profile. Unset, it is.",
+    group=CONNECTION,
+)
+WORKSPACE = Key(
+    "workspace",
+    Name(),
+    "",
+    "The workspace. Profiles in one workspace know the same people. Unset, it is the host key.",
+    group=CONNECTION,
+)
+PEER_NAME = Key("peerName", Name(), "", "Your own peer. Unset, it is your login name.", group=CONNECTION)
+AI_PEER = Key("aiPeer", Name(), "", "The agent's peer. Unset, it is the host key.", group=CONNECTION)
+
+PIN_USER_PEER = Key(
+    "pinUserPeer",
+    Boolean(),
+    False,
+    "Take all that comes from your own accounts for `peerName`, whatever aliases say.",
+    also=("pinPeerName",),
+    group=MAPPING,
+)
+PIN_GUESTS = Key(
+    "pinGuests", Boolean(), False, "Let the pin hold for guests too: everyone becomes `peerName`.", group=MAPPING
+)
+USER_PEER_ALIASES = Key(
+    "userPeerAliases", Map(NonEmptyName()), {}, "Ids of platform users, each with the peer it is.", group=MAPPING
+)
+RUNTIME_PEER_PREFIX = Key(
+    "runtimePeerPrefix", Prefix(), "", "What stands before the id of a user without an alias.", group=MAPPING
+)
+
+RECALL_MODE = Key(
+    "recallMode",
+    Choice(("hybrid", "context", "tools"), {"auto": "hybrid"}),
+    "hybrid",
+    "What the model gets: recalled context and tools, context alone, or tools alone.",
+    group=RECALL,
+)
+OBSERVATION_MODE = Key(
+    "observationMode",
+    Choice(("directional", "unified")),
+    "directional",
+    "Who learns about whom: everyone about everyone, or you about yourself and the agent about you.",
+    group=RECALL,
+)
+_OBSERVED = Fields({"observeMe": Boolean(), "observeOthers": Boolean()})
+OBSERVATION = Key(
+    "observation",
+    Fields({"user": _OBSERVED, "ai": _OBSERVED}),
+    {},
+    "The same for each peer; what it leaves out is as `observationMode` has it.",
+    group=RECALL,
+)
+
+WRITE_FREQUENCY = Key(
+    "writeFrequency",
+    Either(Choice(("async", "turn", "session")), Integer(1)),
+    "async",
+    "When what was said is sent: at once in the background, before the turn ends, when the conversation ends, or after "
+    "so many turns.",
+    group=WRITING,
+)
+SAVE_MESSAGES = Key("saveMessages", Boolean(), True, "Send what was said and replied.", group=WRITING)
+
+SESSION_STRATEGY = Key(
+    "sessionStrategy",
+    Choice(("per-directory", "per-session", "per-repo", "global")),
+    "per-directory",
+    "What a terminal's session is named after. Chats on a gateway are named after their key.",
+    group=NAMES,
+)
+SESSION_PEER_PREFIX = Key("sessionPeerPrefix", Boolean(), False, "Put the peer's name before a session's.", group=NAMES)
+SESSIONS = Key(
+    "sessions",
+    Map(Text()),
+    {},
+    "Directories with the session's name that was given to each.",
+    group=NAMES,
+    scope="shared",
+)
+NEW_SESSION_POLICY = Key(
+    "newSessionPolicy",
+    Choice(("keep", "rotate")),
+    "keep",
+    "What `/new` does to a chat's session at Honcho: go on in it, or begin another.",
+    group=NAMES,
+)
+
+DIALECTIC_DEPTH = Key(
+    "dialecticDepth", Integer(1, 3, clamped=True), 1, "Questions in a row about the person.", group=REASONING
+)
+DIALECTIC_DEPTH_LEVELS = Key(
+    "dialecticDepthLevels",
+    optional(List(Choice(LEVELS))),
+    None,
+    "How hard each of them is thought about. Unset, it follows `dialecticReasoningLevel`.",
+    group=REASONING,
+)
+DIALECTIC_REASONING_LEVEL = Key(
+    "dialecticReasoningLevel", Choice(LEVELS), "low", "How hard a question is thought about.", group=REASONING
+)
+DIALECTIC_DYNAMIC = Key(
+    "dialecticDynamic", Boolean(), True, "Let the model choose the level when it asks by itself.", group=REASONING
+)
+DIALECTIC_MAX_CHARS = Key(
+    "dialecticMaxChars", Integer(1), 600, "Characters of an answer that are recalled.", group=REASONING
+)
+DIALECTIC_MAX_INPUT_CHARS = Key(
+    "dialecticMaxInputChars",
+    Integer(1, 10_000),
+    10_000,
+    "Characters of a question to the server.",
+    group=REASONING,
+)
+REASONING_HEURISTIC = Key("reasoningHeuristic", Boolean(), True, "Think harder about long questions.", group=REASONING)
+REASONING_LEVEL_CAP = Key(
+    "reasoningLevelCap", Choice(LEVELS), "high", "How hard at most, when long questions raise it.", group=REASONING
+)
+
+CONTEXT_TOKENS = Key(
+    "contextTokens",
+    optional(Integer(1, MOST_CONTEXT)),
+    None,
+    "Tokens of recalled context in a request. Unset, 2,000.",
+    group=BUDGETS,
+)
+MESSAGE_MAX_CHARS = Key(
+    "messageMaxChars", Integer(1), 25_000, "Characters of one message; longer ones are sent in pieces.", group=BUDGETS
+)
+
+CONTEXT_CADENCE = Key(
+    "contextCadence", Integer(1), 1, "Turns until the recalled context is fetched again.", group=CADENCE
+)
+DIALECTIC_CADENCE = Key(
+    "dialecticCadence", Integer(1), 1, "Turns until the server is asked about the person again.", group=CADENCE
+)
+INJECTION_FREQUENCY = Key(
+    "injectionFrequency",
+    Choice(("every-turn", "first-turn")),
+    "every-turn",
+    "Recall with every message, or with the first of a conversation alone.",
+    group=CADENCE,
+)
+
+TABLE: tuple[Key[Any], ...] = tuple(row for row in collect(globals()) if isinstance(row, Key))
+ENV_HOST = "HERMES_HONCHO_HOST"
+"""The variable that names the host block."""

@@ -1,0 +1,30 @@
+"""Who talks on chat platforms, held against who is who at Honcho."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.honcho.identity import Identities
+from hermes.memory.provider import Acquaintance
+
+NAMED = 5
+"""People that one line names."""
+
+
+def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
+    """Those of whom nobody has said who they are."""
+    return [one for one in people if not one.is_marked]
+
+
+def pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
+    """A pin takes the owner's accounts together. Whoever may be the owner and is not marked so is left out of it."""
+    strangers = [one for one in unmarked(people) if one.user_id not in who.aliases]
+    if not who.pin or who.pin_guests or not strangers:
+        return []
+    names = ", ".join(one.who for one in strangers[:NAMED])
+    more = f" and {len(strangers) - NAMED} more" if len(strangers) > NAMED else ""
+    return [
+        f"pinUserPeer takes your own accounts for {who.owner}, but nobody has said whose {names}{more} is: what is "
+        f"written there goes to a peer of its own. `hermes gateway people --me {strangers[0].who}` says that it is "
+        "yours, --guest that it is not"
+    ]

@@ -1,0 +1,122 @@
+"""Honcho behind the seam: where entries go, what sessions have frozen, how it is configured.
+
+This version keeps what is said for Honcho in the outbox and recalls nothing yet; `status` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hermes.errors import ProviderError, SettingsError
+from hermes.home import Home
+from hermes.honcho.addresses import find_address
+from hermes.honcho.changes import set_keys
+from hermes.honcho.config_file import Places, edit_document
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
+from hermes.honcho.people import pin_remarks
+from hermes.honcho.server import Machine, find_server, look_at
+from hermes.honcho.watch import Watch
+from hermes.memory.provider import (
+    Acquaintance,
+    Address,
+    Conversation,
+    Desk,
+    Entry,
+    Host,
+    Later,
+    MemoryPlugin,
+    MemorySession,
+    Notebook,
+    Outcome,
+    Question,
+    Recalled,
+)
+from hermes.types import Json
+
+NOT_YET = "this version keeps what is said for Honcho and does not send it yet"
+AGAIN = 3600.0
+"""Seconds until an entry is offered again, in case a later version runs then."""
+
+
+class HonchoSession(MemorySession):
+    """One conversation. It recalls nothing: that comes with a later version."""
+
+    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
+        return Recalled()
+
+
+class HonchoPlugin(MemoryPlugin):
+    """See `hermes.memory.provider.MemoryPlugin`."""
+
+    name = "honcho"
+    settings = TABLE
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.places = Places.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
+        self.machine = Machine(Home(host.home, host.profile), host.env)
+        self._watch = Watch(self.places, host.env, host.trouble)
+
+    def is_available(self) -> bool:
+        server = find_server(self.configuration())
+        if server.lacks_key:
+            raise ProviderError(f"Honcho ({server.shown}) needs a key", hint="`hermes memory setup honcho` asks for it")
+        return True
+
+    def configuration(self) -> Configuration:
+        """What is in force now. Raises ProviderError while there is nothing that could be."""
+        try:
+            return self._watch.current()
+        except SettingsError as error:
+            raise ProviderError(error.message, hint=error.hint) from error
+
+    def address(self, place: Conversation | Notebook) -> Address:
+        return find_address(self.configuration(), place)
+
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
+        return HonchoSession()
+
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
+        return [Later(NOT_YET, AGAIN, everyone=True)]
+
+    def cache_busting_signature(self) -> dict[str, Json] | None:
+        return self.configuration().signature
+
+    async def status(self, until: float) -> Mapping[str, Json]:
+        config = self.configuration()
+        server = find_server(config)
+        seconds = max(0.1, until - self.host.clock.now() - 0.5)
+        connection = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        return {
+            "honcho": server.shown,
+            "connection": connection,
+            "workspace": config.workspace,
+            "you": config.identities.owner,
+            "agent": config.identities.ai,
+            "switched": "off" if config.get(ENABLED) is False else "on",
+            "writing": NOT_YET,
+            "recall": "nothing yet: it comes with a later version",
+        }
+
+    def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
+        config = self.configuration()
+        return [*config.remarks, *pin_remarks(config.identities, people)]
+
+    def backup_paths(self) -> Sequence[Path]:
+        path = self.places.existing()
+        return () if path is None else (path,)
+
+    def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
+        self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
+
+    def commands(self, desk: Desk) -> Any:
+        # By name: a conversation needs none of them.
+        return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
+
+    def save_config(self, values: Mapping[str, Json]) -> Path:
+        return edit_document(self.places, set_keys(values))

@@ -1,0 +1,148 @@
+"""Which Honcho server is meant, how it is reached, and a client of the official SDK for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.config_file import read_env_file
+from hermes.embedded.connect import connect, find_running
+from hermes.embedded.place import Place, find_place
+from hermes.errors import HermesError, ProviderError
+from hermes.home import Home
+from hermes.honcho import keys
+from hermes.honcho.configuration import Configuration
+from hermes.loopback import is_loopback
+from hermes.redaction import hide_tokens, hide_url
+
+if TYPE_CHECKING:
+    from honcho import Honcho
+
+CLOUD = "https://api.honcho.dev"
+LOCAL = "http://localhost:8000"
+VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+NO_KEY = "local"
+"""What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
+PATIENCE = 10.0
+"""Seconds that a command waits for a server."""
+
+Kind = Literal["embedded", "cloud", "self-hosted", "local"]
+
+
+class Server(Struct, frozen=True):
+    """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
+
+    kind: Kind
+    url: str
+    key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For people, without secrets."""
+        return "our own memory server" if self.kind == "embedded" else f"{self.kind} at {hide_url(self.url)}"
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether it cannot work without a key, and has none."""
+        return (
+            not self.key
+            and self.kind in ("cloud", "self-hosted")
+            and not is_loopback(urlsplit(self.url).hostname or "")
+        )
+
+
+def find_server(config: Configuration) -> Server:
+    """The server that the configuration means."""
+    url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
+    if config.get(keys.SERVER) == "embedded":
+        return Server("embedded", "")
+    if url:
+        return Server("self-hosted", url, key)
+    if config.get(keys.ENVIRONMENT) == "local":
+        return Server("local", LOCAL, key)
+    return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+
+
+class Machine(Struct, frozen=True):
+    """This machine as a profile sees it: where our own memory server is found."""
+
+    home: Home
+    env: Mapping[str, str]
+
+    @property
+    def memory(self) -> Place:
+        """The memory that all profiles share; the default home's `.env` may say where it is."""
+        return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
+
+
+def embedded_server(machine: Machine) -> Server:
+    """Our own memory server, as it can be reached now: it is started when it does not run. Blocks."""
+    found = connect(machine.memory)
+    return Server("embedded", found.base_url, found.api_key)
+
+
+@contextmanager
+def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
+    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
+    What the SDK raises in the block becomes a ProviderError, in words."""
+    import httpx
+    from honcho import Honcho  # heavy: only who talks with a server pays for it
+
+    found = find_server(config)
+    server = embedded_server(machine) if found.kind == "embedded" else found
+    with httpx.Client(base_url=server.url, timeout=timeout) as http, in_words():
+        yield Honcho(
+            api_key=server.key or NO_KEY,
+            environment="local" if server.kind == "local" else "production",
+            base_url=server.url,
+            workspace_id=config.workspace,
+            timeout=timeout,
+            max_retries=0,
+            http_client=http,
+        )
+
+
+def try_server(config: Configuration, machine: Machine) -> str:
+    """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
+    try:
+        with open_client(config, machine) as client:
+            client.get_metadata()
+    except HermesError as error:
+        return error.line()
+    return ""
+
+
+def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
+    """How the server is, in words: whether anything answers there. Nothing is made or started."""
+    import httpx
+
+    try:
+        if server.kind == "embedded":
+            running = find_running(machine.memory)
+            return (
+                "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
+            )
+        httpx.get(f"{server.url}/health", timeout=timeout)
+    except HermesError as error:
+        return f"it does not answer: {error.line()}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return hide_tokens(f"it does not answer: {str(error) or type(error).__name__}")
+    return "it answers"
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Let what the SDK raises leave as a ProviderError."""
+    from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
+
+    try:
+        yield
+    except (AuthenticationError, PermissionDeniedError) as error:
+        raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
+    except HonchoError as error:
+        raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error

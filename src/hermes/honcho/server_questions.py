@@ -1,0 +1,61 @@
+"""Where Honcho is: our own server, the cloud, or one by its URL; and the key for it."""
+
+from __future__ import annotations
+
+from hermes.errors import UsageError
+from hermes.honcho import keys
+from hermes.honcho.interview import Interview
+from hermes.honcho.server import LOCAL, find_server
+
+SERVERS = {
+    "embedded": "our own memory server on this machine: no account, no key, no network",
+    "cloud": "Honcho Cloud, with a key from https://app.honcho.dev",
+    "self-hosted": "a Honcho server of your own, by its URL",
+}
+
+
+def ask_server(interview: Interview) -> None:
+    """Ask where Honcho is."""
+    before = find_server(interview.config).kind
+    standing = "self-hosted" if before == "local" else before
+    chosen = interview.option("server") or (
+        interview.dialog.choose("Where is Honcho?", SERVERS, standing) if interview.asks else standing
+    )
+    if chosen not in SERVERS:
+        raise UsageError(f"'{chosen}' is no server", hint=f"There are {', '.join(SERVERS)}")
+    if chosen == "embedded":
+        _use_embedded(interview)
+        return
+    interview.put(keys.SERVER, "auto")
+    if chosen == "cloud":
+        interview.put(keys.BASE_URL, "")
+        interview.put(keys.ENVIRONMENT, "production")
+        _ask_key(interview, "Key (from https://app.honcho.dev)", is_new=standing == "self-hosted")
+    else:
+        url = interview.config.get(keys.BASE_URL) or LOCAL
+        interview.text(keys.BASE_URL, "URL of the server", "url", url)
+        elsewhere = standing != "self-hosted" or interview.value(keys.BASE_URL) != interview.config.get(keys.BASE_URL)
+        _ask_key(interview, "Key of this server (empty for none)", is_new=elsewhere)
+
+
+def _use_embedded(interview: Interview) -> None:
+    """What else is configured stays in the file, and is not used."""
+    config = interview.config
+    elsewhere = config.get(keys.API_KEY) or config.get(keys.BASE_URL) or config.get(keys.ENVIRONMENT) == "local"
+    interview.put(keys.SERVER, "embedded" if elsewhere else config.get(keys.SERVER))
+
+
+def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
+    """A key that was for another server is not sent to this one."""
+    known = interview.config.get(keys.API_KEY)
+    if (given := interview.option("key")) is not None:
+        interview.put(keys.API_KEY, given)
+    elif not interview.asks:
+        if is_new and known:
+            interview.put(keys.API_KEY, "")
+    else:
+        if "cloud" in question or "app.honcho.dev" in question:
+            interview.dialog.say("Signing in with a browser comes with a later version; a key works now.")
+        if is_new and known:
+            interview.dialog.say("The key so far is for another server: it is not used for this one.")
+        interview.put(keys.API_KEY, interview.dialog.ask(question, "" if is_new else known, secret=True))

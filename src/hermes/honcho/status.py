@@ -1,0 +1,209 @@
+"""`hermes honcho status`: every key with its value and where it comes from, the server, who is who, the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec import Struct
+
+from hermes.clock import SystemClock
+from hermes.honcho import keys
+from hermes.honcho.addresses import session_name
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.identity import find_peer
+from hermes.honcho.names import SessionName
+from hermes.honcho.people import pin_remarks
+from hermes.honcho.server import find_server, look_at
+from hermes.honcho.stock import stock_directory, stock_peer
+from hermes.honcho.workbench import Workbench, find_bench, origin, shown
+from hermes.memory.provider import Acquaintance, Conversation, Speaker
+from hermes.types import Json
+
+PATIENCE = 3.0
+"""Seconds that the server has to answer."""
+
+
+def status(
+    ctx: typer.Context,
+    everyone: Annotated[bool, typer.Option("--all", help="All profiles, a line each.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> int:
+    """What is in force: every key and where it comes from, the server, who is who, the session's name here."""
+    bench = find_bench(ctx)
+    if everyone:
+        _show_all(bench, as_json=json)
+        return 0
+    found = look(bench)
+    if json:
+        bench.desk.print_json(found.to_json())
+    else:
+        _print(bench, found)
+    return 1 if found.config.problems else 0
+
+
+class Look(Struct, frozen=True):
+    """What there is to say of one profile."""
+
+    config: Configuration
+    profile: str
+    server: str
+    connection: str
+    auth: str
+    session: SessionName | None
+    """None where every session is named by its own id."""
+    stock_session: str | None
+    people: list[dict[str, Json]]
+    remarks: list[str]
+
+    def to_json(self) -> Json:
+        config = self.config
+        return {
+            "profile": self.profile,
+            "host": config.host,
+            "file": None if config.file is None else str(config.file),
+            "problems": [problem.message for problem in config.problems],
+            "remarks": self.remarks,
+            "server": self.server,
+            "connection": self.connection,
+            "auth": self.auth,
+            "workspace": config.workspace,
+            "you": config.identities.owner,
+            "agent": config.identities.ai,
+            "session_here": None if self.session is None else self.session.name,
+            "session_here_by": "session id" if self.session is None else self.session.source,
+            "session_here_in_stock": self.stock_session,
+            "people": self.people,
+            "keys": {
+                row.key: {
+                    "value": row.shown(config.get(row)),
+                    "from": config.settings.origin(row),
+                    "where": config.settings.where(row),
+                }
+                for row in keys.TABLE
+            },
+        }
+
+
+def look(bench: Workbench) -> Look:
+    """Everything about one profile. The server is looked at, and nothing is made there."""
+    config = bench.load()
+    server = find_server(config)
+    named = _session_here(config)
+    people = bench.desk.people()
+    return Look(
+        config,
+        bench.profile,
+        server.shown,
+        look_at(server, bench.machine, PATIENCE),
+        _auth(config),
+        named,
+        _stock_session(named),
+        [_person(config, one) for one in people],
+        [*config.remarks, *pin_remarks(config.identities, people)],
+    )
+
+
+def _auth(config: Configuration) -> str:
+    """How one proves who one is, without the secret."""
+    grant, server = config.get(keys.OAUTH), find_server(config)
+    if server.kind == "embedded":
+        return "a key of its own, made at each start"
+    if grant is not None and server.key:
+        return f"OAuth ({grant.get('clientId', 'unknown client')}, {_validity(grant)})"
+    return "API key" if server.key else "none"
+
+
+def _validity(grant: Mapping[str, Any]) -> str:
+    expires = grant.get("expiresAt")
+    if not isinstance(expires, int | float):
+        return "token of unknown age"
+    minutes = int((expires - SystemClock().now()) / 60)
+    return f"token valid {minutes}m" if minutes > 0 else "expired"
+
+
+def _session_here(config: Configuration) -> SessionName | None:
+    if config.naming.strategy == "per-session":
+        return None
+    here = Conversation("", "cli", "everything", Speaker(is_owner=True), directory=Path.cwd())
+    return session_name(config, here)
+
+
+def _stock_session(named: SessionName | None) -> str | None:
+    """How a stock Hermes calls the session here, where that is another name."""
+    if named is None or named.source != "directory":
+        return None
+    stock = stock_directory(Path.cwd().name)
+    return stock if stock != named.name else None
+
+
+def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
+    speaker = Speaker(one.user_id, is_owner=one.is_owner)
+    peer, theirs = find_peer(config.identities, speaker), stock_peer(config.identities, one.user_id)
+    role = "owner" if one.is_owner else "guest"
+    return {
+        "who": one.who,
+        "name": one.name,
+        "is": role if one.is_marked else f"{role}, not marked",
+        "peer": peer.name,
+        "by": peer.rung,
+        "peer_in_stock": theirs if theirs != peer.name else None,
+    }
+
+
+def _print(bench: Workbench, found: Look) -> None:
+    config, desk = found.config, bench.desk
+    for problem in config.problems:
+        desk.dialog.say(f"Problem: {problem.message}")
+    here = "the id of each session" if found.session is None else f"{found.session.name} (by {found.session.source})"
+    switched = config.get(keys.ENABLED)
+    desk.print_lines(
+        [
+            ("profile", f"{found.profile}, host block {config.host}"),
+            ("file", "none yet; the defaults are in force" if config.file is None else str(config.file)),
+            ("Honcho", "switched off (`hermes honcho enable`)" if switched is False else "on"),
+            ("server", found.server),
+            ("connection", found.connection),
+            ("auth", found.auth),
+            ("workspace", config.workspace),
+            ("you", config.identities.owner),
+            ("agent", config.identities.ai),
+            ("session here", here),
+            *([("", f"a stock Hermes calls it {found.stock_session}")] if found.stock_session else []),
+        ]
+    )
+    for line in found.remarks:
+        desk.dialog.say(f"Note: {line}")
+    if found.people:
+        differs = any(one["peer_in_stock"] for one in found.people)
+        names = {"who": "who", "peer": "peer", "by": "by", "is": "is"} | (
+            {"peer_in_stock": "in a stock Hermes"} if differs else {}
+        )
+        rows = [[one[name] or "the same" for name in names] for one in found.people]
+        desk.print_table(list(names.values()), rows)
+    desk.print_table(
+        ("key", "value", "from"), [(row.key, shown(config, row), origin(config, row)) for row in keys.TABLE]
+    )
+
+
+def _show_all(bench: Workbench, *, as_json: bool) -> None:
+    found = [(one, one.load()) for one in bench.profiles()]
+    if as_json:
+        bench.desk.print_json([look(one).to_json() for one, _ in found])
+        return
+    columns = ("profile", "host", "workspace", "you", "agent", "recall", "server")
+    rows = [
+        (
+            one.profile,
+            config.host,
+            config.workspace,
+            config.identities.owner,
+            config.identities.ai,
+            config.get(keys.RECALL_MODE),
+            "broken: `status` says why" if config.problems else find_server(config).shown,
+        )
+        for one, config in found
+    ]
+    bench.desk.print_table(columns, rows)

@@ -1,0 +1,53 @@
+"""The configuration as a running process sees it: read again when a file changed; a broken one leaves the last good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from hermes.honcho.config_file import Places
+from hermes.honcho.configuration import Configuration, load
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+ABOUT = "configuration"
+
+
+class Watch:
+    """Costs one `stat` per place where the file may be, and a read when one of them changed.
+
+    `trouble` is told once when the file in force is broken, and with None when it is whole again.
+    """
+
+    def __init__(self, places: Places, env: Mapping[str, str], trouble: Callable[[str, str | None], object]) -> None:
+        self._places = places
+        self._env = env
+        self._trouble = trouble
+        self._stamp: Stamp | None = None
+        self._read: Configuration | None = None
+        self._good: Configuration | None = None
+        self._told: str | None = None
+
+    def current(self) -> Configuration:
+        """The configuration in force. Raises SettingsError while there never was a good one."""
+        stamp = tuple(_stamp(path) for path in self._places.candidates)
+        if self._read is None or stamp != self._stamp:
+            self._stamp, self._read = stamp, load(self._places, self._env)
+            self._tell(self._read)
+            if not self._read.problems:
+                self._good = self._read
+        return self._good or self._read.checked()
+
+    def _tell(self, found: Configuration) -> None:
+        told = found.problems[0].message if found.problems else None
+        if told != self._told:
+            self._told = told
+            in_force = "; what it said before is in force" if self._good is not None else ""
+            self._trouble(ABOUT, None if told is None else f"{told}{in_force}")
+
+
+def _stamp(path: os.PathLike[str]) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - cheaper than Path.stat, and before each message
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

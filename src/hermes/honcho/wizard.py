@@ -1,0 +1,173 @@
+"""The set-up: where Honcho is, who you are, what is recalled, who is who on a gateway.
+
+Every question has the value in force as its default, and only what is answered otherwise is written, so it can be run
+again without losing anything. The server is tried before anything is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from hermes.errors import ProviderError, UsageError
+from hermes.honcho import keys
+from hermes.honcho.changes import set_keys
+from hermes.honcho.config_file import Document, edit_document, read_document
+from hermes.honcho.configuration import Configuration, resolve
+from hermes.honcho.gateway_questions import ask_gateway
+from hermes.honcho.interview import Interview
+from hermes.honcho.server import find_server, try_server
+from hermes.honcho.server_questions import SERVERS, ask_server
+from hermes.honcho.workbench import Workbench, find_bench, shown
+
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "recallMode": {
+        "hybrid": "recalled context with each message, and tools to ask for more",
+        "context": "recalled context with each message, no tools",
+        "tools": "tools alone: nothing is recalled by itself",
+    },
+    "observationMode": {
+        "directional": "you and the agent learn about yourselves and each other",
+        "unified": "you learn about yourself, the agent about you",
+    },
+    "writeFrequency": {
+        "async": "at once, in the background",
+        "turn": "before each turn ends",
+        "session": "when the conversation ends",
+    },
+    "sessionStrategy": {
+        "per-directory": "the directory you are in",
+        "per-repo": "the git repository around it",
+        "per-session": "each session by itself",
+        "global": "nothing: one session for everything",
+    },
+}
+
+
+def setup(
+    ctx: typer.Context,
+    server: Annotated[str | None, typer.Option("--server", help=f"{', '.join(SERVERS)}.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="URL of a self-hosted server.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The server's key.")] = None,
+    workspace: Annotated[str | None, typer.Option("--workspace", help=keys.WORKSPACE.help)] = None,
+    user: Annotated[str | None, typer.Option("--user", help=keys.PEER_NAME.help)] = None,
+    ai: Annotated[str | None, typer.Option("--ai", help=keys.AI_PEER.help)] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help=keys.RECALL_MODE.help)] = None,
+    observation: Annotated[str | None, typer.Option("--observation", help=keys.OBSERVATION_MODE.help)] = None,
+    write: Annotated[str | None, typer.Option("--write", help=keys.WRITE_FREQUENCY.help)] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help=keys.SESSION_STRATEGY.help)] = None,
+    tokens: Annotated[str | None, typer.Option("--tokens", help=keys.CONTEXT_TOKENS.help)] = None,
+    identity: Annotated[
+        str | None, typer.Option("--identity", help="Who talks to the gateway: just-me, pooled or others.")
+    ] = None,
+    prefix: Annotated[str | None, typer.Option("--prefix", help=keys.RUNTIME_PEER_PREFIX.help)] = None,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Do not try the server before saving.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing: options, and for the rest what is in force.")
+    ] = False,
+) -> None:
+    """Set Honcho up, question by question or by options. What is not answered otherwise stays as it is."""
+    options = {
+        "server": server,
+        "url": url,
+        "key": key,
+        "workspace": workspace,
+        "user": user,
+        "ai": ai,
+        "mode": mode,
+        "observation": observation,
+        "write": write,
+        "strategy": strategy,
+        "tokens": tokens,
+        "identity": identity,
+        "prefix": prefix,
+    }
+    run_setup(find_bench(ctx), options, asks=not yes, checks=not unchecked)
+
+
+def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool, checks: bool) -> None:
+    """Ask, try the server, save, and mark those who are the owner."""
+    dialog = bench.desk.dialog
+    if asks and not dialog.can_ask:
+        raise UsageError("nobody can be asked here", hint="`--yes` takes what the options say; `--help` lists them")
+    interview = Interview(dialog, bench.load().checked(), options, asks=asks)
+    people = bench.desk.people()
+    ask_server(interview)
+    _ask_names(interview)
+    _ask_use(interview)
+    has_gateway = bool(bench.desk.platforms) or options["identity"] is not None
+    mine = ask_gateway(interview, people) if has_gateway else []
+    if checks:
+        _try(bench, interview)
+    _save(bench, interview)
+    if mine:
+        bench.desk.mark_owner(mine)
+        dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")
+
+
+def _save(bench: Workbench, interview: Interview) -> None:
+    if not interview.wanted:
+        interview.dialog.say("Everything stays as it was.")
+        return
+    path = edit_document(bench.places, set_keys(interview.wanted))
+    interview.dialog.say(f"Saved in {path}:")
+    config = bench.load()
+    rows = [row for row in keys.TABLE if row.key in interview.wanted]
+    bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
+
+
+def _ask_names(interview: Interview) -> None:
+    config = interview.config
+    interview.text(keys.PEER_NAME, "Your name at Honcho", "user", config.identities.owner)
+    interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
+    interview.text(keys.WORKSPACE, "Workspace, shared with profiles of the same", "workspace", config.workspace)
+
+
+def _ask_use(interview: Interview) -> None:
+    for row, question, name in (
+        (keys.RECALL_MODE, "What does the model get of memory?", "mode"),
+        (keys.OBSERVATION_MODE, "Who learns about whom?", "observation"),
+        (keys.WRITE_FREQUENCY, "When is what was said sent?", "write"),
+        (keys.SESSION_STRATEGY, "What are the terminal's sessions named after?", "strategy"),
+    ):
+        interview.choice(row, question, name, WORDS[row.key])
+    interview.text(keys.CONTEXT_TOKENS, "Tokens of recalled context (none: 2,000)", "tokens")
+
+
+def _try(bench: Workbench, interview: Interview) -> None:
+    """Reach the server as it would be configured; a person may save all the same."""
+    dialog = interview.dialog
+    while True:
+        trial = _trial(bench, interview)
+        dialog.say(f"Trying {find_server(trial).shown} …")
+        problem = try_server(trial, bench.machine)
+        if not problem:
+            dialog.say("It answers.")
+            return
+        if not interview.asks:
+            raise ProviderError(f"nothing was saved: {problem}", hint="`--unchecked` saves without trying")
+        options = {
+            "again": "try once more",
+            "other": "another server or key",
+            "save": "save it all the same",
+            "stop": "save nothing",
+        }
+        answer = dialog.choose(f"It does not work: {problem}", options, "again")
+        if answer == "save":
+            return
+        if answer == "stop":
+            raise UsageError("nothing was saved", hint="")
+        if answer == "other":
+            ask_server(interview)
+
+
+def _trial(bench: Workbench, interview: Interview) -> Configuration:
+    """The configuration as it would be."""
+    places = bench.places
+    path = places.existing()
+    now = Document({}, {}, places.host) if path is None else read_document(path, places)
+    block, root = dict(now.block), dict(now.root)
+    set_keys(interview.wanted)(block, root)
+    return resolve(Document(root, block, places.host), path, places.host, bench.machine.env)

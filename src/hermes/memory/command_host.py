@@ -1,0 +1,73 @@
+"""A plugin outside conversations: commands make one to ask it about its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
+
+from hermes.clock import Clock
+from hermes.errors import HermesError, ProviderError
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.registry import find_provider
+from hermes.memory.values import Delivered, Parked, Speaker
+from hermes.types import Json
+
+T = TypeVar("T")
+
+
+class CommandHost(Struct, frozen=True):
+    """See `hermes.memory.provider.Host`. There is no outbox and no loop here: what needs one is refused."""
+
+    home: Path
+    profile: str | None
+    env: Mapping[str, str]
+    clock: Clock
+    tell: Callable[[str], object]
+    """Takes a line about something that is wrong."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        work.close()
+        _refuse(name)
+
+    async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:  # noqa: ARG002
+        _refuse("an entry")
+
+    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:  # noqa: ARG002
+        _refuse("an outcome")
+
+    def trouble(self, about: str, line: str | None) -> None:  # noqa: ARG002
+        if line is not None:
+            self.tell(line)
+
+    def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        _refuse("a lock")
+
+    async def kept(self, key: str) -> Json:
+        _refuse(key)
+
+    async def keep(self, key: str, value: Json) -> None:  # noqa: ARG002
+        _refuse(key)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ProviderError(f"{what} is for conversations, and this is a command", hint="")
+
+
+def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
+    """The provider called `name`. Raises ProviderError when there is none, or it cannot be made."""
+    make = find_provider(name, plugins)
+    return guarded(name, "making it", lambda: make(host))
+
+
+def guarded(name: str, hook: str, run: Callable[[], T]) -> T:
+    """What a hook gives. Whatever it raises that is not for people becomes a ProviderError."""
+    try:
+        return run()
+    except HermesError:
+        raise
+    except Exception as error:  # a plugin may raise anything
+        raise ProviderError(f"memory provider {name}: {hook} failed: {type(error).__name__}: {error}") from error

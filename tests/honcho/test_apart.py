@@ -1,0 +1,95 @@
+"""The host without Honcho: nothing imports it, and a copy without the folder starts and chats."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hermes
+
+SOURCE = Path(hermes.__file__).parent
+ROOT = SOURCE.parents[1]
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+@pytest.mark.contract("4.2")
+def test_nothing_outside_the_room_imports_it_or_the_sdk() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if SOURCE / "honcho" not in path.parents:
+            used = imports(path)
+            assert not {name for name in used if name.split(".")[0] == "honcho" or name.startswith("hermes.honcho")}, (
+                path
+            )
+
+
+@pytest.fixture(scope="module")
+def without_honcho(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package that has no folder `honcho`."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(SOURCE, folder / "hermes", ignore=shutil.ignore_patterns("honcho", "__pycache__"))
+    assert not (folder / "hermes" / "honcho").exists()
+    return folder
+
+
+def run(copy: Path, home: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]), "HERMES_HOME": str(home)}
+    env["OPENAI_BASE_URL"] = ""
+    return subprocess.run(
+        [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+@pytest.mark.processes
+@pytest.mark.contract("4.2", "4.3")
+def test_a_copy_without_the_folder_starts_and_chats(without_honcho: Path, tmp_path: Path) -> None:
+    where = run(without_honcho, tmp_path, "-c", "import hermes; print(hermes.__file__)")
+    assert where.stdout.startswith(str(without_honcho))
+    for command in (("--version",), ("--help",), ("memory", "status"), ("doctor",), ("chat", "-q", "hello")):
+        ran = run(without_honcho, tmp_path, "-m", "hermes", *command)
+        assert ran.returncode == 0, (command, ran.stderr)
+    chosen = run(without_honcho, tmp_path, "-m", "hermes", "config", "set", "memory.provider", "honcho")
+    assert chosen.returncode == 0
+    ran = run(without_honcho, tmp_path, "-m", "hermes", "chat", "-q", "hello")
+    assert ran.returncode == 0
+    assert "memory provider 'honcho' cannot be loaded" in ran.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.contract("4.2")
+def test_a_copy_without_the_folder_passes_the_hosts_tests(without_honcho: Path, tmp_path: Path) -> None:
+    rooms = (
+        "tests/memory/test_addresses.py",
+        "tests/settings",
+        "tests/test_config_file.py",
+        "tests/cli/test_config.py",
+    )
+    ran = run(without_honcho, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *rooms)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", [("--version",), ("chat", "-q", "hello"), ("memory", "--help")])
+def test_no_command_imports_the_sdk_when_it_starts(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
+    look = (
+        "import sys; from hermes.cli.main import run; code = run(sys.argv[1:]); "
+        "sys.exit(code or sorted(name for name in sys.modules if name.split('.')[0] == 'honcho') or 0)"
+    )
+    ran = run(SOURCE.parent, tmp_path, "-c", look, *command)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,337 @@
+"""Which value of each key is in force, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes.errors import SettingsError
+from hermes.honcho import keys
+from hermes.honcho.configuration import HOST, ROOT, login_name
+from hermes.honcho.keys import TABLE, Key
+from hermes.honcho.server import CLOUD, LOCAL, Server, find_server
+from hermes.settings.kinds import plain
+from tests.honcho.configuring import Machine
+
+EXAMPLE: dict[str, Any] = {
+    "apiKey": "hch-key",
+    "workspace": "hermes",
+    "peerName": "username",
+    "contextCadence": 2,
+    "dialecticCadence": 3,
+    "dialecticDepth": 2,
+    "hosts": {
+        "hermes": {
+            "enabled": True,
+            "aiPeer": "hermes",
+            "recallMode": "hybrid",
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": True},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+            "writeFrequency": "async",
+            "sessionStrategy": "per-directory",
+            "dialecticReasoningLevel": "low",
+            "dialecticDepth": 2,
+            "dialecticMaxChars": 600,
+            "saveMessages": True,
+        },
+        "hermes_coder": {
+            "enabled": True,
+            "aiPeer": "coder",
+            "sessionStrategy": "per-repo",
+            "dialecticDepth": 1,
+            "dialecticDepthLevels": ["low"],
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": False},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+        },
+    },
+    "sessions": {"/srv/myproject": "myproject-main"},
+}
+TWO_PROFILES: dict[str, Any] = {
+    "apiKey": "hch-key",
+    "workspace": "hermes",
+    "peerName": "yourname",
+    "hosts": {
+        "hermes": {"aiPeer": "hermes", "recallMode": "hybrid", "sessionStrategy": "per-directory"},
+        "hermes_coder": {"aiPeer": "coder", "recallMode": "tools", "sessionStrategy": "per-repo"},
+    },
+}
+DEFAULTS: dict[str, Any] = {
+    "apiKey": "",
+    "oauth": None,
+    "baseUrl": "",
+    "environment": "production",
+    "server": "auto",
+    "enabled": None,
+    "workspace": "",
+    "peerName": "",
+    "aiPeer": "",
+    "pinUserPeer": False,
+    "pinGuests": False,
+    "userPeerAliases": {},
+    "runtimePeerPrefix": "",
+    "recallMode": "hybrid",
+    "observationMode": "directional",
+    "observation": {},
+    "writeFrequency": "async",
+    "saveMessages": True,
+    "sessionStrategy": "per-directory",
+    "sessionPeerPrefix": False,
+    "sessions": {},
+    "newSessionPolicy": "keep",
+    "dialecticDepth": 1,
+    "dialecticDepthLevels": None,
+    "dialecticReasoningLevel": "low",
+    "dialecticDynamic": True,
+    "dialecticMaxChars": 600,
+    "dialecticMaxInputChars": 10000,
+    "reasoningHeuristic": True,
+    "reasoningLevelCap": "high",
+    "contextTokens": None,
+    "messageMaxChars": 25000,
+    "contextCadence": 1,
+    "dialecticCadence": 1,
+    "injectionFrequency": "every-turn",
+}
+IN_BOTH = {
+    "apiKey": "hch-key",
+    "workspace": "hermes",
+    "peerName": "username",
+    "contextCadence": 2,
+    "dialecticCadence": 3,
+    "enabled": True,
+    "sessions": {"/srv/myproject": "myproject-main"},
+}
+OBSERVING = {
+    "user": {"observeMe": True, "observeOthers": True},
+    "ai": {"observeMe": True, "observeOthers": True},
+}
+RESOLVED = {
+    None: {
+        **DEFAULTS,
+        **IN_BOTH,
+        "aiPeer": "hermes",
+        "observation": OBSERVING,
+        "dialecticDepth": 2,
+    },
+    "coder": {
+        **DEFAULTS,
+        **IN_BOTH,
+        "aiPeer": "coder",
+        "observation": {**OBSERVING, "user": {"observeMe": True, "observeOthers": False}},
+        "sessionStrategy": "per-repo",
+        "dialecticDepth": 1,
+        "dialecticDepthLevels": ["low"],
+    },
+}
+TWO = {**DEFAULTS, "apiKey": "hch-key", "workspace": "hermes", "peerName": "yourname"}
+RESOLVED_TWO = {
+    None: {**TWO, "aiPeer": "hermes"},
+    "coder": {**TWO, "aiPeer": "coder", "recallMode": "tools", "sessionStrategy": "per-repo"},
+}
+
+# Of each key two values that differ, as a file has them, and one that is wrong.
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "apiKey": ("k1", "k2", ["k"]),
+    "oauth": ({"refreshToken": "r1"}, {"refreshToken": "r2"}, {"clientId": "x"}),
+    "baseUrl": ("http://one:8000", "http://two:8000", "one:8000"),
+    "environment": ("local", "production", "staging"),
+    "server": ("embedded", "auto", "cloud"),
+    "enabled": (False, True, "perhaps"),
+    "workspace": ("one", "two", "会话"),
+    "peerName": ("one", "two", "x" * 101),
+    "aiPeer": ("one", "two", {"name": "x"}),
+    "pinUserPeer": (True, False, "sure"),
+    "pinGuests": (True, False, 2),
+    "userPeerAliases": ({"1": "ann"}, {"2": "bob"}, {"1": ""}),
+    "runtimePeerPrefix": ("a_", "b_", "x" * 51),
+    "recallMode": ("tools", "context", "both"),
+    "observationMode": ("unified", "directional", "all"),
+    "observation": ({"user": {"observeMe": False}}, {"ai": {"observeMe": False}}, {"me": {}}),
+    "writeFrequency": ("turn", 5, 0),
+    "saveMessages": (False, True, "x"),
+    "sessionStrategy": ("global", "per-repo", "per-user"),
+    "sessionPeerPrefix": (True, False, "x"),
+    "sessions": ({"/a": "one"}, {"/a": "two"}, ["/a"]),
+    "newSessionPolicy": ("rotate", "keep", "drop"),
+    "dialecticDepth": (2, 3, "deep"),
+    "dialecticDepthLevels": (["low"], ["high", "max"], ["highest"]),
+    "dialecticReasoningLevel": ("max", "high", 3),
+    "dialecticDynamic": (False, True, "x"),
+    "dialecticMaxChars": (10, 20, -1),
+    "dialecticMaxInputChars": (10, 20, 10_001),
+    "reasoningHeuristic": (False, True, "x"),
+    "reasoningLevelCap": ("low", "max", "none"),
+    "contextTokens": (800, 900, 100_001),
+    "messageMaxChars": (10, 20, 0),
+    "contextCadence": (2, 3, 0),
+    "dialecticCadence": (2, 3, 1.5),
+    "injectionFrequency": ("first-turn", "every-turn", "never"),
+}
+VARIABLES = {"apiKey": "HONCHO_API_KEY", "baseUrl": "HONCHO_BASE_URL", "environment": "HONCHO_ENVIRONMENT"}
+ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.key)
+
+
+def values(machine: Machine, profile: str | None) -> dict[str, Any]:
+    found = machine.load(profile).checked()
+    return {row.key: plain(found.get(row)) for row in TABLE}
+
+
+@pytest.mark.contract("5.2", "5.3")
+@pytest.mark.parametrize("profile", [None, "coder"])
+def test_the_example_resolves_key_by_key_for_both_hosts(machine: Machine, profile: str | None) -> None:
+    machine.write(EXAMPLE)
+    assert values(machine, profile) == RESOLVED[profile]
+    machine.write(TWO_PROFILES)
+    assert values(machine, profile) == RESOLVED_TWO[profile]
+
+
+@pytest.mark.contract("5.3")
+def test_without_a_file_every_key_has_its_default(machine: Machine) -> None:
+    assert values(machine, None) == DEFAULTS
+
+
+def test_the_tables_here_name_every_key() -> None:
+    assert list(DEFAULTS) == [row.key for row in TABLE]
+    assert VALUES.keys() == DEFAULTS.keys()
+    assert {row.key: row.env for row in TABLE if row.env} == VARIABLES
+    assert all(row.help and row.group for row in TABLE)
+
+
+@pytest.mark.contract("5.2")
+@ROWS
+def test_the_host_block_comes_before_the_root_before_the_variable_before_the_default(
+    machine: Machine, row: Key[Any]
+) -> None:
+    first, second, _ = VALUES[row.key]
+
+    def in_force(value: dict[str, Any]) -> tuple[Any, str]:
+        machine.write(value)
+        found = machine.load().checked()
+        return plain(found.get(row)), found.settings.origin(row)
+
+    if row.env:
+        machine.env[row.env] = str(first)
+        assert in_force({}) == (first, "environment")
+        machine.env[row.env] = ""
+        assert in_force({}) == (DEFAULTS[row.key], "default")
+        machine.env[row.env] = str(first)
+    assert in_force({row.key: second}) == (second, ROOT)
+    assert in_force({row.key: second, "hosts": {"hermes": {row.key: first}}}) == (first, HOST)
+    machine.env.clear()
+    assert in_force({}) == (plain(row.default), "default")
+
+
+@pytest.mark.contract("5.3")
+@ROWS
+def test_a_wrong_value_is_told_with_file_key_value_and_what_is_allowed(machine: Machine, row: Key[Any]) -> None:
+    wrong = VALUES[row.key][2]
+    path = machine.write({"hosts": {"hermes": {row.key: wrong}}})
+    found = machine.load()
+    assert len(found.problems) == 1
+    told = found.problems[0].message
+    assert told.startswith(f"{path}, hosts.hermes: {row.key}")
+    assert " takes " in told
+    if row.secret:
+        assert "(hidden)" in told
+    with pytest.raises(SettingsError):
+        found.checked()
+
+
+@pytest.mark.contract("5.3")
+def test_a_wrong_variable_is_told_by_its_name(machine: Machine) -> None:
+    machine.env["HONCHO_ENVIRONMENT"] = "moon"
+    [problem] = machine.load().problems
+    assert problem.message == (
+        "environment variable HONCHO_ENVIRONMENT: environment is 'moon', but takes one of production, local"
+    )
+
+
+@pytest.mark.contract("5.4")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({}, Server("embedded", "")),
+        ({"apiKey": "k"}, Server("cloud", CLOUD, "k")),
+        ({"baseUrl": "http://box:8000/v3"}, Server("self-hosted", "http://box:8000")),
+        ({"baseUrl": "http://box:8000/v1/", "apiKey": "k"}, Server("self-hosted", "http://box:8000", "k")),
+        ({"baseUrl": "http://box/v3/api"}, Server("self-hosted", "http://box/v3/api")),
+        ({"environment": "local"}, Server("local", LOCAL)),
+        ({"environment": "local", "baseUrl": "http://box:1"}, Server("self-hosted", "http://box:1")),
+        ({"server": "embedded", "apiKey": "k", "baseUrl": "http://box:1"}, Server("embedded", "")),
+    ],
+)
+def test_url_key_and_environment_say_which_server_is_meant(
+    machine: Machine, value: dict[str, Any], expected: Server
+) -> None:
+    machine.write(value)
+    assert find_server(machine.load().checked()) == expected
+
+
+@pytest.mark.contract("5.4")
+@pytest.mark.parametrize(
+    ("url", "lacks"), [("http://127.0.0.1:8000", False), ("http://localhost:1", False), ("https://box", True)]
+)
+def test_a_server_on_this_machine_needs_no_key(url: str, lacks: bool) -> None:
+    assert Server("self-hosted", url).lacks_key is lacks
+
+
+@pytest.mark.contract("5.5")
+@pytest.mark.parametrize(
+    ("value", "user", "ai"),
+    [
+        ({}, (True, True), (True, True)),
+        ({"observationMode": "unified"}, (True, False), (False, True)),
+        ({"observationMode": "unified", "observation": {"ai": {"observeMe": True}}}, (True, False), (True, True)),
+        ({"observation": {"user": {"observeOthers": False}}}, (True, False), (True, True)),
+    ],
+)
+def test_what_observation_leaves_out_is_the_presets(
+    machine: Machine, value: dict[str, Any], user: tuple[bool, bool], ai: tuple[bool, bool]
+) -> None:
+    machine.write(value)
+    seen = machine.load().observation
+    assert (tuple(seen["user"].values()), tuple(seen["ai"].values())) == (user, ai)
+
+
+@pytest.mark.contract("5.5")
+def test_old_words_are_understood(machine: Machine) -> None:
+    machine.write({"recallMode": "auto", "pinPeerName": True, "peerName": "ann"})
+    found = machine.load().checked()
+    assert (found.get(keys.RECALL_MODE), found.identities.pin) == ("hybrid", True)
+    machine.write({"pinPeerName": True, "pinUserPeer": False, "peerName": "ann"})
+    assert machine.load().identities.pin is False
+
+
+@pytest.mark.contract("5.3", "5.6")
+def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
+    path = machine.write({"dialecticDepth": 7, "dialecticDepthLevels": ["low"] * 4, "pinUserPeer": True})
+    found = machine.load().checked()
+    assert found.remarks == [
+        f"{path}: dialecticDepth is 7, which counts as 3",
+        "dialecticDepthLevels has 4 levels, but dialecticDepth is 3: the first 3 count",
+        f"{path}: pinUserPeer is true but peerName is not set, so the pin is ignored",
+    ]
+    assert found.identities.pin is False
+
+
+@pytest.mark.contract("5.6")
+def test_without_a_name_the_owner_is_the_login_name(machine: Machine) -> None:
+    assert machine.load().identities.owner == "ann"
+    assert login_name({"USER": "Ann Smith"}) == "Ann-Smith"
+    assert login_name({"USER": "会"}) == "user"
+
+
+@pytest.mark.contract("5.7")
+def test_a_host_block_replaces_or_wipes_maps_and_prefix_as_a_whole(machine: Machine) -> None:
+    root = {"userPeerAliases": {"1": "ann"}, "runtimePeerPrefix": "tg_"}
+    machine.write({**root, "hosts": {"hermes": {"userPeerAliases": {}, "runtimePeerPrefix": ""}}})
+    who = machine.load().identities
+    assert (who.aliases, who.prefix) == ({}, "")
+    machine.write({**root, "hosts": {"hermes": {"userPeerAliases": {"2": "bob"}}}})
+    who = machine.load().identities
+    assert (who.aliases, who.prefix) == ({"2": "bob"}, "tg_")

@@ -1,0 +1,104 @@
+"""Honcho's configuration while a gateway runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.honcho.plugin import HonchoPlugin
+from hermes.memory.provider import Address, Conversation, MemorySession
+from tests.gateway.core import Core, message, running_core
+from tests.gateway.processes import GatewayProcess, write_config
+from tests.honcho.configuring import Machine
+from tests.honcho.hearing import OPENS
+from tests.memory.page import install
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
+    """The addresses of every session that is opened."""
+    seen: list[Address] = []
+    real = HonchoPlugin.open
+
+    def open_session(self: HonchoPlugin, conversation: Conversation, address: Address) -> MemorySession:
+        seen.append(address)
+        return real(self, conversation, address)
+
+    monkeypatch.setattr(HonchoPlugin, "open", open_session)
+    return seen
+
+
+async def say(core: Core, text: str) -> None:
+    before = len(core.platform.sent)
+    await core.platform.deliver(message(text))
+    await core.platform.until(lambda: len(core.platform.sent) > before)
+
+
+@pytest.mark.contract("4.4", "4.5")
+async def test_an_edit_of_an_identity_key_counts_from_the_next_message_and_others_open_nothing_anew(
+    machine: Machine, opened: list[Address]
+) -> None:
+    machine.write({"workspace": "one", "hosts": {"hermes": {"aiPeer": "bot"}}})
+    async with running_core(machine.home, memory__provider="honcho") as core:
+        await say(core, "hello")
+        elsewhere = {"apiKey": "k", "baseUrl": "http://127.0.0.1:9"}
+        machine.write({"workspace": "one", **elsewhere, "hosts": {"hermes": {"aiPeer": "bot"}, "x": {}}})
+        await say(core, "again")
+        assert len(opened) == 1, "credentials and foreign keys are not frozen into a session"
+        machine.write({"workspace": "two", "hosts": {"hermes": {"aiPeer": "bot2"}}})
+        await say(core, "and now")
+        assert [(a.data["workspace"], a.data["aiPeer"]) for a in opened] == [("one", "bot"), ("two", "bot2")]
+        machine.write("{")
+        await say(core, "broken")
+        assert len(opened) == 2, "the last good one stays in force"
+
+
+@pytest.mark.contract("4.4")
+@pytest.mark.parametrize("provider", ["none", "diary"])
+async def test_with_another_provider_or_none_nobody_looks_at_honchos_files(machine: Machine, provider: str) -> None:
+    machine.write({"peerName": "ann"})
+    install(machine.home)
+    async with running_core(machine.home, memory__provider=provider) as core:
+        await say(core, "hello")
+        with OPENS.counted() as operations:
+            await say(core, "again")
+    assert operations == []
+
+
+@pytest.mark.contract("4.4")
+async def test_with_honcho_a_message_opens_no_file_of_its_either(machine: Machine) -> None:
+    machine.write({"peerName": "ann"})
+    async with running_core(machine.home, memory__provider="honcho") as core:
+        await say(core, "hello")
+        with OPENS.counted() as operations:
+            await say(core, "again")
+        assert operations == []
+        machine.write({"peerName": "bob"})
+        with OPENS.counted() as operations:
+            await say(core, "changed")
+        assert any("honcho.json" in one for one in operations), "the hook hears a read"
+
+
+@pytest.mark.contract("P1")
+async def test_what_is_said_is_kept_for_honcho_in_the_outbox(machine: Machine) -> None:
+    async with running_core(machine.home, memory__provider="honcho") as core:
+        await say(core, "I like figs")
+
+        def rows(tx: Any) -> list[Path]:
+            return list(tx.execute("SELECT lane FROM hermes_queue WHERE queue = 'memory:honcho' AND state <> 'done'"))
+
+        waiting = await core.store.read(rows)
+        assert len(waiting) >= 2
+
+
+@pytest.mark.processes
+@pytest.mark.contract("5.6", "P5")
+def test_a_gateway_says_at_its_start_that_a_pin_leaves_somebody_out(machine: Machine) -> None:
+    settings = {"api.enabled": True, "api.port": 0, "memory.provider": "honcho", "gateway.allow": "telegram:17"}
+    write_config(machine.home, settings)
+    machine.write({"peerName": "ann", "pinUserPeer": True})
+    with GatewayProcess(machine.home, env={"HOME": str(machine.folder)}) as gateway:
+        gateway.stop()
+    assert "`hermes gateway people --me telegram:17` says that it is yours" in gateway.output()
