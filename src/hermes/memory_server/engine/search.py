@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
+from sqlalchemy import ColumnElement, and_, exists, or_, true
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import Question
@@ -30,12 +29,6 @@ ALIKE = 48
 """Vectors with fewer signs that differ may be those of one text in other letters."""
 NOBODY = 0
 """The author of no message."""
-DELETED = Prepared(
-    select(sessions.c.id)
-    .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
-    .limit(1)
-)
-"""Sessions that are not shown: deleted and not yet removed, or copies that are not whole. Mostly there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +69,12 @@ def find_hits(
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:
         return []
-    hides = DELETED.first(tx, workspace_id=place.workspace_id) is not None
     if condition is None:
-        fitting = _ranked(tx, index, where, question, None, 2 * limit if hides else limit)
+        fitting = _ranked(tx, index, where, question, None, limit)
         shown = [hit for hit in _fetch(tx, fitting) if hit.row.is_shown]
-        if len(shown) >= limit or len(shown) == len(fitting):
+        if len(shown) == len(fitting):
             return _once(shown, limit)
+        # Some of it is deleted and not yet removed, or a copy that is not whole.
         condition = true()
     allowed = Allowed(tx, where, and_(condition, sessions.c.is_active.is_(True)), narrow(tx, where, filters or {}))
     if allowed.known is not None and not len(allowed.known):
