@@ -38,7 +38,8 @@ def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
     """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count.
 
-    Another program that changes the file meanwhile may not know of our lock: what it wrote is never written over.
+    Another program that changes the file meanwhile may not know of our lock: what it wrote before our last look, right
+    before the file is replaced, is never written over.
     """
     with locked(path):
         if not any(_put(path, setting, value) for _ in range(TRIES)):

@@ -50,12 +50,8 @@ def replace_file(path: Path, text: str) -> None:
 def replace_file_if(path: Path, text: str, holds: Callable[[], bool]) -> bool:
     """Replace a file as `replace_file` does, if `holds` says so when all but the last step is done; whether it did."""
     try:
-        with replacing(path) as file:
+        with replacing(path, holds) as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            if not holds():
-                raise _Withdrawn
     except _Withdrawn:
         return False
     return True
@@ -66,8 +62,9 @@ class _Withdrawn(Exception):
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """Write a file that replaces `path` in one step when all went well; until then the old one stays.
+def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[TextIO]:
+    """Write a file that replaces `path` in one step when all went well; until then the old one stays, and it stays when
+    `holds`, asked right before that step, says so.
 
     A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
     """
@@ -83,6 +80,8 @@ def replacing(path: Path) -> Iterator[TextIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+            if not holds():
+                raise _Withdrawn
             Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)

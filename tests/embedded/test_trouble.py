@@ -18,8 +18,8 @@ from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import Rendezvous, publish
 from hermes.errors import HermesError, MemoryServerError
 from tests.embedded.conftest import servers
-from tests.gateway.test_full_disk import fill, small_disk
 from tests.memory_server.serving import ROOT
+from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.processes
 GONE = Rendezvous("http://127.0.0.1:9", "key", "id", 4_000_000, "0.1.0", "background", 0.0)

@@ -181,6 +181,8 @@ def test_map_names_this_directory_and_says_when_that_has_no_effect(
     assert json.loads(chosen.read_text(encoding="utf-8"))["sessions"] == {here: "my-project"}
     assert json.loads(hermes("honcho", "sessions", "--json").out) == {here: "my-project"}
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] == "my-project"
+    nameless = hermes("honcho", "map", "会")
+    assert (nameless.code, "has nothing that a name may have" in nameless.err) == (2, True)
     hermes("honcho", "strategy", "per-session")
     assert "It has no effect now" in hermes("honcho", "map", "other").out
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] is None
@@ -237,6 +239,9 @@ def test_all_profiles_are_shown_and_another_one_can_be_changed(chosen: Path, hom
         ("coder", "ann", "coder"),
         ("own", "someone", "hermes_own"),
     ]
+    (home / "profiles" / "writer" / ".env").write_text("HONCHO_ENVIRONMENT=local\n", encoding="utf-8")
+    ran = hermes("honcho", "--target-profile", "writer", "status", "--json")
+    assert json.loads(ran.out)["keys"]["environment"]["value"] == "local", "it has variables of its own"
     gone = hermes("honcho", "--target-profile", "nobody", "mode")
     assert (gone.code, "there is no profile 'nobody'" in gone.err) == (1, True)
 

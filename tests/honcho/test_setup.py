@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from hermes.cli.dialog import TerminalDialog
 from tests.cli.screen import ENTER, Screen
 from tests.conftest import Ran
 from tests.honcho.asking import Person
@@ -110,6 +112,23 @@ def test_help_shows_the_options_of_the_provider(hermes: Hermes) -> None:
     assert (wrong.code, "stands before the provider's name" in wrong.err) == (2, True)
 
 
+@pytest.mark.contract("10.3", "10.6")
+def test_an_unknown_option_and_a_person_who_leaves_are_told_as_that(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = hermes("memory", "setup", "honcho", "--colour", "red")
+    assert (wrong.code, "No such option: --colour" in wrong.err) == (2, True)
+
+    def leave(*_: object, **__: object) -> str:
+        raise typer.Abort
+
+    monkeypatch.setattr(TerminalDialog, "can_ask", True)
+    monkeypatch.setattr(TerminalDialog, "ask", leave)
+    left = hermes("memory", "setup", "honcho")
+    assert (left.code, left.err) == (130, "hermes: interrupted\n")
+    assert provider(hermes) == "none"
+
+
 @pytest.mark.contract("4.2", "10.3")
 def test_without_a_name_one_picks_among_all_providers(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +153,28 @@ def test_questions_have_what_is_in_force_as_their_answer(
     assert person.answers == []
     assert document(home) == {"baseUrl": NOBODY, "apiKey": "k", "peerName": "ann"}
     assert not any("gateway" in question for question in person.asked), "no platform is configured"
+
+
+@pytest.mark.contract("5.4", "10.3")
+def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = hermes("memory", "setup", "honcho", "--yes", "--unchecked", "--server", "cloud")
+    assert (ran.code, "Honcho Cloud needs a key" in ran.err, document(home)) == (2, True, {})
+    home.mkdir()
+    (home / "honcho.json").write_text(json.dumps({"baseUrl": NOBODY, "apiKey": "old"}), "utf-8")
+    person = Person("cloud", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda *_: "")
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert block(home) == {"apiKey": "hch-new", "baseUrl": ""}
+    assert "Honcho Cloud needs a key." in person.heard
+
+
+@pytest.mark.contract("5.4", "10.3")
+def test_the_url_that_is_offered_counts_when_it_is_taken(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Person("self-hosted", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert block(home) == {"baseUrl": "http://localhost:8000"}
 
 
 @pytest.mark.contract("5.4", "10.3")

@@ -7,6 +7,8 @@ stock Hermes takes too; everything else in it, foreign keys and the order of all
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,7 @@ class Places(Struct, frozen=True):
 
     def existing(self) -> Path | None:
         """The file that counts, or None while there is none."""
-        return next((path for path in self.candidates if path.exists()), None)
+        return next((path for path in self.candidates if _is_there(path)), None)
 
 
 class Document(Struct, frozen=True):
@@ -81,7 +83,7 @@ def edit_document(places: Places, edit: Edit) -> Path:
     """
     path = places.existing() or places.default
     with locked(path):
-        root = _read(path) if path.exists() else {}
+        root = _read(path) if _is_there(path) else {}
         ours = _stands_under(root, places, path)
         blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
         block = blocks.setdefault(places.host, {})
@@ -94,6 +96,21 @@ def edit_document(places: Places, edit: Edit) -> Path:
         root[HOSTS] = blocks
         replace_file(path, json.dumps(root, ensure_ascii=False, indent=2) + "\n")
     return path
+
+
+def others_can_read(path: Path) -> bool:
+    """Whether users beside its owner may read a file. Windows has other means, which are not looked at."""
+    try:
+        return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False  # that it cannot be read is told elsewhere
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a folder that we may not even look into is not ours
+        return False
 
 
 def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:

@@ -19,6 +19,7 @@ from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Layer, Settings, environment, try_resolve
+from hermes.settings.spelling import nearest
 
 T = TypeVar("T")
 HOST, ROOT = "host block", "root"
@@ -95,7 +96,7 @@ class Configuration(Struct, frozen=True, dict=True):
         preset, given = PRESETS[self.get(keys.OBSERVATION_MODE)], self.get(keys.OBSERVATION)
         return {peer: {**preset[peer], **given.get(peer, {})} for peer in preset}
 
-    @property
+    @cached_property
     def signature(self) -> dict[str, Any]:
         """What open sessions have taken over, as `honcho.key` and a plain value."""
         frozen = {f"honcho.{row.key}": plain_text(self.get(row)) for row in keys.TABLE if row.frozen}
@@ -144,10 +145,16 @@ def plain_text(value: object) -> Any:
 
 
 def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
-    """A number that was brought within its bounds, levels that are too many, pins that pin nothing."""
+    """Keys that are probably misspelt, a number that was brought within its bounds, pins that pin nothing."""
+    for layer in layers[:2]:
+        yield from _misspelt(layer)
     depth, levels = found.get(keys.DIALECTIC_DEPTH), found.get(keys.DIALECTIC_DEPTH_LEVELS)
     given = next((one for layer in layers if (one := layer.find(keys.DIALECTIC_DEPTH)) is not None), None)
-    if given is not None and found.settings.where(keys.DIALECTIC_DEPTH) == given.where and _differs(given.value, depth):
+    if (
+        given is not None
+        and found.settings.where(keys.DIALECTIC_DEPTH) == given.where
+        and str(given.value) != str(depth)
+    ):
         yield f"{given.where}: dialecticDepth is {given.value!r}, which counts as {depth}"
     if levels is not None and len(levels) > depth:
         count = "only the first counts" if depth == 1 else f"the first {depth} count"
@@ -159,5 +166,9 @@ def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
         yield f"{found.settings.where(keys.PIN_GUESTS)}: pinGuests is true, but pinUserPeer is not"
 
 
-def _differs(given: object, counted: int) -> bool:
-    return str(given).strip() != str(counted)
+def _misspelt(layer: Layer) -> Iterator[str]:
+    """Other programs may have keys of their own here; one that is a letter away from ours is hardly on purpose."""
+    known = [name for row in keys.TABLE for name in row.keys]
+    for name, given in layer.values.items():
+        if name not in known and (meant := nearest(name, known)) is not None:
+            yield f"{given.where}: there is no key {name} (did you mean {meant}?)"

@@ -18,7 +18,7 @@ from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
-from hermes.honcho.people import pin_remarks
+from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.watch import Watch
 from hermes.memory.provider import (
@@ -82,7 +82,7 @@ class HonchoPlugin(MemoryPlugin):
         return HonchoSession()
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
-        return [Later(NOT_YET, AGAIN, everyone=True)]
+        return [Later(NOT_YET, AGAIN, everyone=True)] * len(entries)
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -91,10 +91,10 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        connection = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        access = await asyncio.to_thread(look_at, server, self.machine, seconds)
         return {
             "honcho": server.shown,
-            "connection": connection,
+            "access": access,
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
@@ -105,7 +105,7 @@ class HonchoPlugin(MemoryPlugin):
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         config = self.configuration()
-        return [*config.remarks, *pin_remarks(config.identities, people)]
+        return all_remarks(config, people)
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.config_file import load_env
 from hermes.errors import NotFoundError
 from hermes.home import PROFILES, Home
 from hermes.honcho.changes import set_keys
@@ -60,19 +62,26 @@ class Workbench(Struct, frozen=True):
 
     def of_profile(self, name: str) -> Workbench:
         """The same for another profile of this installation."""
-        home = self.machine.home
-        found = Home(home.shared) if name == DEFAULT else Home(home.shared / PROFILES / name, name)
+        shared = self.machine.home.shared
+        found = Home(shared) if name == DEFAULT else Home(shared / PROFILES / name, name)
         if not found.path.is_dir():
             known = ", ".join(bench.profile for bench in self.profiles())
             raise NotFoundError(f"there is no profile '{name}'", hint=f"Known: {known}")
-        return replace(self, machine=Machine(found, self.machine.env))
+        return self._at(found)
 
     def profiles(self) -> Iterator[Workbench]:
         """Every profile, the default one first."""
         shared = self.machine.home.shared
-        yield replace(self, machine=Machine(Home(shared), self.machine.env))
+        yield self._at(Home(shared))
         for folder in sorted(path for path in (shared / PROFILES).glob("*") if path.is_dir()):
-            yield replace(self, machine=Machine(Home(folder, folder.name), self.machine.env))
+            yield self._at(Home(folder, folder.name))
+
+    def _at(self, home: Home) -> Workbench:
+        """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
+        if home.path == self.machine.home.path:
+            return self
+        env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
+        return replace(self, machine=Machine(home, env))
 
 
 def shown(config: Configuration, row: Key[Json]) -> str:
@@ -86,6 +95,14 @@ def origin(config: Configuration, row: Key[Json]) -> str:
     """Where a value comes from, in a word or two."""
     found = config.settings.origin(row)
     return f"variable {row.env}" if found == "environment" else found
+
+
+def here() -> Path | None:
+    """Where the terminal stands; None in a folder that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def find_bench(ctx: typer.Context) -> Workbench:

@@ -8,8 +8,8 @@ from alembic import op
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 BATCH = 1000
 MESSAGES = sa.text(
     "SELECT m.id, m.workspace_id, m.created_at, t.scope, m.content FROM messages m JOIN message_texts t ON t.id = m.id "
