@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,14 +73,20 @@ def test_the_agents_identity_is_told_from_a_file_and_shown(
 
 
 @pytest.mark.contract("5.6")
-def test_how_much_is_known_of_the_old_peer_is_said_before_an_alias_is_made(
+def test_on_our_own_server_what_is_known_of_the_old_peer_becomes_the_new_ones(
     home: Path, hermes: Hermes, served: Served, workspace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    root = f"/v3/workspaces/{workspace}"
     with served.client() as client:
-        for peer in ("bot", "17"):
-            client.post(f"/v3/workspaces/{workspace}/peers", json={"id": peer}).raise_for_status()
+        for peer in ("bot", "17", "ann"):
+            client.post(f"{root}/peers", json={"id": peer}).raise_for_status()
         facts = [{"content": text, "observer_id": "bot", "observed_id": "17"} for text in ("a", "b")]
-        client.post(f"/v3/workspaces/{workspace}/conclusions", json={"conclusions": facts}).raise_for_status()
-    person = Person("leave").sits_down(monkeypatch)
-    assert hermes("honcho", "peers", "map", "17", "ann").code == 0
-    assert any(line.startswith("bot has 2 conclusions about 17.") for line in person.heard)
+        client.post(f"{root}/conclusions", json={"conclusions": facts}).raise_for_status()
+        person = Person("merge").sits_down(monkeypatch)
+        assert hermes("honcho", "peers", "map", "17", "ann").code == 0
+        assert person.heard[0].startswith("17 has 0 messages, and 2 conclusions concern it.")
+        until = time.monotonic() + 60
+        while client.get(f"{root}/ext/merges").json()["items"][0]["state"] != "done":
+            assert time.monotonic() < until, "the merge is not done"
+            time.sleep(0.2)
+    assert conclusions(served, workspace, "ann") == {"a", "b"}
