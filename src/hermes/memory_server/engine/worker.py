@@ -39,7 +39,8 @@ STUCK = 90.0
 CLEAN_EVERY = 600.0
 SETTLE = 0.05
 PATIENCE = 1.0
-"""Work begins when nobody wrote for SETTLE seconds, or after PATIENCE: who writes message after message goes first."""
+"""Each job begins when nobody wrote for SETTLE seconds, or after PATIENCE: who writes message after message goes
+first."""
 RENEW_EVERY = 3.0
 """Seconds between two renewals of a job's lease, which is three times as long."""
 
@@ -156,6 +157,8 @@ class Worker:
         following: Job | None = job
         while following is not None and not self._stopped:
             following = await self._do(following)
+            if following is not None:
+                await self._settle()
         if following is not None:
             await self._give_back(following)
 
