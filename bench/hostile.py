@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import threading
@@ -35,6 +36,8 @@ RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 ATTACKERS = 20
 FULL = 507
 """The only error of ours that is allowed: it is the disk's."""
+HANGING_PORT = 47_811
+"""Where webhooks lead to: something that takes connections and never answers."""
 W = "/v3/workspaces/w"
 _numbers = itertools.count()
 
@@ -79,7 +82,7 @@ def _join(client: httpx.Client) -> httpx.Response:
 
 
 def _hook(client: httpx.Client) -> httpx.Response:
-    client.post(f"{W}/webhooks", json={"url": f"https://hook{next(_numbers) % 10}.invalid/"})
+    client.post(f"{W}/webhooks", json={"url": f"http://hook{next(_numbers) % 10}.example:{HANGING_PORT}/"})
     return client.get(f"{W}/webhooks/test")
 
 
@@ -177,6 +180,13 @@ def attacked(url: str, seen: Seen) -> Iterator[None]:
 
 
 @contextmanager
+def hanging() -> Iterator[None]:
+    """An endpoint that takes every connection and answers none."""
+    with socket.create_server(("127.0.0.1", HANGING_PORT), backlog=1000):
+        yield
+
+
+@contextmanager
 def watched(url: str, pid: int, seen: Seen) -> Iterator[None]:
     """Ask for health and look at the memory ten times a second."""
     over = threading.Event()
@@ -239,8 +249,8 @@ def end_under_attack(process: subprocess.Popen[str], url: str) -> float:
 def run() -> None:
     """Alone and attacked in turn; medians of the runs."""
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="hermes-bench") as folder:
-        process, url, _ = serve(folder)
+    with tempfile.TemporaryDirectory(prefix="hermes-bench") as folder, hanging():
+        process, url, _ = serve(folder, "bench.hostile_server")
         alone, under, quiet = Seen(), Seen(), []
         attacked_p95: list[float] = []
         try:

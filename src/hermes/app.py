@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import load_env, read_entries
@@ -14,8 +15,7 @@ from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Struct, frozen=True):
     """What every command starts from."""
 
     home: Home

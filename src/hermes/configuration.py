@@ -9,8 +9,9 @@ setting of ours is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.redaction import HIDDEN, hide_passwords
@@ -26,8 +27,7 @@ MOST_NAMED = 200
 """How many keys that are not ours a list of them has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """A key of config.yaml that is not ours, or a whole block of them; `meant` is a key of ours that is very close."""
 
     key: str
@@ -38,8 +38,7 @@ class Foreign:
         return f"{self.key} (did you mean {self.meant}?)" if self.meant else self.key
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """What a profile is told. Where a value is wrong, `settings` has the default; that is for looking, not running."""
 
     settings: Settings

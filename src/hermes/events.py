@@ -9,41 +9,37 @@ Exactly one of Replied, Stopped or Failed comes, and it comes last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+
+class Waiting(Struct, frozen=True):
     """Another process speaks in the session, for a while already: the turn begins when it is done."""
 
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The person's message is on the disk. The model has not been asked yet."""
 
     session_id: str
     message_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """The next piece of the reply."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """The next piece of what the model thinks aloud."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True):
     """A tool runs now."""
 
     call_id: str
@@ -51,8 +47,7 @@ class ToolStarted:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(Struct, frozen=True):
     """What a tool that takes a while does now, in one line."""
 
     call_id: str
@@ -60,8 +55,7 @@ class ToolProgress:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(Struct, frozen=True):
     """A tool's result is stored."""
 
     call_id: str
@@ -70,8 +64,7 @@ class ToolFinished:
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUpdated:
+class MemoryUpdated(Struct, frozen=True):
     """A built-in note was added, replaced or removed."""
 
     target: str
@@ -79,8 +72,7 @@ class MemoryUpdated:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something a person should know: a degradation when it starts, its end, a retry."""
 
     text: str
@@ -88,8 +80,7 @@ class Notice:
     """It is about what this host stands on, a model or a provider: nobody's business but the owner's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(Struct, frozen=True):
     """The turn is over and its reply is stored."""
 
     session_id: str
@@ -101,8 +92,7 @@ class Replied:
     """It is not whole: it came to a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The person stopped the turn; what was said so far is stored."""
 
     session_id: str
@@ -116,8 +106,7 @@ FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "st
 cannot be written. `host`: the notes or the home."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """There is no reply. `message` is one line for a person; what was said so far is stored."""
 
     session_id: str

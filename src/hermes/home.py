@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.errors import HomeError, UsageError
 
@@ -37,8 +38,7 @@ def _expand(given: str, env: Mapping[str, str]) -> Path:
         raise HomeError(f"cannot tell which folder {given} is: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The folder of one profile. Nothing is made until `ensure`."""
 
     path: Path

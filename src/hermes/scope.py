@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 TERMINAL: Final = "cli"
 """The source of sessions that began in a terminal."""
@@ -25,8 +26,7 @@ READABLE = 40
 """Characters of a person's id that a name shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The owner's own conversations."""
 
     kind: Literal["owner"] = "owner"
@@ -36,8 +36,7 @@ class Owner:
         return "owner"
 
 
-@dataclass(frozen=True, slots=True)
-class Guest:
+class Guest(Struct, frozen=True):
     """Direct chats with someone else."""
 
     platform: str
@@ -50,8 +49,7 @@ class Guest:
         return _name(self.kind, self.platform, self.user_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A chat of several people, by its session key."""
 
     session_key: str

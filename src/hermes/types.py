@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 Json: TypeAlias = Any
 """What `json.loads` gives: its shape is not ours to promise."""
@@ -16,8 +17,7 @@ ECHO = "echo"
 """Why a reply ended that only quotes what was said before: it is not found as something said itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One call that the model asked for. `arguments` is the text the model wrote, which may not be valid JSON."""
 
     id: str
@@ -45,8 +45,7 @@ class ToolCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """A tool the model may call. `parameters` is a JSON schema."""
 
     name: str
@@ -61,8 +60,7 @@ class ToolSpec:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A message that is not stored yet."""
 
     role: str
@@ -80,8 +78,7 @@ class Draft:
     author_is_owner: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A stored message. Ids grow in the order of commit, over all sessions of a store."""
 
     id: int
@@ -113,8 +110,7 @@ class Line(NamedTuple):
     author_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One conversation. Its id never changes."""
 
     id: str
@@ -134,8 +130,7 @@ class Session:
     message_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(Struct, frozen=True):
     """One row beside the log: messages up to `horizon_message_id` are shown as `summary`, but for `kept_ids`.
 
     `upto_message_id` is the newest message the compressor had seen; the snapshot is the view up to there, before it.
@@ -151,8 +146,7 @@ class Compression:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class LiveView:
+class LiveView(Struct, frozen=True):
     """What the model sees of a session: kept head, summary, and every message after the horizon, in order."""
 
     session_id: str

@@ -8,6 +8,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from hermes.agent.agent import Policy, TemporaryAgent
 from hermes.agent.loop import Speaker
@@ -101,7 +102,7 @@ def held_types(kind: type) -> set[type]:
     waiting = [kind]
     while waiting:
         here = waiting.pop()
-        hints = typing.get_type_hints(here) if dataclasses.is_dataclass(here) else {}
+        hints = typing.get_type_hints(here) if issubclass(here, Struct) or dataclasses.is_dataclass(here) else {}
         for hint in hints.values():
             parts = [hint, *typing.get_args(hint)]
             new = {part for part in parts if isinstance(part, type)} - found

@@ -17,6 +17,7 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.store.people import mark
 from tests.gateway.core import FakePlatform, Gate, QuickClock, echo, load_app, message, running_core
 from tests.gateway.processes import appears, rows, said, sessions
 
@@ -130,17 +131,23 @@ async def test_a_chat_that_is_slow_or_fails_delays_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.contract("P1", "P5")
-async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_that_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_that_is_said(
+    tmp_path: Path, is_owner: bool
+) -> None:
     def script(request: ModelRequest) -> Answer:
         if "defect" in str(request.messages[-1]["content"]):
             raise RuntimeError("a defect of the model's own")
         return echo(request)
 
     async with running_core(tmp_path, script, clock=QuickClock(20)) as core:
+        if is_owner:
+            await core.store.write(lambda tx: mark(tx, "fake", "ann", is_owner=True, now=1.0))
         await core.platform.deliver(message("defect"))
         await core.platform.deliver(message("/title behind it"))
         await core.platform.until(lambda: len(core.platform.sent) == 2)
-    assert "could not be handled: RuntimeError" in core.platform.sent[0][1]
+    assert ("could not be handled: RuntimeError" in core.platform.sent[0][1]) is is_owner
+    assert core.platform.sent[0][1].startswith("I could not answer")
     assert core.platform.sent[1][1] == "Title: behind it"
     [(state, reason, attempts)] = rows(tmp_path, "SELECT state, reason, attempts FROM hermes_queue WHERE id = 1")
     assert (state, attempts) == ("dead", 5)

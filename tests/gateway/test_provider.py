@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.gateway.platform import Chat
 from hermes.store.people import mark
@@ -18,7 +18,7 @@ from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, 
 
 PLUGIN = """
 import json, pathlib
-from dataclasses import asdict
+from msgspec import to_builtins
 from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Recalled
 
 HERE = pathlib.Path(__file__).parent
@@ -28,7 +28,7 @@ class Session(MemorySession):
         self.plugin = plugin
 
     async def recall(self, question):
-        self.plugin._write("recall", [asdict(said) for said in question.said], question.turn)
+        self.plugin._write("recall", [to_builtins(said) for said in question.said], question.turn)
         return Recalled()
 
     async def close(self, why, until):
@@ -45,16 +45,16 @@ class Tape(MemoryPlugin):
         return True
 
     def address(self, place):
-        self._write("address", asdict(place))
+        self._write("address", to_builtins(place, enc_hook=str))
         return Address(getattr(place, "session_id", "notes"))
 
     def open(self, conversation, address):
-        self._write("open", asdict(conversation))
+        self._write("open", to_builtins(conversation, enc_hook=str))
         return Session(self)
 
     async def deliver(self, entries, until):
         for entry in entries:
-            self._write("deliver", entry.kind, entry.text, asdict(entry.speaker) if entry.speaker else None)
+            self._write("deliver", entry.kind, entry.text, to_builtins(entry.speaker) if entry.speaker else None)
         return [Delivered()] * len(entries)
 
     async def shutdown(self, until):

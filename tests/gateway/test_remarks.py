@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.llm.events import Completed, Reply, Retrying
+from hermes.llm.events import Completed, Failed, Reply, Retrying
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer
 from hermes.store.people import mark
@@ -117,3 +117,26 @@ async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Pa
     texts = core.platform.texts(person)
     assert len([text for text in texts if "memory provider broken" in text]) == told, "once"
     assert ("broken" in texts[-1]) == bool(told)
+
+
+@pytest.mark.contract("1.9")
+@pytest.mark.parametrize(
+    ("person", "group", "told"),
+    [
+        (OWNER, False, "I could not answer: http://127.0.0.1:9/v1 refused the key of ann. Your message is kept."),
+        (GUEST, False, "I could not answer. Your message is kept."),
+        (OWNER, True, "I could not answer. Your message is kept."),
+    ],
+)
+async def test_why_a_turn_failed_is_told_to_the_owner_alone(
+    tmp_path: Path, person: str, group: bool, told: str
+) -> None:
+    def fail(_: ModelRequest) -> Answer:
+        return [Failed("refused", "http://127.0.0.1:9/v1 refused the key of ann", retryable=False)]
+
+    chat = GROUP if group else person
+    async with running_core(tmp_path, fail) as core:
+        await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
+        await core.platform.deliver(message("hello", chat, kind="group" if group else "dm", author=person))
+        await core.platform.until(lambda: bool(core.platform.texts(chat)))
+        assert core.platform.texts(chat) == [told]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import ModelError
 from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, find_local, list_models

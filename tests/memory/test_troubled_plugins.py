@@ -9,11 +9,11 @@ import sys
 import textwrap
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
@@ -148,7 +148,7 @@ async def test_guests_and_groups_hear_nothing_of_an_outage_and_the_owner_in_each
     async with active(tmp_path, Troubled("recall", raise_error)) as provider:
         heard = {}
         for name, reach in (("a", "everything"), ("b", "everything"), ("c", "own"), ("d", "here")):
-            memory = await begin(provider, replace(CONVERSATION, session_id=name, reach=reach))  # type: ignore[arg-type]
+            memory = await begin(provider, replace(CONVERSATION, session_id=name, reach=reach))
             await turn(memory, session_id=name)
             heard[name] = len(memory.take_notices())
             await turn(memory, session_id=name)

@@ -269,3 +269,55 @@ def test_member_of_another_workspace_is_not_meant(http: httpx.Client, server: Se
         outside.post("/v3/workspaces/elsewhere/sessions", json={"id": "talk", "peers": {"ann": {}}}).raise_for_status()
     http.post("/sessions", json={"id": "talk", "peers": {"ben": {}}}).raise_for_status()
     assert http.post("/sessions/list", json={"filters": {"peer_id": "ann"}}).json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("solo", {"ann"}),
+        ("pair", {"ann", "ben"}),
+        ("empty", set()),
+        (["pair", "crowd"], {"ann", "ben", "cid"}),
+        ({"ne": "pair"}, {"cid", "dan"}),
+        (None, {"dan"}),
+        ({"contains": "CROW"}, {"ann", "ben", "cid"}),
+    ],
+)
+def test_peer_is_found_by_the_sessions_it_is_in(rooms: httpx.Client, wanted: Any, found: set[str]) -> None:
+    answer = rooms.post("/peers/list", json={"filters": {"session_id": wanted}})
+    assert answer.status_code == 200, answer.text
+    assert {peer["id"] for peer in answer.json()["items"]} == found
+
+
+def test_peer_is_not_found_by_a_deleted_session(rooms: httpx.Client) -> None:
+    rooms.delete("/sessions/solo").raise_for_status()
+    assert rooms.post("/peers/list", json={"filters": {"session_id": "solo"}}).json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"session_id": "talk"}, ["here", "there"]),
+        ({"session_id": "walk"}, ["there"]),
+        ({"peer_id": "ben"}, ["there"]),
+        ({"peer_id": {"ne": "ben"}}, ["here"]),
+        ({"is_active": True}, ["here", "there"]),
+        ({"is_active": False}, []),
+    ],
+)
+def test_workspace_is_found_by_its_sessions_and_peers(
+    server: Served, filters: dict[str, Any], found: list[str]
+) -> None:
+    with server.client() as outside:
+        for workspace, session, peer in (("here", "talk", "ann"), ("there", "talk", "ben"), ("there", "walk", "ann")):
+            body = {"id": session, "peers": {peer: {}}}
+            outside.post(f"/v3/workspaces/{workspace}/sessions", json=body).raise_for_status()
+        answer = outside.post("/v3/workspaces/list", json={"filters": {"id": ["here", "there"], **filters}})
+    assert answer.status_code == 200, answer.text
+    assert [workspace["id"] for workspace in answer.json()["items"]] == found
+
+
+def test_every_peer_is_active(people: httpx.Client) -> None:
+    assert find(people, {"is_active": True}) == "ann ben cid dan"
+    assert find(people, {"is_active": {"ne": True}}) == ""
+    assert people.post("/peers/list", json={"filters": {"is_active": "yes"}}).status_code == 422

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes.errors import HermesError, NotFoundError, StaleError, UsageError
 from hermes.store.ids import snapshot_id, snapshot_session

@@ -10,9 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
@@ -38,8 +40,7 @@ MEMORY_TOOLS = frozenset({"memory", "session_search", "read_notes"})
 """Built-in tools that read or write what outlasts a conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """What an agent may do and how far it may go."""
 
     max_steps: int = 30
@@ -58,8 +59,7 @@ class Policy:
     lane: LaneTerms = field(default_factory=LaneTerms)
 
 
-@dataclass(slots=True)
-class Agent:
+class Agent(Struct):
     """One agent for one session. Close what it holds with `close`."""
 
     session_id: str
@@ -142,8 +142,7 @@ class Agent:
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a temporary agent came to; `ok` is False when there is no reply, and `text` then says why."""
 
     text: str
@@ -151,8 +150,7 @@ class Outcome:
     events: tuple[TurnEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TemporaryAgent:
+class TemporaryAgent(Struct, frozen=True):
     """Does one task and is gone. It has a model and tools, and nothing that lasts."""
 
     speaker: Speaker

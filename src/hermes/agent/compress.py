@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.agent.rendering import Built, Rendering
@@ -35,8 +36,7 @@ def compressor_of(agent: Agent) -> Compressor:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A request's messages, and what a person should know of how they came to be."""
 
     messages: list[dict[str, Json]]

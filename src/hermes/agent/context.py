@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.fence import fence
 from hermes.types import Json, Line, LiveView, Message, ToolCall
@@ -29,8 +31,7 @@ def build_context(system_prompt: str, view: LiveView, recalled: str = "") -> lis
     return messages
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A call whose result has not been seen: the id it is sent with and the one it is stored with."""
 
     id: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.agent.agent import TemporaryAgent
 from hermes.agent.loop import Speaker
@@ -30,8 +31,7 @@ LONGEST_RESULT = 16_000
 """Characters of an answer that the parent gets to see."""
 
 
-@dataclass(frozen=True, slots=True)
-class DelegateTerms:
+class DelegateTerms(Struct, frozen=True):
     """How far a sub-agent may go: rounds of tool calls, calls of one round, and seconds for all of it."""
 
     steps: int

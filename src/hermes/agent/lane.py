@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
+
+from msgspec import Struct
 
 from hermes.db import lanes
 from hermes.db.engine import Tx
@@ -21,8 +22,7 @@ WAITING = "Waiting for another turn of this conversation, in another place."
 UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
 
 
-@dataclass(frozen=True, slots=True)
-class LaneTerms:
+class LaneTerms(Struct, frozen=True):
     """Seconds: `ttl` without a sign of life frees a lane; who wants one asks every `poll`, for `patience` at most, and
     the person hears of it after `silence`."""
 
@@ -32,8 +32,7 @@ class LaneTerms:
     silence: float = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A lane that is held. `check` inside a transaction proves that it still is."""
 
     session_id: str
@@ -57,8 +56,7 @@ class Lane:
         return written
 
 
-@dataclass(frozen=True, slots=True)
-class Entered(Generic[T]):
+class Entered(Struct, Generic[T], frozen=True):
     """A lane that was taken, and what the first step in it gave."""
 
     lane: Lane

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from itertools import count
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hermes.agent.stopping import heeding, unless_stopped
 from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
@@ -36,8 +38,7 @@ MOST_PROGRESS = 100
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(Struct, frozen=True):
     """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds of `max_calls`
     calls each."""
 
@@ -47,8 +48,7 @@ class Speaker:
     max_calls: int = 32
 
 
-@dataclass(slots=True)
-class _Heard:
+class _Heard(Struct):
     """What came of one request: how it ended, or None when the person stopped it."""
 
     end: Completed | model_events.Failed | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from hermes.errors import HomeError
 from hermes.fence import fence
@@ -29,8 +30,7 @@ TITLES: dict[Target, str] = {"user": "What you noted about the person", "memory"
 IN_GROUPS: dict[Target, str] = {"user": "What you noted about the people here", "memory": "What you noted here"}
 
 
-@dataclass(frozen=True, slots=True)
-class PromptParts:
+class PromptParts(Struct, frozen=True):
     """What a system prompt is made of. Empty parts leave no trace."""
 
     soul: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from hermes.agent.context import (
     Waiting,
@@ -33,16 +34,14 @@ PER_CALL = 800
 """Bytes of a message and of a tool call in memory, beside their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """The messages of a request, and about how many tokens they have."""
 
     messages: list[dict[str, Json]]
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """What the model is told of a session up to `mark`. Whoever gets a request made of it changes none of its messages.
 
     `view_tokens` counts the conversation as compression does, `wire_tokens` what is written out; `size` is in bytes.
@@ -90,8 +89,7 @@ class Rendering:
         return Built(messages, tokens)
 
 
-@dataclass(slots=True)
-class Renderings:
+class Renderings(Struct):
     """The renderings of sessions of `least` lines or more, those used last, up to `largest` bytes. It is used in one
     thread alone.
 

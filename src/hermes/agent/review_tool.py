@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hermes.agent.memory_tool import SPEC, Mirror, memory_tool
 from hermes.agent.tools import Tool, ToolResult, text_argument

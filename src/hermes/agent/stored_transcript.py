@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory
 from hermes.agent.compress import compress_smaller, compress_to_fit
@@ -20,8 +22,7 @@ from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
+class Preparation(Struct, frozen=True):
     """What a turn begins with: its prompt, what was recalled for it, who answers, and the memory that hears of it."""
 
     system_prompt: str

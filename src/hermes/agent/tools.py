@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from hermes.errors import HermesError
 from hermes.events import TurnEvent
@@ -15,8 +16,7 @@ from hermes.types import Json, ToolCall, ToolSpec
 LONGEST_PROGRESS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """What a tool gives back: text for the model, and events for the person."""
 
     text: str
@@ -37,8 +37,7 @@ def tell_progress(text: str) -> None:
         tell(" ".join(text.split())[:LONGEST_PROGRESS])
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool. `run` may raise a HermesError; the model is told what it says."""
 
     spec: ToolSpec

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from hermes.agent.context import build_context
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The messages of a request, and what a person should know of how they came to be."""
 
     messages: list[dict[str, Json]]

@@ -9,7 +9,9 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
@@ -101,8 +103,7 @@ async def _answer_in(
     _after(agent, accepted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
+class _Accepted(Struct, frozen=True):
     messages: tuple[Message, ...]
     session: Session
     incognito: bool

@@ -8,10 +8,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from hermes.agent.lane import WAITING
 from hermes.app import App
@@ -165,7 +165,7 @@ def _stop_on_interrupt() -> Iterator[asyncio.Event]:
 
 def event_line(event: TurnEvent) -> str:
     """An event as one line of JSON; `type` is its name."""
-    return json_lines.dumps({"type": type(event).__name__, **asdict(event)}, ensure_ascii=False)
+    return json_lines.dumps({"type": type(event).__name__, **to_builtins(event)}, ensure_ascii=False)
 
 
 def _remark(conversation: Conversation, event: TurnEvent) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
@@ -59,8 +61,7 @@ AT_THE_END = 5.0
 """Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What a slash command answers; `over` ends the conversation."""
 
     text: str
@@ -331,8 +332,7 @@ class Conversation:
 Run: TypeAlias = Callable[[Conversation, str], Awaitable[Answered]]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One slash command."""
 
     usage: str

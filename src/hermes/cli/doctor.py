@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from hermes.audit.repair import Repair, repair
 from hermes.audit.restore import restore
@@ -104,7 +104,11 @@ def _tell(done: Repair) -> None:
 
 
 def _report(home: Home, findings: list[Finding], failed: bool, done: Repair | None) -> dict[str, object]:
-    report: dict[str, object] = {"ok": not failed, "home": str(home.path), "findings": [asdict(f) for f in findings]}
+    report: dict[str, object] = {
+        "ok": not failed,
+        "home": str(home.path),
+        "findings": [to_builtins(f) for f in findings],
+    }
     if done is not None:
         mended = [
             {"code": damage.code, "sessions": damage.sessions, "detail": damage.detail, "remedy": damage.remedy}

@@ -7,10 +7,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
@@ -128,8 +128,8 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
 
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
-        waiting = {name: asdict(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        parts = [asdict(part) for part in [*read_status(tx), *_store_status(host)]]
+        waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
+        parts = [to_builtins(part) for part in [*read_status(tx), *_store_status(host)]]
         who = [_as_json(host, one) for one in people(tx)]
         return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting, "people": who}
 
@@ -209,7 +209,7 @@ def pair(
         return
     asked = with_store(host, lambda store: store.read(pairings))
     if json:
-        print_json([asdict(one) for one in asked])
+        print_json([to_builtins(one) for one in asked])
     elif not asked:
         note("nobody asked yet")
     else:

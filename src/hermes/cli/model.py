@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import asdict
 from typing import Annotated, get_args
 
 import typer
+from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import open_model
@@ -47,7 +47,7 @@ async def _show(app: App, as_json: bool) -> int:
         return await _test(app, configured, as_json)
     found = await find_local()
     if as_json:
-        print_json({"configured": None, "found": [asdict(endpoint) for endpoint in found]})
+        print_json({"configured": None, "found": [to_builtins(endpoint) for endpoint in found]})
         return 0
     say("No model is configured: answers come from memory alone.")
     for endpoint in found:

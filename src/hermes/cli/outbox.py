@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import open_provider
@@ -103,7 +103,7 @@ def _listed(store: Store, tx: Tx, limit: int) -> list[dict[str, Json]]:
                 }
                 for item in rows
             ]
-            found.append({"provider": provider, **asdict(counted), "entries": entries})
+            found.append({"provider": provider, **to_builtins(counted), "entries": entries})
     return found
 
 

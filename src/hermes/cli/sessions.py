@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from msgspec import to_builtins
 
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.snapshots import read_snapshots
@@ -52,7 +52,7 @@ def list_sessions(
 
     listed = with_store(host, work)
     if json:
-        print_json([{**asdict(entry.session), "last_active": entry.last_active} for entry in listed])
+        print_json([{**to_builtins(entry.session), "last_active": entry.last_active} for entry in listed])
     elif not listed:
         note("no sessions yet")
     else:
@@ -94,7 +94,7 @@ def list_snapshots(ctx: typer.Context, name: SessionName, json: AsJson = False) 
     host = load_app(ctx)
     taken = with_store(host, lambda store: store.read(lambda tx: read_snapshots(store, tx, name)))
     if json:
-        print_json([asdict(snapshot) for snapshot in taken])
+        print_json([to_builtins(snapshot) for snapshot in taken])
     elif not taken:
         note("this session was never compressed")
     else:
@@ -219,7 +219,7 @@ def delete_session(
         typer.confirm("Delete it for good?", abort=True)
     done = with_store(host, lambda store: store.write(lambda tx: store.deletions.delete(tx, planned.session_ids[-1])))
     if json:
-        print_json({"deleted": asdict(done)})
+        print_json({"deleted": to_builtins(done)})
     else:
         say("Deleted.")
 
@@ -248,10 +248,10 @@ def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "session": asdict(session),
+                "session": to_builtins(session),
                 "continued_in": following if following != session.id else None,
                 "messages": [message_to_json(message) for message in messages],
-                "compressions": [asdict(compression) for compression in compressions],
+                "compressions": [to_builtins(compression) for compression in compressions],
             }
         )
         return

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
+from msgspec import Struct
 
 from hermes.app import App
 from hermes.cli.output import note, printable
@@ -22,8 +22,7 @@ NAMED = 3
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """What was said before the command."""
 
     profile: str | None

@@ -7,8 +7,10 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.compression.cut import Cut, choose_cut, message_tokens, view_tokens
 from hermes.compression.digest import Entry, add_missing, make_digest, read_telling
@@ -44,8 +46,7 @@ TICK = 2e-6
 """Seconds between two snapshots of a session at least: their ids tell microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Why a session is compressed: `automatic` waits after failures; `must_fit` falls back to the digest."""
 
     focus: str = ""
@@ -54,8 +55,7 @@ class Request:
     budget: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionResult:
+class CompressionResult(Struct, frozen=True):
     """What became of it. `session_id` is the session that was to be compressed, on every path.
 
     `before` and `after` are tokens of the conversation; `failures` counts those in a row, this one included.
@@ -71,8 +71,7 @@ class CompressionResult:
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What the compressor decided from."""
 
     view: LiveView
@@ -81,8 +80,7 @@ class _Seen:
     tokens: int
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """A compression under way; `result` is what it has come to so far, also when it is cut off."""
 
     session_id: str

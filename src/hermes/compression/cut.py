@@ -8,8 +8,9 @@ answer between them are one turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
+
+from msgspec import Struct
 
 from hermes.llm.tokens import estimate_tokens
 from hermes.types import Line, LiveView, Message
@@ -17,8 +18,7 @@ from hermes.types import Line, LiveView, Message
 PER_MESSAGE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Messages up to `horizon_id` leave, but for `kept_ids`; `leaving` are those that left, in order."""
 
     horizon_id: int
@@ -31,8 +31,7 @@ class Cut:
         return sum(map(message_tokens, self.leaving))
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Messages that cannot be parted: a tool call and its results with all between them, or a single message."""
 
     messages: tuple[Message, ...]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.llm.tokens import estimate_tokens
 from hermes.types import Message
@@ -66,8 +67,7 @@ ALSO_SHARE = 5
 """The part of the room, as a divisor, that is left for identifiers without their sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A line that may stand in the digest, and what speaks for it."""
 
     place: int

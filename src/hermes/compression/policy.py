@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 REPLY_RESERVE = 4096
 """Tokens kept free for the reply, where the window allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionPolicy:
+class CompressionPolicy(Struct, frozen=True):
     """For a model's window of `window` tokens. `threshold` is the part of it that a request may use.
 
     `overhead` are the tokens of a request that no compression can take away: prompt, tools, what was recalled.

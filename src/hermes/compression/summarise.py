@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from hermes.fence import strip_fences
 from hermes.llm.events import Completed, Failed
@@ -31,16 +32,14 @@ TOOL_RESULT = 1500
 REFUSALS = ("i'm sorry", "i am sorry", "i cannot", "i can't", "i can’t", "sorry, but", "as an ai")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """A summary that may be used, and what a person should know of it."""
 
     text: str
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NoSummary:
+class NoSummary(Struct, frozen=True):
     """There is none, and why."""
 
     reason: str

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes.sqlite.connection import Opened, connect, read_text
+from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, accept
 from hermes.sqlite.reading import Lane
 
@@ -35,5 +35,4 @@ class Database(SqliteDatabase[Tx]):
 def _connect(path: Path) -> Opened[Tx]:
     connection = connect(path)
     connection.row_factory = sqlite3.Row
-    connection.text_factory = read_text
     return Opened(connection, connection)

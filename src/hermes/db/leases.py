@@ -6,7 +6,8 @@ All functions run inside the caller's transaction; `now` is passed in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.errors import StaleError
@@ -21,8 +22,7 @@ CREATE TABLE hermes_leases (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Held by `owner` until `expires_at`; `epoch` tells it from every earlier holding of the same name."""
 
     name: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreNewerError
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """One step. Its statements run once, in order, in one transaction."""
 
     version: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 MAX_CRASHES = 5
 """How often in a row handling an item may end the process, or its handler raise, before the item is put aside."""
@@ -13,23 +14,20 @@ SUSPECT_CRASHES = 3
 """From here on an item is handled alone, so that only the one that is to blame is put aside."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Handled; never again. `note` is kept with the item: what came of it."""
 
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Not now, for as long as it takes: once more at `at`. What follows in the lane waits too."""
 
     at: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
+class Defect(Struct, frozen=True):
     """The handler raised: once more at `at`, from the third time on alone, and after the fifth in a row dead.
 
     Of items that were handled together each gets one, since nobody knows which of them it was.
@@ -39,16 +37,14 @@ class Defect:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
+class Postponed(Struct, frozen=True):
     """Not begun, nor anything behind it: `tried_at` and the count of attempts stay what they were before the claim."""
 
     at: float
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(Struct, frozen=True):
     """Never by itself again; the lane goes on."""
 
     reason: str

@@ -14,8 +14,10 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db import leases
 from hermes.db.engine import Tx
@@ -64,8 +66,7 @@ TRIED_AT = (
 State = Literal["waiting", "done", "dead"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One piece of work. `attempts` counts this one.
 
     `tried_at` is when it was taken the last time before this one: what was begun then may have had its effect.
@@ -104,8 +105,7 @@ class Item:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A lane that is ours, with the items to handle, in order."""
 
     lease: Lease

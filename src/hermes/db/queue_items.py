@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.lanes import schedule
@@ -11,8 +12,7 @@ from hermes.db.queue import Item, State
 from hermes.errors import NotFoundError
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(Struct, frozen=True):
     """What `status` and the doctor show."""
 
     waiting: int

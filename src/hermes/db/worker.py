@@ -15,8 +15,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.db import queue
@@ -57,8 +58,7 @@ class Work(ABC):
         """After that transaction, on the worker's loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTerms:
+class WorkerTerms(Struct, frozen=True):
     """How a worker goes about it. Times are in seconds."""
 
     ttl: float = 30.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.gateway.platform import Inbound
@@ -18,8 +19,7 @@ ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether someone may talk; `refusal` is what a stranger is told, the first time only."""
 
     kind: Literal["welcome", "refused", "ignored"]

@@ -7,9 +7,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
@@ -34,8 +35,7 @@ MakeAgent: TypeAlias = Callable[[Session, Scope, Person], Awaitable[Agent]]
 Signature: TypeAlias = Callable[[], Awaitable[Hashable]]
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     agent: Agent
     signature: Hashable
     used_at: float
@@ -44,8 +44,7 @@ class _Entry:
     """Why it was let go, once it was."""
 
 
-@dataclass(slots=True)
-class AgentCache:
+class AgentCache(Struct):
     """Keyed by session key, session, its scope, the person of a direct chat, and what a provider has frozen into an
     agent: someone who is marked as the owner, or no longer is, gets another one."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
@@ -28,8 +29,7 @@ NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversa
 COMPRESSED = "The compression was done before it could be stopped."
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A command, and all it may need. `stop` is set when the person does not want it any more."""
 
     store: Store
@@ -44,8 +44,7 @@ class Asked:
 Run: TypeAlias = Callable[[Asked], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One slash command."""
 
     usage: str

@@ -13,6 +13,8 @@ from itertools import count
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 from hermes.agent.agent import Agent
 from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
@@ -55,8 +57,7 @@ REMEMBER = 7 * 86_400.0
 Listener: TypeAlias = Callable[[TurnEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayTerms:
+class GatewayTerms(Struct, frozen=True):
     """How a gateway behaves."""
 
     agent_name: str = "main"

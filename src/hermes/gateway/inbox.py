@@ -6,7 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
@@ -35,8 +37,7 @@ def is_stop(text: str) -> bool:
     return next(iter(text.split()), "").partition("@")[0].lower() == STOP
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """What became of a message: a fresh inbox item, or nothing new.
 
     `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether
@@ -124,10 +125,9 @@ class Inbox:
         """The session key of a message: the client's own, that of the session it names, or made of the chat."""
         if message.session_key is not None:
             return _first_key(tx, message.session_key)
-        if message.session_id is not None and self._store.sessions.exists(tx, message.session_id):
-            known = self._store.sessions.get(tx, message.session_id).session_key
-            if known:
-                return known
+        named = self._store.sessions.look_up(tx, message.session_id) if message.session_id is not None else None
+        if named is not None and named.session_key:
+            return named.session_key
         return self._key_of_chat(tx, message.chat)
 
     def _key_of_chat(self, tx: Tx, chat: Chat) -> str:
@@ -175,23 +175,22 @@ class Inbox:
         """The session that a key is bound to, if it is one of those who write: a client that took a chat's key before
         the chat did gets nobody's words. The owner may name any session over the API."""
         bound = self._store.routes.lookup(tx, key)
-        if bound is None or self._admits(tx, self._store.sessions.get(tx, bound), message):
-            return bound
-        return None
+        return bound if bound is not None and self._admits(tx, bound, message) else None
 
     def _may_name(self, tx: Tx, key: str, message: Inbound) -> bool:
         """Whether someone may name the session, or the key, that a message names: their own, or one that is new."""
         sessions, named = self._store.sessions, message.session_id
         meant = [] if named is None or not sessions.exists(tx, named) else [named, sessions.live_id(tx, named)]
-        bound = None if message.session_key is None else self._store.routes.lookup(tx, key)
-        return all(self._admits(tx, sessions.get(tx, one), message) for one in [*meant, *([bound] if bound else [])])
+        if message.session_key is not None and (bound := self._store.routes.lookup(tx, key)) is not None:
+            meant.append(bound)
+        return all(self._admits(tx, one, message) for one in meant)
 
-    def _admits(self, tx: Tx, session: Session, message: Inbound) -> bool:
+    def _admits(self, tx: Tx, session_id: str, message: Inbound) -> bool:
         """Whether a message may be said in a session: the owner's over the API in any, others in their own alone."""
         reach = self.reach_of(tx, message)
         if message.chat.chat_type == API and reach == OWNER:
             return True
-        return _same(tx, self.people.scope_of(tx, session), reach)
+        return _same(tx, self.people.scope_of(tx, self._store.sessions.get(tx, session_id)), reach)
 
     def reach_of(self, tx: Tx, message: Inbound) -> Scope:
         """How far the chat reaches that a message comes from."""

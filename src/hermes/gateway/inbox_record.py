@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
@@ -34,8 +35,7 @@ class DroppedError(Exception):
     """Items of a part went with their session while it waited for its turn."""
 
 
-@dataclass(slots=True)
-class InboxRecord:
+class InboxRecord(Struct):
     """Settles the inbox with the reply. Nothing is said when the first item has its reply already: AnsweredError; nor
     what went with a session that was deleted, should there be one of the same id again: DroppedError.
 

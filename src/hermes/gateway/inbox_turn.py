@@ -6,8 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.lane import UNSAID, WAITING
@@ -23,7 +25,7 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outcome import Ending, done_with
 from hermes.gateway.part import Part, draft_of
 from hermes.gateway.platform import Chat, Platform
-from hermes.gateway.remarks import Remarks, RemarkTerms, may_hear
+from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.scope import Scope
 from hermes.types import Session
 
@@ -34,8 +36,7 @@ Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The session that a part is said in."""
 
     session: Session
@@ -46,8 +47,7 @@ class Opened:
     """The items that were said before a crash, with their messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class InboxTurns:
+class InboxTurns(Struct, frozen=True):
     """Runs them. How a turn ended is heard only once that is on the disk."""
 
     ledger: Ledger
@@ -125,14 +125,14 @@ class InboxTurns:
                 await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
                 if not accepted:  # whoever waits over HTTP has waited long enough
                     self.hear(part.keys, replace(end, message=f"{message}. {KEPT}"))
-            case Failed(kind="gone", message=message):
-                await ledger.settle(claimed, [done_with(end)] * len(part.items), say=f"I could not answer: {message}.")
+            case Failed(kind="gone"):
+                await ledger.settle(claimed, [done_with(end)] * len(part.items), say=apology(end, record.remarks.scope))
                 self.hear(part.keys, end)
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
                 await ledger.settle(claimed, [Retry(now + wait, message)])
-            case Failed(message=message):
-                text = f"I could not answer: {message}. Your message is kept."
+            case Failed():
+                text = f"{apology(end, record.remarks.scope)} Your message is kept."
                 done = [done_with(end)] * len(part.items)
                 edit_id = live.message_id if live else None
                 await ledger.settle(claimed, done, say=text, edit_id=edit_id, remark=remark)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.db import queue_items
@@ -21,7 +23,8 @@ from hermes.gateway.inbox_turn import InboxTurns, Opened
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outcome import done_with
 from hermes.gateway.part import Part, next_part
-from hermes.gateway.platform import Chat
+from hermes.gateway.platform import Chat, Inbound
+from hermes.gateway.remarks import apology
 from hermes.logs import SESSION
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
@@ -59,7 +62,7 @@ class Lanes(Work):
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
         """A message that is given up is not passed over in silence."""
         for item, failed in _given_up(claimed, recorded):
-            text = f"I could not answer: {failed.message}."
+            text = apology(failed, self.inbox.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
 
     def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:

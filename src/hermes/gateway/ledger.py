@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -15,8 +16,7 @@ from hermes.gateway.platform import Chat, Platform
 from hermes.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Settles claims of the inbox. `wake_delivery` tells the delivery that there is something to send."""
 
     store: Store

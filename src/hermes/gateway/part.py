@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.queue import Item
 from hermes.gateway.commands import Command, find_command
@@ -11,8 +12,7 @@ from hermes.gateway.platform import Inbound
 from hermes.types import Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Inbox items that are handled together: messages for one turn, or one command."""
 
     items: tuple[Item, ...]

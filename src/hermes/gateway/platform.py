@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from hermes.types import Json
 
 ChatType = Literal["dm", "group", "channel", "api"]
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(Struct, frozen=True):
     """Where messages go: a chat of a platform, or a thread in it."""
 
     platform: str
@@ -20,8 +20,7 @@ class Chat:
     thread_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(Struct, frozen=True):
     """A message as a platform gave it. `message_id` is the platform's own: the same one twice has one effect."""
 
     chat: Chat
@@ -55,8 +54,7 @@ class Inbound:
         return cls(**{**value, "chat": Chat(*value["chat"])})
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A chat got another id on its platform. Nobody said anything, and it is the same conversation."""
 
     old: Chat

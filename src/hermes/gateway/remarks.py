@@ -8,9 +8,9 @@ over HTTP      nothing here: a request has a field for notices
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
-from hermes.events import MemoryUpdated, Notice, TurnEvent
+from hermes.events import Failed, MemoryUpdated, Notice, TurnEvent
 from hermes.gateway.platform import Chat
 from hermes.scope import API, OWNER, Group, Scope
 
@@ -18,16 +18,14 @@ NOTED = "💾 Memory updated"
 LONGEST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RemarkTerms:
+class RemarkTerms(Struct, frozen=True):
     """What is said at all."""
 
     notices: bool = True
     notes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Remarks:
+class Remarks(Struct, frozen=True):
     """The remarks of one turn, as they come up."""
 
     terms: RemarkTerms
@@ -56,3 +54,10 @@ class Remarks:
 def may_hear(event: TurnEvent, scope: Scope) -> bool:
     """Whether those who talk in a conversation of this scope may hear of an event at all."""
     return scope == OWNER or not (isinstance(event, Notice) and event.is_outage)
+
+
+def apology(failed: Failed, scope: Scope) -> str:
+    """What a chat is told of a turn that failed: the owner why, others not. A model's error may name addresses, files
+    and accounts; the log has it."""
+    tells = scope == OWNER or failed.kind == "gone"
+    return f"I could not answer: {failed.message}." if tells else "I could not answer."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.llm.model import ModelRequest
 from hermes.types import Json
@@ -18,8 +20,7 @@ MANY = 100
 UNSUPPORTED = re.compile("unsupported|not support|deprecated|only the default", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """What may be in a request's body."""
 
     asks_usage: bool = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.errors import ModelError
 from hermes.llm.connection import Connection
@@ -22,8 +23,7 @@ GLANCE = 0.3
 """Seconds that each question to this machine may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(Struct, frozen=True):
     """A model that an endpoint offers, with its context length where the endpoint tells."""
 
     name: str
@@ -34,8 +34,7 @@ Kind = Literal["ollama", "lm-studio", "llama.cpp"]
 """The kinds of server that are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalEndpoint:
+class LocalEndpoint(Struct, frozen=True):
     """Something on this machine that answers. `context_length` is what it has loaded, where it tells."""
 
     kind: Kind
@@ -44,8 +43,7 @@ class LocalEndpoint:
     context_length: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """How to recognise one kind of server: a path that lists its models, and one that tells its context length."""
 
     kind: Kind

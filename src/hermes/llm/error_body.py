@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.llm.pieces import mapping, mend, string
 from hermes.types import Json
@@ -17,8 +18,7 @@ DEEPEST = 6
 """Proxies wrap the error of the endpoint behind them, as JSON or as text of JSON, once or twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorBody:
+class ErrorBody(Struct, frozen=True):
     """The innermost message, every code on the way to it, and the HTTP status if one of them was one."""
 
     message: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from hermes.types import ToolCall
 
@@ -21,8 +22,7 @@ FailureKind = Literal[
 """`refused`: no connection was made. `interrupted`: it was lost before the reply ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens as the endpoint counted them. `cached_tokens` is the part of the prompt that it had in its cache."""
 
     prompt_tokens: int
@@ -31,8 +31,7 @@ class Usage:
     reasoning_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What the model said. `finish_reason` and `model` are the endpoint's own words, None where it gave none."""
 
     text: str = ""
@@ -45,22 +44,19 @@ class Reply:
     """Characters after which we ended it ourselves, since it had more than a reply may have; None when we did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """The next piece of the reply's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """The next piece of what the model thought aloud."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(Struct, frozen=True):
     """Attempt number `attempt` failed before any output; the next one starts after `wait` seconds."""
 
     attempt: int
@@ -68,15 +64,13 @@ class Retrying:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The reply is whole. The deltas, joined, are its text and reasoning."""
 
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """There is no whole reply. `message` is one line for a person; `partial` is what had been streamed by then.
 
     `retryable` means that the same request may succeed later, after `retry_after` seconds where the endpoint said so.

@@ -11,7 +11,8 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import ErrorBody
@@ -35,8 +36,7 @@ class Fault(Exception):
         return Failed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
 
 
-@dataclass(frozen=True, slots=True)
-class Nature:
+class Nature(Struct, frozen=True):
     """`retryable`: the same request may succeed later. `automatic`: we try again ourselves."""
 
     retryable: bool

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from hermes.llm.events import ModelEvent
 from hermes.types import Json, ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """One call: messages in wire shape, and the tools on offer. What is None is left to the endpoint."""
 
     messages: Sequence[dict[str, Json]]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, fields
 from typing import TypeVar
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Seconds for: a connection, the first byte of the answer, the gap between two pieces, the gap between two words of
     the reply whatever else comes meanwhile, and all of it."""
 
@@ -24,9 +24,9 @@ class Timeouts:
     total: float = 1800.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise SettingsError(f"the time-out '{field.name}' is not more than 0 seconds")
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"the time-out '{name}' is not more than 0 seconds")
 
 
 class OutOfPatience(Exception):

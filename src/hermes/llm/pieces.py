@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hermes.types import Json, ToolCall
 
@@ -63,8 +64,7 @@ class TextPieces:
         return text
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     index: int | None
     id: str = ""
     name: str = ""

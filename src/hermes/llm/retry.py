@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+
+from msgspec import Struct
 
 from hermes.llm.events import Failed
 from hermes.llm.failures import NATURES
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(Struct, frozen=True):
     """At most `most` further attempts, none after a wait of more than `longest_wait` seconds."""
 
     most: int = 3

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from hermes.db.engine import Tx
 from hermes.memory.background import Background
@@ -36,8 +37,7 @@ PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlines:
+class Deadlines(Struct, frozen=True):
     """Seconds that someone may be kept waiting, by occasion."""
 
     first_turn: float = 3.0
@@ -52,8 +52,7 @@ class Deadlines:
     """How long a provider may take to deliver what it is handed: shorter than the lane is held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What a plugin is told of where it runs."""
 
     home: Path

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
@@ -32,8 +34,7 @@ DELEGATED = 16_000
 NOTHING = type(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(Struct, frozen=True):
     """What memory brought for one turn; `missed` says why something is not there that should be."""
 
     text: str = ""

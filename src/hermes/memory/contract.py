@@ -12,10 +12,11 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from hermes.clock import SystemClock
 from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings

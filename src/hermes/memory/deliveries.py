@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Defect, Done, Outcome, Postponed, Retry
@@ -41,8 +42,7 @@ OUTAGE = 3
 """Deliveries in a row that are put off before it is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """Lanes with something to deliver, and how many entries that is."""
 
     lanes: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import isnan
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
@@ -26,8 +27,7 @@ LONGEST_REASON = 1000
 GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """The items of a claim: those that have something to deliver with their entries, in order, and what became of the
     others."""
 

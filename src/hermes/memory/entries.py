@@ -12,8 +12,9 @@ Pure functions over the file's exact text: line ends, blank lines and indents th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 MARKER = re.compile(r"[ \t]*(?:[-*+]|\d{1,4}[.)]|#{1,6}|>)[ \t]+")
 PARTING = "§"
@@ -22,8 +23,7 @@ BLANK = f"{PARTING} \t\r\n"
 """What a note without entries may consist of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Lines `first` up to but without `end`. `marker` is what makes it an item or a heading, with its indent."""
 
     first: int

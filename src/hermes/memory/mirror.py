@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.memory.entries import find_entries
@@ -29,8 +30,7 @@ LONGEST_NOTE = 16_000
 Action = Literal["add", "replace", "remove"]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteChange:
+class NoteChange(Struct, frozen=True):
     """One entry of a note that changed. `old` is what it was, `text` what it is; "" where there is none."""
 
     target: Target
@@ -39,8 +39,7 @@ class NoteChange:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(Struct, frozen=True):
     """Notes, and the notebook that a provider knows them as."""
 
     notes: Notes

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
@@ -30,8 +31,7 @@ BEFORE = ".before"
 UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to it"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a change did to a note."""
 
     target: Target
@@ -43,8 +43,7 @@ class Change:
     """False when the note says so already and stayed as it was: `text` is how."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotesRead:
+class NotesRead(Struct, frozen=True):
     """The notes that can be read, when each was changed last, and what is wrong with the others."""
 
     texts: dict[Target, str]

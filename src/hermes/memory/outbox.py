@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db import queue
 from hermes.db.engine import Tx
@@ -32,8 +34,7 @@ def queue_name(provider: str) -> str:
     return f"memory:{provider}"
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """A place, its address where it is known in this process, and the messages of the turn that is under way there."""
 
     place: str
@@ -64,8 +65,7 @@ def is_waiting_lane(lane: str) -> bool:
     return lane.startswith(UNADDRESSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Outbox:
+class Outbox(Struct, frozen=True):
     """The rows of one provider. Every method runs inside the caller's transaction."""
 
     provider: str

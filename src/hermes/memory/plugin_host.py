@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.db.engine import Tx
@@ -26,8 +27,7 @@ LONGEST_VALUE = 64_000
 """Characters of an entry of the plugin's own, and of a value to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginHost:
+class PluginHost(Struct, frozen=True):
     """See `hermes.memory.provider.Host`. Its methods run on the plugin's thread."""
 
     home: Path

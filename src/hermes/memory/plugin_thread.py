@@ -11,8 +11,9 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from hermes.errors import HermesError, ProviderError
 from hermes.memory.provider import MemoryPlugin
@@ -31,15 +32,13 @@ LAST_MOMENT = 0.2
 """Seconds that `close` waits for the thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Answer(Struct, Generic[T], frozen=True):
     """The hook returned in time, and what it should."""
 
     value: T
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """The hook gave nothing that can be used. `reason` is one line; `skipped` when the hook was not even called,
     `defect` when it raised or returned what it should not."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
@@ -24,8 +26,7 @@ T = TypeVar("T")
 NOTHING = type(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A session that is open, and what is the same for its life."""
 
     session: MemorySession

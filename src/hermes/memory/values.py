@@ -6,9 +6,11 @@ Plain values, the same in every process. Times are Unix seconds of the host's cl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from hermes.types import Json
 
@@ -27,8 +29,7 @@ Ending = Literal["new", "switch", "exit", "idle", "settings", "deleted", "shutdo
 """Why a session is closed. `settings`: it is opened again at once, with what changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(Struct, frozen=True):
     """Who spoke, by the ids that the platform gave, unchanged. The terminal's is `Speaker(is_owner=True)`."""
 
     user_id: str | None = None
@@ -44,8 +45,7 @@ class Speaker:
         return None if value is None else cls(**value)
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """One conversation. It is kept in the store, so that a process that never opened it says the same of it."""
 
     session_id: str
@@ -63,7 +63,7 @@ class Conversation:
 
     def to_json(self) -> Json:
         """All but `bound`, which is kept beside it."""
-        kept = {name: getattr(self, name) for name in self.__slots__ if name != "bound"}
+        kept = {name: getattr(self, name) for name in self.__struct_fields__ if name != "bound"}
         kept["person"] = None if self.person is None else self.person.to_json()
         kept["directory"] = None if self.directory is None else str(self.directory)
         return kept
@@ -81,8 +81,7 @@ class Conversation:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Notebook:
+class Notebook(Struct, frozen=True):
     """Built-in notes: the owner's, a guest's, or (by `gateway_session_key`) a group's. They belong to no
     conversation."""
 
@@ -105,8 +104,7 @@ class Notebook:
 DEFAULT_WANTS: frozenset[Kind] = frozenset({"said", "reply", "note", "own", "forget"})
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where entries go. Those of one `lane` are delivered in order, by one process at a time. `data` is kept in each
     row and comes back with it. Kinds that are not in `wants` are not recorded.
 
@@ -125,8 +123,7 @@ class Address:
         return cls(value["lane"], value["data"], frozenset(cast(list[Kind], value["wants"])), value["pace"])
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One row of the outbox. `key` is random, made with the row, and the same at every attempt."""
 
     key: str
@@ -145,15 +142,13 @@ class Entry:
     """When the last attempt began that may have arrived: look before you repeat it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """Done for good. `note` is kept and shown, such as the server's id."""
 
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Struct, frozen=True):
     """Not now, for as long as it takes; what follows in the lane waits too. `everyone`: it is the server's fault and
     not this entry's, so no lane is tried for a while."""
 
@@ -163,8 +158,7 @@ class Later:
     everyone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(Struct, frozen=True):
     """Never by itself again: refused for good, or nobody can tell whether it arrived. It is shown; the lane goes on."""
 
     reason: str
@@ -173,16 +167,14 @@ class Parked:
 Outcome: TypeAlias = Delivered | Later | Parked
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """One message of a question."""
 
     text: str
     speaker: Speaker
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What a turn is about. `turn` counts the turns of the conversation that memory may know, from 1, over restarts.
     `until` is when the answer is due."""
 
@@ -196,8 +188,7 @@ class Question:
         return "\n".join(said.text for said in self.said)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One piece of recalled text, as it goes into the request."""
 
     layer: str
@@ -210,16 +201,14 @@ class Part:
     sources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """What was recalled, in the order of the request. `missed` names what was not there in time, and why."""
 
     parts: tuple[Part, ...] = ()
     missed: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True):
     """One call by the model. `key` is unique for ever: put entries under it."""
 
     name: str

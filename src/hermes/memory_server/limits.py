@@ -30,7 +30,7 @@ TEXT_CHARS = 10_000
 REQUEST_BYTES = 16 * 1024 * 1024
 """What a hundred of the longest messages take, as JSON."""
 MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024
-MEMBERS_REQUEST_COMMAS = 80_000
+MEMBERS_REQUEST_COMMAS = 20_000
 """For requests that name members; each is written with a few commas at most. Who sends more is refused unread."""
 SMALL_REQUEST_BYTES = 1024 * 1024
 """For all others."""
@@ -42,7 +42,8 @@ HEAD_BYTES = 65_536
 PROBLEMS = 20
 INPUT_CHARS = 500
 """How many problems of a request are told, and how much of what was sent is shown with each."""
-MEMBERS = 20_000
+MEMBERS = 5000
+"""More take so long to look at that others would notice."""
 CARD_LINES = 1000
 METADATA_CHARS = 100_000
 CONFIGURATION_CHARS = 100_000

@@ -96,7 +96,7 @@ class SqliteDatabase(Generic[Tx]):
         with translated(self.path):
             opened = self._connect()
             try:
-                wait_for_lock(lambda: inspect(opened.tx), self._lock_timeout)
+                wait_for_lock(lambda: opened.run(inspect), self._lock_timeout)
                 wait_for_lock(lambda: opened.raw.execute("PRAGMA journal_mode = WAL"), self._lock_timeout)
                 for pragma in self._pragmas:
                     opened.raw.execute(f"PRAGMA {pragma}")

@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
+
+from msgspec import Struct
 
 from hermes.errors import StoreStoppedError
 from hermes.sqlite.connection import Opened, T, Tx
@@ -26,8 +27,7 @@ STEPS = 50_000
 """After so many steps of SQLite's machine, about a millisecond, a read is asked whether it may go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """Threads that read side by side, and how many seconds of a processor a read may take there."""
 
     threads: int

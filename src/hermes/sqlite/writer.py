@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
+
+from msgspec import Struct
 
 from hermes.errors import StoreGoneError
 from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
@@ -25,8 +26,7 @@ GROUP_LIMIT = 128
 """How many waiting writes share one commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     run: Callable[[Any], Any]
     done: Future[Any]
     commits: bool
@@ -128,7 +128,7 @@ class Writer(Generic[Tx]):
         self._raw.execute("SAVEPOINT one")
         try:
             with translated(self._path):
-                result = write.run(self._opened.tx)
+                result = self._opened.run(write.run, undo=lambda: self._raw.execute("ROLLBACK TO one"))
         except BaseException as error:
             if not self._raw.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise

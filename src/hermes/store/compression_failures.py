@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 
@@ -16,8 +16,7 @@ CREATE TABLE hermes_compression_failures (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True):
     """How a session's compressions went lately."""
 
     count: int = 0

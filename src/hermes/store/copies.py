@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
@@ -27,8 +28,7 @@ MOMENT = 0.05
 """Seconds in which one compression writes its rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     id: int
     time: float
     text: str

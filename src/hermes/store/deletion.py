@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from hermes.db import queue_items
 from hermes.db.engine import Tx
@@ -13,8 +13,7 @@ from hermes.store.search import Search
 from hermes.store.sessions import Sessions
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(Struct, frozen=True):
     """What deleting a conversation removes. A rotated one is all of its sessions."""
 
     session_ids: tuple[str, ...]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
+
+from msgspec import to_builtins
 
 from hermes.types import Compression, Json, Message, Session
 
 
 def to_jsonl(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
     """One line for the session, one for each message in order, one for each compression."""
-    yield _line("session", asdict(session))
+    yield _line("session", to_builtins(session))
     for message in messages:
         yield _line("message", message_to_json(message))
     for compression in compressions:
-        yield _line("compression", asdict(compression))
+        yield _line("compression", to_builtins(compression))
 
 
 def to_markdown(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
@@ -36,7 +37,7 @@ def to_markdown(session: Session, messages: Iterable[Message], compressions: Seq
 
 def message_to_json(message: Message) -> dict[str, Json]:
     """A message as plain JSON values, without the fields it does not have."""
-    values = {name: value for name, value in asdict(message).items() if value not in (None, ())}
+    values = {name: value for name, value in to_builtins(message).items() if value not in (None, ())}
     if message.tool_calls:
         values["tool_calls"] = [call.to_wire() for call in message.tool_calls]
     return values

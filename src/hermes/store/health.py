@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.db import queue_items
 from hermes.db.engine import Tx
@@ -14,8 +15,7 @@ from hermes.store.reading import open_unchanged
 from hermes.store.schema import MIGRATIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Undecodable:
+class Undecodable(Struct, frozen=True):
     """A row of a shared table with text that is no UTF-8. `session_id` as it is shown, with U+FFFD."""
 
     table: str
@@ -23,8 +23,7 @@ class Undecodable:
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreHealth:
+class StoreHealth(Struct, frozen=True):
     """What was found. `damage` is empty for a sound file."""
 
     damage: tuple[str, ...]

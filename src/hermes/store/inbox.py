@@ -6,8 +6,10 @@ Rows are written in the transaction of what they tell of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
@@ -46,8 +48,7 @@ SCHEMA = (
 PairingState = Literal["pending", "allowed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """Someone who asked to talk."""
 
     platform: str
@@ -58,8 +59,7 @@ class Pairing:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class PartStatus:
+class PartStatus(Struct, frozen=True):
     """How one part of a gateway is."""
 
     part: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.types import Message
@@ -18,8 +19,7 @@ CREATE TABLE hermes_incognito (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Messages after `after_id` up to `upto_id`, which is None while it goes on."""
 
     after_id: int

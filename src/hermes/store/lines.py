@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.store.compressions import Compressions
@@ -15,8 +16,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Json, Line
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How far the view of a session was read, and when."""
 
     session_id: str
@@ -25,8 +25,7 @@ class Mark:
     last_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What the model sees of a session up to `mark`; `tail` alone where it was read on from an earlier mark."""
 
     mark: Mark

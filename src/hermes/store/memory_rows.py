@@ -6,7 +6,8 @@ Rows are written in the transaction of what they tell of. A place is a session's
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.types import Json
@@ -45,8 +46,7 @@ SCHEMA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
 
     `bound` is what its first address held. `turns` counts what memory was told of, `last_said` is the newest of it.
@@ -59,8 +59,7 @@ class Place:
     last_said: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryHealth:
+class DeliveryHealth(Struct, frozen=True):
     """How deliveries to a provider went, over all processes."""
 
     last_success: float | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
@@ -23,7 +22,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
 PAGE = 500
-DRAFTED = tuple(field.name for field in fields(Draft))
+DRAFTED = Draft.__struct_fields__
 FIELDS = len(MESSAGE_REQUIRED) + len(MESSAGE_OPTIONAL)
 
 
@@ -120,11 +119,12 @@ class Messages:
 def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
-    key, session_id, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent_as = row[:FIELDS]
-    text, parsed = as_text(content), parse_calls(calls) if calls else ()
-    sent_id, author, name, alt, owner = sent_as
-    spoken = (key, session_id, role, text, as_time(timestamp), parsed, call_id, tool, thought, finish, tokens)
-    return Message(*spoken, sent_id, author, name, alt, None if owner is None else bool(owner))
+    key, session, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent, owner = row[:FIELDS]
+    text, at, parsed = as_text(content), as_time(timestamp), parse_calls(calls) if calls else ()
+    is_owner = None if owner is None else bool(owner)
+    sent_id, author, name, alt = sent
+    said = (key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens)
+    return Message(*said, sent_id, author, name, alt, is_owner)
 
 
 def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:

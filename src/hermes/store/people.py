@@ -7,8 +7,9 @@ marked; `marked_at` is None until the owner has said who it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.scope import API, DIRECT, OWNER, TERMINAL, Group, Guest, Scope
@@ -31,8 +32,7 @@ KEY_PARTS = 5
 """`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPerson:
+class KnownPerson(Struct, frozen=True):
     """Someone who talks, or may."""
 
     platform: str
@@ -46,8 +46,7 @@ class KnownPerson:
         return "owner" if self.is_owner else "guest"
 
 
-@dataclass(frozen=True, slots=True)
-class People:
+class People(Struct, frozen=True):
     """Whose conversations are. Every method runs inside the caller's transaction."""
 
     api_guests: bool = False

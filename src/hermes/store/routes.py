@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StoreDamagedError
@@ -19,8 +20,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """What a key means, and since when."""
 
     session_id: str
@@ -57,7 +57,7 @@ class Routes:
         """The session that a key is bound to, here or by another version; None for a new key or a deleted session."""
         row = tx.execute("SELECT * FROM hermes_routes WHERE session_key = ?", (session_key,)).fetchone()
         ours = None if row is None else Binding(str(row["session_id"]), row["updated_at"])
-        bound = self._in_force(tx, ours, self._old_entries(tx).get(session_key))
+        bound = self._in_force(tx, ours, self._old_entries(tx, session_key).get(session_key))
         return bound if bound is not None and self._sessions.exists(tx, bound) else None
 
     def keys_of(self, tx: Tx, session_id: str) -> list[str]:
@@ -95,17 +95,17 @@ class Routes:
         rows = tx.execute("SELECT * FROM hermes_routes")
         return {row["session_key"]: Binding(row["session_id"], row["updated_at"]) for row in rows}
 
-    def _old_entries(self, tx: Tx) -> dict[str, Binding]:
-        rows = []
-        if self._has_old_table:
-            rows = tx.execute(
-                "SELECT session_key, json_extract(entry, '$.session_id') AS session_id, "
-                "json_extract(entry, '$.updated_at') AS updated_at FROM (SELECT session_key, updated_at AS written, "
-                "CASE WHEN json_valid(entry_json) THEN entry_json ELSE 'null' END AS entry FROM gateway_routing) "
-                "ORDER BY written"
-            ).fetchall()
-        if not rows:
+    def _old_entries(self, tx: Tx, session_key: str | None = None) -> dict[str, Binding]:
+        """The other version's bindings, of one key or of all. Its file counts only while its table is empty."""
+        if not self._has_old_table or tx.execute("SELECT 1 FROM gateway_routing LIMIT 1").fetchone() is None:
             return old_file_entries(self._old_file)
+        rows = tx.execute(
+            "SELECT session_key, json_extract(entry, '$.session_id') AS session_id, "
+            "json_extract(entry, '$.updated_at') AS updated_at FROM (SELECT session_key, updated_at AS written, "
+            "CASE WHEN json_valid(entry_json) THEN entry_json ELSE 'null' END AS entry FROM gateway_routing "
+            "WHERE ?1 IS NULL OR session_key = ?1) ORDER BY written",
+            (session_key,),
+        )
         return {
             row["session_key"]: Binding(row["session_id"], _local_time(row["updated_at"]))
             for row in rows

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.scope import DIRECT, Group, Guest, Owner, Scope
@@ -29,8 +30,7 @@ INCOGNITO_ROWS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A message that was found, with the part of it that matched."""
 
     message: Message

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
@@ -21,12 +22,11 @@ SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT —")
 """How a child of a rotation may begin."""
 EARLY = 60
 """Seconds that a child which begins with a summary may be older than its parent's end."""
-FIELDS = tuple(field.name for field in fields(Session))
+FIELDS = Session.__struct_fields__
 STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A session as a list shows it."""
 
     session: Session
@@ -96,15 +96,20 @@ class Sessions:
 
     def get(self, tx: Tx, session_id: str) -> Session:
         """The session with exactly this id; NotFoundError when there is none."""
-        row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
-        if row is None:
+        found = self.look_up(tx, session_id)
+        if found is None:
             raise _not_found(session_id)
-        return session_from_row(row)
+        return found
+
+    def look_up(self, tx: Tx, session_id: str) -> Session | None:
+        """The session with exactly this id, or None."""
+        row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
+        return None if row is None else session_from_row(row)
 
     def find(self, tx: Tx, text: str) -> Session:
         """The session a person means: by id, by the unique beginning of one, or by its title."""
-        if self.exists(tx, text):
-            return self.get(tx, text)
+        if (exact := self.look_up(tx, text)) is not None:
+            return exact
         rows = tx.execute(
             f"{self._shape.select} WHERE substr(t.id, 1, ?) = ? OR {self._shape.field('title')} = ? "
             "ORDER BY t.started_at DESC LIMIT 6",
@@ -184,14 +189,14 @@ class Sessions:
     def continuation(self, tx: Tx, session_id: str) -> str | None:
         """The child that an older version's compression by rotation moved this session to; None where people's words
         went on here all the same, as with a client that keeps its id."""
-        parent = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
-        if parent is None or parent["end_reason"] != "compression":
+        parent = self.look_up(tx, session_id)
+        if parent is None or parent.end_reason != "compression":
             return None
         row = tx.execute(
             f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND {self._continues('?2')} "
             f"AND {self._newest('t.id')} > coalesce({self._newest_said('?1')}, 0) "
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 1",
-            (session_id, parent["ended_at"] or 0),
+            (session_id, parent.ended_at or 0),
         ).fetchone()
         return None if row is None else str(row["id"])
 

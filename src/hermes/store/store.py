@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.db.engine import Database, Tx
@@ -35,8 +36,7 @@ from hermes.types import Draft, LiveView, Message, Session
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
+class _Opened(Struct, frozen=True):
     session_shape: TableShape
     message_shape: TableShape
     has_old_routes: bool

@@ -7,7 +7,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.db import leases
 from hermes.db.engine import Tx
@@ -18,8 +19,7 @@ from hermes.store.store import Store
 log = logging.getLogger("hermes.tenure")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """How a lease is taken and let go: its name for a person, two steps of a transaction, and its life in seconds."""
 
     name: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.agent.loop import Speaker
 from hermes.scope import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class ApiTerms:
+class ApiTerms(Struct, frozen=True):
     """Where the API listens, who may use it, and what answers a request without a session."""
 
     host: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.events import FailureKind
 from hermes.types import Draft, Json, ToolCall
@@ -53,8 +54,7 @@ def failure(kind: FailureKind, message: str) -> ApiError:
     return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A request for a completion."""
 
     messages: tuple[Draft, ...]
@@ -153,8 +153,7 @@ def _clean(text: str, where: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens, where the model told them."""
 
     prompt: int | None
@@ -165,8 +164,7 @@ class Usage:
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """One answer on the wire, whole or in chunks."""
 
     id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
@@ -37,8 +38,7 @@ T = TypeVar("T")
 Write: TypeAlias = "Callable[[str, Sequence[MessageEntity]], Awaitable[str]]"
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramTerms:
+class TelegramTerms(Struct, frozen=True):
     """How the bot is reached. An empty `webhook_url` means polling."""
 
     token: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -26,8 +27,7 @@ PAIRED: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough
 LINKED = ("http://", "https://", "tg://")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of text that is shown in a certain way; `detail` is a link's address or the language of code."""
 
     kind: Kind
@@ -36,8 +36,7 @@ class Span:
     detail: str = ""
 
 
-@dataclass(slots=True)
-class Rendered:
+class Rendered(Struct):
     """Text with its spans, in order of their end."""
 
     text: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hermes.gateway.platform import Chat, ChatType, Inbound, Moved
 
@@ -44,8 +45,7 @@ ATTACHMENTS = {
 """What a message may hold beside text, the more telling first: an animation is a document too, a place a location."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Reads updates for one bot. With `mentions_only` it hears in groups only what is said to it."""
 
     bot_id: int

@@ -27,6 +27,7 @@ from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import Intake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.metrics import Metrics
+from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Here, Options, Server
 from hermes.memory_server.api.start_key import StartKey
 from hermes.memory_server.api.traffic import HEALTH, Traffic
@@ -115,7 +116,9 @@ def create_app(
 
 
 def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
-    @app.get(HEALTH, tags=["server"], responses={503: {"description": "The server cannot do its work."}})
+    broken = {"description": "The server cannot do its work."}
+
+    @app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken})
     async def health(request: Request, here: Here) -> Response:
         """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
         return await report_health(request, here)

@@ -13,7 +13,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.tokens import count_tokens
 
 DEEPEST = 64
-NAME = re.compile(rf"(?=.{{1,{limits.NAME_LENGTH}}}\Z)(?:{limits.NAME_PATTERN})")
+NAME = re.compile(limits.NAME_PATTERN)
 
 
 def clean_text(text: str) -> str:
@@ -67,7 +67,9 @@ def check_members(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) > limits.MEMBERS:
             raise ValueError(f"At most {limits.MEMBERS} members can be named at once")
-        bad = sum(not isinstance(name, str) or not NAME.fullmatch(name) for name in value)
+        bad = sum(
+            not (isinstance(name, str) and len(name) <= limits.NAME_LENGTH and NAME.match(name)) for name in value
+        )
         bad += sum(not isinstance(given, dict) for given in value.values())
         if bad > limits.PROBLEMS:
             raise ValueError(f"{bad} of the members cannot be members")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -22,7 +23,14 @@ from hermes.memory_server.engine.worker import Worker
 
 T = TypeVar("T")
 REFUSED = (400, 401, 403, 404, 408, 409, 413, 422, 429)
-REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Detail} for code in REFUSED}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    code: {
+        "description": HTTPStatus(code).phrase,
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{Detail.__name__}"}}},
+    }
+    for code in REFUSED
+}
+"""By name: a model given with every status of every route takes a tenth of the time to start. `/health` gives it."""
 
 
 def new_router(tag: str) -> APIRouter:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
@@ -24,10 +24,11 @@ FIELDS = {
     "id": Field(peers.c.name),
     "peer_id": Field(peers.c.name),
     "workspace_id": Field(workspaces.c.name),
+    "is_active": Field(true(), "boolean"),
     "created_at": Field(peers.c.created_at, "time"),
     "metadata": Field(peers.c.metadata, "json"),
 }
-
+"""All but `session_id`; every peer is active."""
 
 NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
@@ -91,11 +92,24 @@ def ensure_peer(
 
 def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: Page) -> Paged:
     """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
-    inside = peers.c.workspace_id == workspace_id_of(tx, workspace)
-    query = select(*COLUMNS).select_from(PEERS).where(inside, build_filter(filters, FIELDS))
+    place = workspace_id_of(tx, workspace)
+    query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
+    query = query.where(build_filter(filters, _fields_in(place)))
     if kind != "all":
         query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
+
+
+def _fields_in(workspace_id: int) -> dict[str, Field]:
+    """The keys of a peer's filter. `session_id` is any of the sessions that the peer is in now."""
+    inside = (
+        select(memberships.c.peer_id)
+        .select_from(sessions.join(memberships, memberships.c.session_id == sessions.c.id))
+        .where(
+            sessions.c.workspace_id == workspace_id, sessions.c.is_active.is_(True), memberships.c.left_seq.is_(None)
+        )
+    )
+    return {**FIELDS, "session_id": Field(sessions.c.name, among=lambda fits: peers.c.id.in_(inside.where(fits)))}
 
 
 def list_members(tx: Tx, session_id: int, page: Page) -> Paged:

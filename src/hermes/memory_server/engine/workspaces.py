@@ -6,20 +6,32 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
-from hermes.memory_server.db.tables import workspaces
-from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.db.tables import peers, sessions, workspaces
+from hermes.memory_server.engine.filters import Condition, Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
+
+def _with_session(fits: Condition) -> Condition:
+    return workspaces.c.id.in_(select(sessions.c.workspace_id).where(sessions.c.is_active.is_(True), fits))
+
+
+def _with_peer(fits: Condition) -> Condition:
+    return workspaces.c.id.in_(select(peers.c.workspace_id).where(peers.c.kind == "peer", fits))
+
+
 FIELDS = {
     "id": Field(workspaces.c.name),
     "workspace_id": Field(workspaces.c.name),
+    "session_id": Field(sessions.c.name, among=_with_session),
+    "peer_id": Field(peers.c.name, among=_with_peer),
+    "is_active": Field(true(), "boolean"),
     "created_at": Field(workspaces.c.created_at, "time"),
     "metadata": Field(workspaces.c.metadata, "json"),
 }

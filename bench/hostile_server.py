@@ -1,0 +1,20 @@
+"""`hermes` for the bench of attacks: its webhooks may lead to this machine, and every name does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from hermes.__main__ import main
+from hermes.memory_server.api import app
+from hermes.memory_server.engine.delivery import Delivery
+
+
+async def resolve(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+if __name__ == "__main__":
+    setattr(app, "Delivery", partial(Delivery, may_reach=lambda _address: True, resolve=resolve))  # noqa: B010
+    sys.exit(main())
