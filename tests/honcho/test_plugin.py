@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from msgspec.structs import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.clock import SystemClock
 from hermes.errors import ProviderError
@@ -220,7 +220,7 @@ async def test_status_says_what_is_written_when_and_that_nothing_is_recalled_yet
     told = await plugin(machine).status(SystemClock().now() + 3)
     assert told["writing"] == writing
     assert "later version" in told["recall"]
-    assert "does not answer" in told["connection"]
+    assert "does not answer" in told["access"]
 
 
 @pytest.mark.contract("5.6", "P5")
@@ -237,6 +237,16 @@ def test_a_pin_names_those_of_whom_nobody_has_said_who_they_are(machine: Machine
     for value in ({"peerName": "ann"}, {"pinUserPeer": True, "peerName": "ann", "pinGuests": True}):
         machine.write(value)
         assert plugin(machine).remarks(people) == []
+    assert plugin(machine).remarks([]) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_a_key_that_others_can_read_is_said(machine: Machine) -> None:
+    path = machine.write({"apiKey": "k"})
+    path.chmod(0o644)
+    [told] = plugin(machine).remarks([])
+    assert told.endswith(f"chmod 600 {path}")
+    path.chmod(0o600)
     assert plugin(machine).remarks([]) == []
 
 

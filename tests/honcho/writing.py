@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from msgspec import field
 from msgspec.structs import replace
 
 from hermes.clock import Clock
@@ -29,8 +29,7 @@ QUICK = Patience(request=3.0)
 BATCH, ATTEMPT, PAUSE = 50, 45.0, 15.0
 
 
-@dataclass(frozen=True)
-class KeepingHost(CommandHost):
+class KeepingHost(CommandHost, frozen=True):
     """A host without a store that keeps values in memory."""
 
     values: dict[str, Json] = field(default_factory=dict)

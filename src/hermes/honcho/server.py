@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from hermes.config_file import read_env_file
 from hermes.embedded.connect import connect, find_running
@@ -33,8 +34,7 @@ PATIENCE = 10.0
 Kind = Literal["embedded", "cloud", "self-hosted", "local"]
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
 
     kind: Kind
@@ -68,8 +68,7 @@ def find_server(config: Configuration) -> Server:
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """This machine as a profile sees it: where our own memory server is found."""
 
     home: Home
@@ -87,6 +86,12 @@ def embedded_server(machine: Machine) -> Server:
     return Server("embedded", found.base_url, found.api_key)
 
 
+def reachable(config: Configuration, machine: Machine) -> Server:
+    """The server that is meant, with its address; our own is started where it does not run."""
+    found = find_server(config)
+    return embedded_server(machine) if found.kind == "embedded" else found
+
+
 @contextmanager
 def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
@@ -94,8 +99,7 @@ def open_client(config: Configuration, machine: Machine, *, timeout: float = PAT
     import httpx
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
-    found = find_server(config)
-    server = embedded_server(machine) if found.kind == "embedded" else found
+    server = reachable(config, machine)
     with httpx.Client(base_url=server.url, timeout=timeout) as http, in_words():
         yield Honcho(
             api_key=server.key or NO_KEY,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from msgspec import Struct
+
 from hermes.clock import Clock
 from hermes.errors import HermesError, ProviderError
+from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import find_provider
+from hermes.memory.thread_pool import DaemonPool
 from hermes.memory.values import Delivered, Parked, Speaker
 from hermes.types import Json
 
 T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds that a provider has to say something about its configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandHost:
+class CommandHost(Struct, frozen=True):
     """See `hermes.memory.provider.Host`. There is no outbox and no loop here: what needs one is refused."""
 
     home: Path
@@ -63,11 +67,33 @@ def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
     return guarded(name, "making it", lambda: make(host))
 
 
-def guarded(name: str, hook: str, run: Callable[[], T]) -> T:
-    """What a hook gives. Whatever it raises that is not for people becomes a ProviderError."""
+class Overview(Struct, frozen=True):
+    """What a provider says of its configuration."""
+
+    is_configured: bool
+    remarks: Sequence[str]
+
+
+def look_over(name: str, plugins: Path, host: CommandHost, people: Sequence[Acquaintance]) -> Overview:
+    """Ask a provider about its configuration. Raises ProviderError when it cannot be asked, or does not come back."""
+
+    def look() -> Overview:
+        plugin = make_plugin(name, plugins, host)
+        configured = guarded(name, "is_available", plugin.is_available)
+        return Overview(configured, list(guarded(name, "remarks", lambda: plugin.remarks(people))))
+
+    try:
+        return DaemonPool(1, f"look over {name}").submit(look).result(PATIENCE)
+    except TimeoutError as error:
+        raise ProviderError(f"memory provider {name} has not come back for {PATIENCE:g} s") from error
+
+
+def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseException]) -> T:
+    """What a hook gives. Whatever it raises becomes a ProviderError, but for what is for people and for `passing`."""
+    kept: tuple[type[BaseException], ...] = (HermesError, *passing)
     try:
         return run()
-    except HermesError:
+    except kept:
         raise
     except Exception as error:  # a plugin may raise anything
         raise ProviderError(f"memory provider {name}: {hook} failed: {type(error).__name__}: {error}") from error
