@@ -3,7 +3,7 @@
 said, reply  ──> messages of the session, under the peer of whoever spoke
 note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
 own          ──> what the agent's tools do (`acts`)
-forget       ──> (`forgetting`)
+forget       ──> the messages of a conversation that was deleted go, where the server can do that
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
+from hermes.honcho.forgetting import forget_conversation
 from hermes.honcho.links import Links
 from hermes.honcho.members import workspace_path
 from hermes.honcho.messages import write_messages
@@ -99,6 +100,8 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
     if entry.kind == "note":
         return await write_note(attempt, target, entry)
+    if entry.kind == "forget":
+        return await forget_conversation(attempt, target, str(entry.data["session_id"]))
     if entry.kind != "own":
         return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
     try:
