@@ -16,13 +16,14 @@ import msgspec
 
 from hermes.errors import ProviderError
 from hermes.honcho import keys
-from hermes.honcho.acts import Conclude, Remove, SetCard, decode_act
+from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, decode_act
 from hermes.honcho.addresses import MESSAGES, Target
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
+from hermes.honcho.files import Files, take_files
 from hermes.honcho.forgetting import forget_conversation
 from hermes.honcho.links import Links
 from hermes.honcho.members import workspace_path
@@ -49,6 +50,7 @@ class Delivery:
         self._links = links
         self._configuration = configuration
         self._doubts = Doubts(host.clock, patience)
+        self._files = Files(host)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
         """Outcomes for the first so many entries; nothing is begun that could outlive `until`."""
@@ -72,6 +74,7 @@ class Delivery:
         outcomes: list[Outcome] = []
         for group in _groups(entries):
             outcomes += await _deliver_group(attempt, group)
+            await self._files.offer(group, outcomes[-1])
             if isinstance(outcomes[-1], Later):
                 break
         return outcomes
@@ -113,6 +116,8 @@ async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
             return await conclude(attempt, target, entry, _saying(attempt, target, entry, about, content))
         case Remove(conclusion):
             return await remove_conclusion(attempt, target, conclusion)
+        case TakeFiles():
+            return await take_files(attempt, target, entry)
         case SetCard(lines, about):
             return await _set_card(attempt, target, _saying(attempt, target, entry, about, ""), lines)
 
