@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, embedded, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
+from bench import (
+    compression,
+    embedded,
+    gateway,
+    honcho_writing,
+    hostile,
+    log,
+    memory_server,
+    outbox,
+    repair,
+    startup,
+    store,
+    turn,
+)
 
 BENCHES = {
     "startup": startup.run,
@@ -18,6 +31,7 @@ BENCHES = {
     "memory_server": memory_server.run,
     "hostile": hostile.run,
     "embedded": embedded.run,
+    "honcho_writing": honcho_writing.run,
 }
 
 for name in sys.argv[1:] or BENCHES:
