@@ -53,6 +53,7 @@ fmt: install
 
 docs: install
 	$(BIN)/python -m scripts.write_reference
+	$(BIN)/python -m scripts.write_honcho_reference
 
 bench: install
 	$(BIN)/python -m bench

@@ -25,7 +25,7 @@ def render() -> str:
         "## Commands",
         "`hermes -p NAME …` uses the home of a profile, `hermes --version` prints the version. "
         "Every command explains itself with `--help`.",
-        *_commands(typer.main.get_command(build_app(COMMANDS)), "hermes"),
+        *describe_commands(typer.main.get_command(build_app(COMMANDS)), "hermes"),
         "## Settings",
         "In `config.yaml` of the home (`hermes config path`); a dot is a level of nesting, or part of a key "
         "(`store.lock_timeout: 5`), but each setting stands there once. A variable fills in what the "
@@ -40,11 +40,12 @@ def render() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(command: Any, path: str) -> Iterator[str]:
+def describe_commands(command: Any, path: str) -> Iterator[str]:
+    """Every command below `command`, with its options."""
     children = getattr(command, "commands", None)
     if children is not None:
         for name in children:
-            yield from _commands(children[name], f"{path} {name}")
+            yield from describe_commands(children[name], f"{path} {name}")
         return
     usage = " ".join([path, *_usage(command)])
     lines = [f"### `{path}`", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```"]

@@ -22,7 +22,7 @@ from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
-from hermes.memory.acquaintances import acquaintances
+from hermes.memory.acquaintances import acquaintances, invited
 from hermes.memory.command_host import CommandHost, guarded, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
@@ -133,7 +133,7 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
 
 def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
     if not home.state_file.exists():
-        return []
+        return invited(settings.get(ALLOW))
     with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
         lend_tables(tx)
         return acquaintances(tx, settings.get(ALLOW))

@@ -11,7 +11,7 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
-from hermes.memory.acquaintances import acquaintances
+from hermes.memory.acquaintances import acquaintances, invited
 from hermes.memory.command_host import CommandHost, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
@@ -34,9 +34,9 @@ class TerminalDesk:
         return [name for name, on in (("api_server", get(API_ENABLED)), ("telegram", bool(get(TELEGRAM_TOKEN)))) if on]
 
     def people(self) -> Sequence[Acquaintance]:
-        if not self.app.home.state_file.exists():
-            return []
         allowed = self.app.settings.get(ALLOW)
+        if not self.app.home.state_file.exists():
+            return invited(allowed)
         return with_store(self.app, lambda store: store.read(lambda tx: acquaintances(tx, allowed)))
 
     def mark_owner(self, people: Sequence[Acquaintance]) -> None:

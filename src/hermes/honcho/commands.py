@@ -11,7 +11,7 @@ from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_entry
 from hermes.honcho.file_commands import identity, migrate
-from hermes.honcho.names import clean
+from hermes.honcho.names import fit
 from hermes.honcho.peer_commands import peers
 from hermes.honcho.profile_commands import sync
 from hermes.honcho.server import Machine
@@ -138,16 +138,18 @@ def map_directory(
     if name is None:
         sessions(ctx, json)
         return
-    bench, here = find_bench(ctx), Path.cwd()
-    bench.save(set_entry(keys.SESSIONS, str(here), name))
+    bench, here, fitting = find_bench(ctx), Path.cwd(), fit(name)
+    if not fitting:
+        raise UsageError(f"'{name}' has nothing that a name may have", hint="Use letters, digits, `-` and `_`")
+    bench.save(set_entry(keys.SESSIONS, str(here), fitting))
     config = bench.load()
-    bench.desk.print_lines([(str(here), clean(name))])
+    bench.desk.print_lines([(str(here), fitting)])
     if config.get(keys.SESSION_STRATEGY) == "per-session":
         bench.desk.dialog.say(
             "It has no effect now: with the strategy per-session each session is named by its own id. "
             "`hermes honcho strategy per-directory` changes that."
         )
-    elif config.get(keys.SESSIONS).get(str(here)) != clean(name):
+    elif config.get(keys.SESSIONS).get(str(here)) != fitting:
         bench.desk.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
 
 

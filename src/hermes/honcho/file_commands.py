@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,7 @@ import typer
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
 from hermes.honcho.configuration import Configuration
-from hermes.honcho.server import asked, find_server, open_client
+from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 
 if TYPE_CHECKING:
@@ -100,10 +99,10 @@ def _confirm(bench: Workbench, config: Configuration) -> None:
 
 
 def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling]) -> None:
-    client = open_client(config, bench.machine)
-    for one in tellings:
-        new, there = asked(partial(_tell_one, client, config.identities.ai, one))
-        bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+    with open_client(config, bench.machine) as client:
+        for one in tellings:
+            new, there = _tell_one(client, config.identities.ai, one)
+            bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
 
 
 def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
@@ -119,13 +118,10 @@ def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
 
 
 def _show_identity(bench: Workbench, config: Configuration, *, as_json: bool) -> None:
-    client, agent = open_client(config, bench.machine), config.identities.ai
-
-    def ask() -> tuple[list[str], str]:
+    agent = config.identities.ai
+    with open_client(config, bench.machine) as client:
         peer = client.peer(agent)
-        return list(peer.get_card() or []), peer.representation()
-
-    card, representation = asked(ask)
+        card, representation = list(peer.get_card() or []), peer.representation()
     if as_json:
         bench.desk.print_json({"agent": agent, "card": card, "representation": representation})
     elif not card and not representation:

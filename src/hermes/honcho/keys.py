@@ -153,7 +153,7 @@ ENABLED = Key(
     "enabled",
     optional(Boolean()),
     None,
-    "Whether Honcho is used. Unset, it is where a server is known.",
+    "Whether Honcho is used in this profile. Unset, it is.",
     group=CONNECTION,
 )
 WORKSPACE = Key(
@@ -227,7 +227,7 @@ SESSION_STRATEGY = Key(
 SESSION_PEER_PREFIX = Key("sessionPeerPrefix", Boolean(), False, "Put the peer's name before a session's.", group=NAMES)
 SESSIONS = Key(
     "sessions",
-    Map(NonEmptyName()),
+    Map(Text()),
     {},
     "Directories with the session's name that was given to each.",
     group=NAMES,

@@ -12,7 +12,7 @@ from hermes.honcho.changes import set_entry
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import clean
-from hermes.honcho.server import asked, open_client
+from hermes.honcho.server import open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Speaker
 
@@ -92,12 +92,9 @@ def _ask(bench: Workbench, config: Configuration, before: str, name: str) -> Non
 def _known(bench: Workbench, config: Configuration, peer: str) -> str:
     """How much the agent has concluded about a peer, as far as the server can be asked."""
     agent = config.identities.ai
-
-    def ask() -> int:
-        return int(open_client(config, bench.machine).peer(agent).conclusions_of(peer).list(size=1).total)
-
     try:
-        count = asked(ask)
+        with open_client(config, bench.machine) as client:
+            count = client.peer(agent).conclusions_of(peer).list(size=1).total
     except HermesError as error:
         return f"How much is known of {peer} cannot be told now ({error.message})."
     return f"{agent} has {count} conclusions about {peer}."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from hermes.config_file import read_env_file
@@ -21,7 +22,6 @@ from hermes.redaction import hide_tokens, hide_url
 if TYPE_CHECKING:
     from honcho import Honcho
 
-T = TypeVar("T")
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
@@ -87,26 +87,32 @@ def embedded_server(machine: Machine) -> Server:
     return Server("embedded", found.base_url, found.api_key)
 
 
-def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Honcho:
-    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides."""
+@contextmanager
+def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
+    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
+    What the SDK raises in the block becomes a ProviderError, in words."""
+    import httpx
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
     found = find_server(config)
     server = embedded_server(machine) if found.kind == "embedded" else found
-    return Honcho(
-        api_key=server.key or NO_KEY,
-        environment="local" if server.kind == "local" else "production",
-        base_url=server.url,
-        workspace_id=config.workspace,
-        timeout=timeout,
-        max_retries=0,
-    )
+    with httpx.Client(base_url=server.url, timeout=timeout) as http, in_words():
+        yield Honcho(
+            api_key=server.key or NO_KEY,
+            environment="local" if server.kind == "local" else "production",
+            base_url=server.url,
+            workspace_id=config.workspace,
+            timeout=timeout,
+            max_retries=0,
+            http_client=http,
+        )
 
 
 def try_server(config: Configuration, machine: Machine) -> str:
     """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
     try:
-        asked(lambda: open_client(config, machine).get_metadata())
+        with open_client(config, machine) as client:
+            client.get_metadata()
     except HermesError as error:
         return error.line()
     return ""
@@ -130,12 +136,13 @@ def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
     return "it answers"
 
 
-def asked(ask: Callable[[], T]) -> T:
-    """What a call of the SDK gives; what it raises as a ProviderError, in words."""
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Let what the SDK raises leave as a ProviderError."""
     from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
 
     try:
-        return ask()
+        yield
     except (AuthenticationError, PermissionDeniedError) as error:
         raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
     except HonchoError as error:

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 from hermes.db.engine import Tx
 from hermes.memory.desk import Acquaintance
-from hermes.store.people import everyone
+from hermes.store.people import everyone, named
+
+
+def invited(allowed: Iterable[str]) -> list[Acquaintance]:
+    """Those whom the settings alone let in: where there is no store yet, nobody else is known."""
+    return [Acquaintance(platform, user_id) for platform, user_id in named(allowed)]
 
 
 def acquaintances(tx: Tx, allowed: Iterable[str]) -> list[Acquaintance]:

@@ -1,0 +1,288 @@
+"""`hermes honcho …`, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ran
+from tests.honcho.asking import Person
+
+Hermes = Callable[..., Ran]
+
+
+@pytest.fixture
+def chosen(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home that has chosen Honcho on a server where nobody is; the terminal stands in a folder `work`. The file."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert hermes("config", "set", "memory.provider", "honcho").code == 0
+    path = home / "honcho.json"
+    path.write_text('{"baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
+    return path
+
+
+def block(path: Path, host: str = "hermes") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["hosts"][host]
+    return found
+
+
+@pytest.mark.contract("10.3")
+@pytest.mark.parametrize("command", ["status", "setup", "mode", "peers", "--help"])
+def test_while_another_provider_is_chosen_each_command_says_what_to_run(
+    home: Path, hermes: Hermes, command: str
+) -> None:
+    ran = hermes("honcho", command)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "hermes: Honcho is not the active memory provider (memory.provider is none). "
+        "Run `hermes memory setup honcho`.\n"
+    )
+
+
+def test_a_word_that_is_neither_command_nor_provider_is_told_as_before(hermes: Hermes) -> None:
+    ran = hermes("hunchback")
+    assert (ran.code, "No such command 'hunchback'" in ran.err) == (2, True)
+
+
+@pytest.mark.contract("10.3")
+def test_help_lists_the_chosen_providers_commands(chosen: Path, hermes: Hermes) -> None:
+    assert "\n  honcho " in hermes("--help").out
+    listed = hermes("honcho", "--help").out
+    for name in (
+        *("setup", "status", "enable", "disable", "mode", "peer", "peers", "sessions", "strategy", "tokens", "map"),
+        *("sync", "identity", "migrate"),
+    ):
+        assert f"\n  {name} " in listed, name
+
+
+@pytest.mark.contract("10.3")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("enable",), {"enabled": True}),
+        (("disable",), {"enabled": False}),
+        (("mode", "tools"), {"recallMode": "tools"}),
+        (("mode", "auto"), {"recallMode": "hybrid"}),
+        (("mode", "unified"), {"observationMode": "unified"}),
+        (("peer", "--user", "Ann Smith", "--ai", "bot"), {"peerName": "Ann-Smith", "aiPeer": "bot"}),
+        (("peer", "--reasoning", "high"), {"dialecticReasoningLevel": "high"}),
+        (("strategy", "per-repo"), {"sessionStrategy": "per-repo"}),
+        (("tokens", "--context", "900", "--dialectic", "50"), {"contextTokens": 900, "dialecticMaxChars": 50}),
+    ],
+)
+def test_a_command_writes_its_key_for_the_profile_and_shows_it(
+    chosen: Path, hermes: Hermes, arguments: tuple[str, ...], expected: dict[str, Any]
+) -> None:
+    ran = hermes("honcho", *arguments)
+    assert ran.code == 0, ran.err
+    assert block(chosen) == expected
+    for key in expected:
+        assert key in ran.out
+    assert json.loads(chosen.read_text(encoding="utf-8"))["baseUrl"] == "http://127.0.0.1:9"
+
+
+@pytest.mark.contract("5.3", "10.3")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("mode", "both"), "'both' is no mode. There are hybrid, context, tools, directional, unified"),
+        (("strategy", "daily"), "sessionStrategy is 'daily', but takes one of per-directory"),
+        (("peer", "--reasoning", "much"), "takes one of minimal, low, medium, high, max"),
+        (("tokens", "--context", "0"), "contextTokens is 0, but takes none or a whole number from 1"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_nothing_is_written(
+    chosen: Path, hermes: Hermes, arguments: tuple[str, ...], said: str
+) -> None:
+    before = chosen.read_text(encoding="utf-8")
+    ran = hermes("honcho", *arguments)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert chosen.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("10.3")
+@pytest.mark.parametrize("command", ["mode", "peer", "strategy", "tokens", "sessions", "map", "peers", "status"])
+def test_a_command_that_prints_prints_json_too(chosen: Path, hermes: Hermes, command: str) -> None:
+    plain, ran = hermes("honcho", command), hermes("honcho", command, "--json")
+    assert (plain.code, ran.code) == (0, 0), ran.err
+    assert isinstance(json.loads(ran.out), dict)
+    assert plain.out
+
+
+@pytest.mark.contract("10.3")
+def test_status_shows_every_key_and_where_it_comes_from(
+    chosen: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HONCHO_API_KEY", "hch-very-secret-key")
+    chosen.write_text(
+        json.dumps({"baseUrl": "http://127.0.0.1:9", "hosts": {"hermes": {"peerName": "ann"}}}), encoding="utf-8"
+    )
+    told = json.loads(hermes("honcho", "status", "--json").out)
+    keys = {key: (one["value"], one["from"]) for key, one in told["keys"].items()}
+    assert keys["peerName"] == ("ann", "host block")
+    assert keys["baseUrl"] == ("http://127.0.0.1:9", "root")
+    assert keys["apiKey"] == ("(hidden)", "environment")
+    assert keys["recallMode"] == ("hybrid", "default")
+    assert told["keys"]["peerName"]["where"] == f"{chosen}, hosts.hermes"
+    assert (told["workspace"], told["you"], told["agent"], told["session_here"]) == ("hermes", "ann", "hermes", "work")
+    assert (told["server"], told["auth"]) == ("self-hosted at http://127.0.0.1:9", "API key")
+    assert "does not answer" in told["connection"]
+    ran = hermes("honcho", "status")
+    assert "hch-very-secret-key" not in ran.out + ran.err
+    for line in ("variable HONCHO_API_KEY", "session here  work (by directory)", "you           ann"):
+        assert line in ran.out
+
+
+@pytest.mark.contract("5.3", "10.3")
+def test_status_names_what_is_wrong_and_ends_with_1(chosen: Path, hermes: Hermes) -> None:
+    chosen.write_text('{"baseUrl": "http://127.0.0.1:9", "recallMode": "x", "pinUserPeer": 7}', encoding="utf-8")
+    ran = hermes("honcho", "status")
+    assert ran.code == 1
+    assert "recallMode is 'x'" in ran.out
+    assert "pinUserPeer is 7" in ran.out
+
+
+@pytest.mark.contract("10.3")
+def test_status_tells_a_sign_in_from_a_key_without_its_tokens(chosen: Path, hermes: Hermes) -> None:
+    grant = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2600}
+    signed_in = {"baseUrl": "http://127.0.0.1:9", "apiKey": "access-secret", "oauth": grant}
+    chosen.write_text(json.dumps(signed_in), encoding="utf-8")
+    ran = hermes("honcho", "status")
+    assert "auth          OAuth (hermes-agent, token valid 43m)" in ran.out
+    assert "secret" not in ran.out + ran.err + hermes("honcho", "status", "--json").out
+    chosen.write_text(json.dumps({**signed_in, "oauth": {**grant, "expiresAt": 1}}), encoding="utf-8")
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "OAuth (hermes-agent, expired)"
+
+
+@pytest.mark.contract("5.9", "10.3")
+def test_map_names_this_directory_and_says_when_that_has_no_effect(
+    chosen: Path, hermes: Hermes, tmp_path: Path
+) -> None:
+    ran = hermes("honcho", "map", "my project")
+    assert (ran.code, "no effect" in ran.out) == (0, False)
+    here = str(tmp_path / "work")
+    assert json.loads(chosen.read_text(encoding="utf-8"))["sessions"] == {here: "my-project"}
+    assert json.loads(hermes("honcho", "sessions", "--json").out) == {here: "my-project"}
+    assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] == "my-project"
+    hermes("honcho", "strategy", "per-session")
+    assert "It has no effect now" in hermes("honcho", "map", "other").out
+    assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] is None
+
+
+def add_profiles(home: Path) -> None:
+    for name in ("coder", "writer", "own"):
+        (home / "profiles" / name).mkdir(parents=True)
+    (home / "profiles" / "own" / "honcho.json").write_text('{"peerName": "someone"}', encoding="utf-8")
+
+
+@pytest.mark.contract("10.3")
+def test_sync_gives_every_profile_a_block_in_the_same_workspace_with_an_agent_of_its_own(
+    chosen: Path, home: Path, hermes: Hermes
+) -> None:
+    add_profiles(home)
+    mine = {"apiKey": "k", "peerName": "ann", "recallMode": "context", "theme": "dark", "aiPeer": "main"}
+    document = {"workspace": "lab", "hosts": {"hermes": mine, "hermes_writer": {"aiPeer": "w"}}}
+    chosen.write_text(json.dumps(document), encoding="utf-8")
+    ran = hermes("honcho", "sync")
+    assert ran.code == 0, ran.err
+    assert block(chosen, "hermes_coder") == {
+        "apiKey": "k",
+        "peerName": "ann",
+        "recallMode": "context",
+        "workspace": "lab",
+        "aiPeer": "hermes_coder",
+    }
+    assert block(chosen, "hermes_writer") == {"aiPeer": "w"}
+    assert block(chosen) == mine
+    assert "it has a file of its own" in ran.out
+
+
+@pytest.mark.contract("10.3")
+def test_sync_does_not_copy_a_grant_that_only_one_may_renew(chosen: Path, home: Path, hermes: Hermes) -> None:
+    add_profiles(home)
+    mine = {"apiKey": "access", "oauth": {"refreshToken": "r"}}
+    chosen.write_text(json.dumps({"hosts": {"hermes": mine}}), encoding="utf-8")
+    ran = hermes("honcho", "sync")
+    assert "it needs a sign-in or key of its own" in ran.out
+    assert block(chosen, "hermes_coder") == {"workspace": "hermes", "aiPeer": "hermes_coder"}
+
+
+@pytest.mark.contract("10.3")
+def test_all_profiles_are_shown_and_another_one_can_be_changed(chosen: Path, home: Path, hermes: Hermes) -> None:
+    add_profiles(home)
+    assert hermes("honcho", "--target-profile", "coder", "peer", "--ai", "coder").code == 0
+    assert block(chosen, "hermes_coder") == {"aiPeer": "coder"}
+    ran = hermes("honcho", "status", "--all")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()[1:]] == ["default", "coder", "own", "writer"]
+    told = json.loads(hermes("honcho", "peers", "--json").out)
+    assert [(one["profile"], one["you"], one["agent"]) for one in told["profiles"]][1:3] == [
+        ("coder", "ann", "coder"),
+        ("own", "someone", "hermes_own"),
+    ]
+    gone = hermes("honcho", "--target-profile", "nobody", "mode")
+    assert (gone.code, "there is no profile 'nobody'" in gone.err) == (1, True)
+
+
+def meet(hermes: Hermes, *who: str) -> None:
+    assert hermes("config", "set", "gateway.allow", ",".join(who)).code == 0
+
+
+@pytest.mark.contract("5.6", "10.9")
+def test_people_are_shown_with_their_peer_and_the_one_a_stock_hermes_gives_them(chosen: Path, hermes: Hermes) -> None:
+    meet(hermes, "matrix:a:b.org", "telegram:17", "telegram:18")
+    assert hermes("gateway", "people", "--me", "telegram:18").code == 0
+    told = {one["who"]: one for one in json.loads(hermes("honcho", "status", "--json").out)["people"]}
+    assert (told["telegram:17"]["peer"], told["telegram:17"]["peer_in_stock"]) == ("17", None)
+    assert (told["telegram:18"]["peer"], told["telegram:18"]["by"]) == ("ann", "owner")
+    assert told["telegram:18"]["peer_in_stock"] == "18"
+    assert told["matrix:a:b.org"]["peer"].startswith("a-b-org-")
+    assert told["matrix:a:b.org"]["peer_in_stock"] == "a-b-org"
+    assert hermes("honcho", "peers", "map", "a:b.org", "a-b-org", "--leave").code == 0
+    told = {one["who"]: one for one in json.loads(hermes("honcho", "status", "--json").out)["people"]}
+    assert (told["matrix:a:b.org"]["peer"], told["matrix:a:b.org"]["peer_in_stock"]) == ("a-b-org", None)
+
+
+@pytest.mark.contract("5.6", "P5")
+def test_a_pin_with_unmarked_people_is_said_by_status_memory_status_and_doctor(chosen: Path, hermes: Hermes) -> None:
+    meet(hermes, "telegram:17")
+    chosen.write_text('{"peerName": "ann", "pinUserPeer": true, "baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
+    said = "`hermes gateway people --me telegram:17`"
+    for command in (("honcho", "status"), ("memory", "status"), ("doctor",)):
+        ran = hermes(*command)
+        assert said in " ".join(ran.out.split()), command
+    assert hermes("gateway", "people", "--me", "telegram:17").code == 0
+    for command in (("honcho", "status"), ("memory", "status"), ("doctor",)):
+        assert said not in " ".join(hermes(*command).out.split()), command
+
+
+@pytest.mark.contract("5.6")
+def test_what_becomes_of_old_memory_is_asked_before_someone_gets_another_peer(
+    chosen: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = hermes("honcho", "peers", "map", "17", "bob")
+    assert (alone.code, "`--leave` leaves it where it is" in alone.err) == (2, True)
+    person = Person("stop").sits_down(monkeypatch)
+    assert hermes("honcho", "peers", "map", "17", "bob").code == 2
+    assert person.asked == ["What becomes of what is known of 17?"]
+    assert "cannot merge" in " ".join(person.heard)
+    assert "hosts" not in json.loads(chosen.read_text(encoding="utf-8"))
+    Person("leave").sits_down(monkeypatch)
+    assert hermes("honcho", "peers", "map", "17", "bob").code == 0
+    assert block(chosen) == {"userPeerAliases": {"17": "bob"}}
+    again = hermes("honcho", "peers", "map", "17", "bob", "--leave")
+    assert (again.code, "17 is bob already" in again.err) == (2, True)
+
+
+@pytest.mark.contract("5.3", "P5")
+def test_doctor_names_a_broken_configuration(chosen: Path, hermes: Hermes) -> None:
+    chosen.write_text("{", encoding="utf-8")
+    ran = hermes("doctor")
+    assert ran.code == 1
+    assert "this is not JSON" in ran.out

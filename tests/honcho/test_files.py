@@ -1,0 +1,85 @@
+"""`hermes honcho identity` and `migrate`, and `peers map`, against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.honcho.asking import Person
+from tests.memory_server.serving import Served, running
+
+Hermes = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A Honcho server of our own, by its URL."""
+    with running(tmp_path_factory.mktemp("memory")) as server:
+        yield server
+
+
+@pytest.fixture
+def workspace(home: Path, hermes: Hermes, served: Served, request: pytest.FixtureRequest) -> str:
+    """A home that has chosen Honcho on that server, in a workspace of its own."""
+    name = str(request.node.name)[:40]
+    options = ("--server", "self-hosted", "--url", served.url, "--workspace", name, "--user", "ann", "--ai", "bot")
+    assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
+    return name
+
+
+def conclusions(served: Served, workspace: str, observed: str) -> set[str]:
+    with served.client() as client:
+        body = {"filters": {"observer_id": "bot", "observed_id": observed}}
+        found = client.post(f"/v3/workspaces/{workspace}/conclusions/list", json=body).json()
+    return {one["content"] for one in found["items"]}
+
+
+@pytest.mark.contract("10.3")
+def test_notes_are_told_once_however_often_it_is_run(
+    home: Path, hermes: Hermes, served: Served, workspace: str
+) -> None:
+    (home / "memories").mkdir()
+    (home / "memories" / "USER.md").write_text("Likes figs\n§\nLives in Graz\nnear the river", encoding="utf-8")
+    (home / "SOUL.md").write_text("# Bot\n\nYou are kind.\n\nYou are brief.\n", encoding="utf-8")
+    alone = hermes("honcho", "migrate")
+    assert (alone.code, "`--yes` goes on without asking" in alone.err) == (2, True)
+    first = hermes("honcho", "migrate", "--yes")
+    assert first.code == 0, first.err
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river"}
+    assert conclusions(served, workspace, "bot") == {"# Bot", "You are kind.", "You are brief."}
+    (home / "memories" / "MEMORY.md").write_text("Uses uv\n", encoding="utf-8")
+    again = hermes("honcho", "migrate", "--yes")
+    assert "0 told, 2 were there already, about ann" in again.out
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river", "Uses uv"}
+
+
+@pytest.mark.contract("10.3")
+def test_the_agents_identity_is_told_from_a_file_and_shown(
+    home: Path, hermes: Hermes, served: Served, workspace: str, tmp_path: Path
+) -> None:
+    missing = hermes("honcho", "identity")
+    assert (missing.code, "SOUL.md" in missing.err) == (1, True)
+    assert "knows nothing of bot yet" in " ".join(hermes("honcho", "identity", "--show").out.split())
+    (tmp_path / "me.md").write_text("You are brave.\n", encoding="utf-8")
+    assert "1 told, 0 were there already" in hermes("honcho", "identity", str(tmp_path / "me.md")).out
+    told = json.loads(hermes("honcho", "identity", "--show", "--json").out)
+    assert told["agent"] == "bot"
+    assert "brave" in told["representation"]
+
+
+@pytest.mark.contract("5.6")
+def test_how_much_is_known_of_the_old_peer_is_said_before_an_alias_is_made(
+    home: Path, hermes: Hermes, served: Served, workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served.client() as client:
+        for peer in ("bot", "17"):
+            client.post(f"/v3/workspaces/{workspace}/peers", json={"id": peer}).raise_for_status()
+        facts = [{"content": text, "observer_id": "bot", "observed_id": "17"} for text in ("a", "b")]
+        client.post(f"/v3/workspaces/{workspace}/conclusions", json={"conclusions": facts}).raise_for_status()
+    person = Person("leave").sits_down(monkeypatch)
+    assert hermes("honcho", "peers", "map", "17", "ann").code == 0
+    assert any(line.startswith("bot has 2 conclusions about 17.") for line in person.heard)
