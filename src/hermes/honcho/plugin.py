@@ -1,6 +1,6 @@
 """Honcho behind the seam: where entries go, what sessions have frozen, how it is configured.
 
-This version keeps what is said for Honcho in the outbox and recalls nothing yet; `status` says so.
+This version recalls what Honcho holds. What is said is kept for it in the outbox and not sent yet; `status` says so.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from hermes.honcho.changes import set_keys
 from hermes.honcho.commands import make_commands
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
-from hermes.honcho.keys import ENABLED, ENV_HOST, TABLE
+from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, TABLE
+from hermes.honcho.links import Links
+from hermes.honcho.patience import Patience
 from hermes.honcho.people import pin_remarks
 from hermes.honcho.server import Machine, find_server, look_at
+from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
 from hermes.memory.provider import (
     Acquaintance,
@@ -34,8 +37,6 @@ from hermes.memory.provider import (
     MemorySession,
     Notebook,
     Outcome,
-    Question,
-    Recalled,
 )
 from hermes.types import Json
 
@@ -44,24 +45,19 @@ AGAIN = 3600.0
 """Seconds until an entry is offered again, in case a later version runs then."""
 
 
-class HonchoSession(MemorySession):
-    """One conversation. It recalls nothing: that comes with a later version."""
-
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
-        return Recalled()
-
-
 class HonchoPlugin(MemoryPlugin):
     """See `hermes.memory.provider.MemoryPlugin`."""
 
     name = "honcho"
     settings = TABLE
+    patience = Patience()
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.places = Places.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
         self.machine = Machine(Home(host.home, host.profile), host.env)
         self._watch = Watch(self.places, host.env, host.trouble)
+        self._links: Links | None = None
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -79,8 +75,8 @@ class HonchoPlugin(MemoryPlugin):
     def address(self, place: Conversation | Notebook) -> Address:
         return find_address(self.configuration(), place)
 
-    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
-        return HonchoSession()
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
         return [Later(NOT_YET, AGAIN, everyone=True)]
@@ -101,8 +97,19 @@ class HonchoPlugin(MemoryPlugin):
             "agent": config.identities.ai,
             "switched": "off" if config.get(ENABLED) is False else "on",
             "writing": NOT_YET,
-            "recall": "nothing yet: it comes with a later version",
+            "recall": config.get(RECALL_MODE),
         }
+
+    @property
+    def links(self) -> Links:
+        """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""
+        if self._links is None:
+            self._links = Links(self.machine, self.host.clock, self.configuration, self.patience)
+        return self._links
+
+    async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
+        if self._links is not None:
+            await self._links.close()
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         config = self.configuration()

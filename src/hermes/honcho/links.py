@@ -1,0 +1,114 @@
+"""The server in force: one client for all that a process has to say to it, found anew when it moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hermes.clock import Clock
+from hermes.embedded.connect import PATIENCE as FINDING
+from hermes.embedded.connect import connect
+from hermes.errors import HermesError
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
+from hermes.honcho.members import Members
+from hermes.honcho.patience import Patience
+from hermes.honcho.server import Machine, Server, find_server
+from hermes.honcho.wire import Answer, Wire
+from hermes.types import Json
+
+KEYS = "idempotency"
+"""What `/health` of our server names: it writes what carries a key once, however often it is sent."""
+
+
+class Link:
+    """A server that was reached. What was set up there is known for as long as the link is used."""
+
+    def __init__(self, wire: Wire, *, takes_keys: bool) -> None:
+        self.wire = wire
+        self.takes_keys = takes_keys
+        self.members = Members(wire)
+
+
+class Links:
+    """`link` gives the one link, and another when the server that it led to was lost."""
+
+    def __init__(
+        self, machine: Machine, clock: Clock, configuration: Callable[[], Configuration], patience: Patience
+    ) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._configuration = configuration
+        self._patience = patience
+        self._finding = asyncio.Lock()
+        self._meant: Server | None = None
+        self._link: Link | None = None
+
+    async def link(self, until: float) -> Link:
+        """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
+        async with self._finding:
+            meant = find_server(self._configuration())
+            if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
+                return self._link
+            await self._retire()
+            self._link, self._meant = await self._reach(meant, until), meant
+            return self._link
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether our own server was lost: it may be found elsewhere at once."""
+        return self._link is not None and self._link.wire.is_lost and self._link.wire.server.kind == "embedded"
+
+    async def close(self) -> None:
+        """The last call."""
+        await self._retire()
+
+    async def _retire(self) -> None:
+        link, self._link, self._meant = self._link, None, None
+        if link is not None:
+            await link.wire.retire()
+
+    async def _reach(self, meant: Server, until: float) -> Link:
+        if meant.lacks_key:
+            raise Unreached(f"Honcho ({meant.shown}) needs a key")
+        server = await self._find_own(until) if meant.kind == "embedded" else meant
+        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
+        try:
+            return Link(wire, takes_keys=await _takes_keys(wire, until))
+        except Failure:
+            await wire.retire()
+            raise
+
+    async def _find_own(self, until: float) -> Server:
+        """Our own server, which is started where it does not run."""
+        seconds = min(FINDING, max(1.0, until - self._clock.now() - 1.0))
+        try:
+            found = await asyncio.to_thread(connect, self._machine.memory, patience=seconds)
+        except HermesError as error:
+            raise Unreached(error.line()) from error
+        return Server("embedded", found.base_url, found.api_key)
+
+
+def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
+    """It reads certificates where they are needed: off the loop."""
+    import httpx
+
+    is_plain = server.url.startswith("http://")
+    client = httpx.AsyncClient(timeout=patience.request, verify=not is_plain, trust_env=server.kind != "embedded")
+    return Wire(server, client, clock, patience)
+
+
+async def _takes_keys(wire: Wire, until: float) -> bool:
+    """Whether the server is one of ours. One that has no such page, or one of its own, is not."""
+    try:
+        told: Answer = await wire.ask("GET", "/health", until=until)
+    except (Refusal, Unanswered) as failure:
+        if failure.may_have_arrived:
+            raise
+        return False
+    return KEYS in _extensions(told.value)
+
+
+def _extensions(told: Json) -> list[Json]:
+    found = told.get("extensions") if isinstance(told, dict) else None
+    return found if isinstance(found, list) else []

@@ -1,0 +1,109 @@
+"""Workspaces, sessions and peers on a server, set up once for each link, however many ask at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from hermes.honcho.failures import Refusal
+from hermes.honcho.wire import Wire
+from hermes.types import Json
+
+log = logging.getLogger(__name__)
+CREATED, TOO_MANY_OBSERVERS = 201, 400
+
+
+class Observing(Struct, frozen=True):
+    """Whether a member is reasoned about, and whether it keeps its own view of the others."""
+
+    me: bool
+    others: bool
+
+    def to_json(self) -> Json:
+        return {"observe_me": self.me, "observe_others": self.others}
+
+
+def workspace_path(workspace: str) -> str:
+    return f"/v3/workspaces/{quote(workspace, safe='')}"
+
+
+def session_path(workspace: str, session: str) -> str:
+    return f"{workspace_path(workspace)}/sessions/{quote(session, safe='')}"
+
+
+class Members:
+    """What was set up over one link. Raises Failure; what failed is tried again by whoever asks next."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._setting_up: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._workspaces: set[str] = set()
+        self._peers: set[tuple[str, str]] = set()
+        self._sessions: dict[tuple[str, str], dict[str, Observing]] = {}
+
+    async def join(self, workspace: str, session: str, members: Mapping[str, Observing], until: float) -> None:
+        """Have a session with these members, who observe as they are told."""
+        async with self._lock(workspace, session):
+            known = self._sessions.get((workspace, session))
+            new = members if known is None else {name: how for name, how in members.items() if known.get(name) != how}
+            if known is not None and not new:
+                return
+            await self._have_workspace(workspace, until)
+            await self._join(workspace, session, new, until, is_known=known is not None)
+            self._sessions[(workspace, session)] = {**(known or {}), **members}
+
+    async def have_peers(self, workspace: str, names: list[str], until: float) -> None:
+        """Have these peers."""
+        await self._have_workspace(workspace, until)
+        for name in names:
+            async with self._lock(workspace, "peer", name):
+                if (workspace, name) not in self._peers:
+                    await self._wire.ask("POST", f"{workspace_path(workspace)}/peers", {"id": name}, until=until)
+                    self._peers.add((workspace, name))
+
+    def forget(self) -> None:
+        """Set up everything anew."""
+        self._workspaces.clear()
+        self._peers.clear()
+        self._sessions.clear()
+
+    async def _have_workspace(self, workspace: str, until: float) -> None:
+        async with self._lock(workspace):
+            if workspace not in self._workspaces:
+                await self._wire.ask("POST", "/v3/workspaces", {"id": workspace}, until=until)
+                self._workspaces.add(workspace)
+
+    async def _join(
+        self, workspace: str, session: str, new: Mapping[str, Observing], until: float, *, is_known: bool
+    ) -> None:
+        try:
+            await self._add(workspace, session, new, until, is_known=is_known)
+        except Refusal as refusal:
+            if refusal.status != TOO_MANY_OBSERVERS or not any(how.others for how in new.values()):
+                raise
+            log.info("%s/%s has as many observers as it can have; the next ones observe nobody", workspace, session)
+            fewer = {name: Observing(how.me, others=False) for name, how in new.items()}
+            await self._add(workspace, session, fewer, until, is_known=is_known)
+
+    async def _add(
+        self, workspace: str, session: str, new: Mapping[str, Observing], until: float, *, is_known: bool
+    ) -> None:
+        """Who is a member already keeps its settings when it is added: they are set one by one."""
+        path, wire = session_path(workspace, session), self._wire
+        added = {name: how.to_json() for name, how in new.items()}
+        if is_known:
+            await wire.ask("POST", f"{path}/peers", added, until=until)
+        else:
+            body = {"id": session, "peers": added}
+            made = await wire.ask("POST", f"{workspace_path(workspace)}/sessions", body, until=until)
+            if made.status == CREATED:
+                return
+        for name, settings in added.items():
+            await wire.ask("PUT", f"{path}/peers/{quote(name, safe='')}/config", settings, until=until)
+
+    def _lock(self, *named: str) -> asyncio.Lock:
+        return self._setting_up.setdefault(named, asyncio.Lock())

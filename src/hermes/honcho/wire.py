@@ -1,0 +1,129 @@
+"""One Honcho server over one HTTP client: requests that end in time, and whatever goes wrong as a Failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hermes.clock import Clock
+from hermes.honcho.failures import KEY_REFUSED, Refusal, Unanswered, Unreached
+from hermes.honcho.patience import Patience
+from hermes.honcho.server import NO_KEY, Server
+from hermes.types import Json
+
+if TYPE_CHECKING:
+    import httpx
+
+SHORTEST_REQUEST = 1.0
+"""Seconds below which it is not worth beginning one."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of an answer."""
+LONGEST_PAUSE = 86_400.0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A status that is a success, and what came with it."""
+
+    status: int
+    value: Json
+    date: float | None = None
+    """The server's own time, where it tells it."""
+
+
+class Wire:
+    """Whoever asks for more time than there is until then gets an Unreached: nothing was begun."""
+
+    def __init__(self, server: Server, client: httpx.AsyncClient, clock: Clock, patience: Patience) -> None:
+        self.server = server
+        self._client = client
+        self._clock = clock
+        self._patience = patience
+        self.is_lost = False
+        """Nobody was there, or the key was refused: a server of ours may have moved."""
+        self._running = 0
+        self._retired = False
+
+    async def ask(self, method: str, path: str, body: Json = None, *, until: float) -> Answer:
+        """One request, without repeating anything. Raises Failure."""
+        import httpx  # heavy: only who talks with a server pays for it
+
+        seconds = min(self._patience.request, until - self._clock.now())
+        if seconds < SHORTEST_REQUEST:
+            raise Unreached("there is no time left for it")
+        self._running += 1
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._ask(method, path, body)
+        except TimeoutError:
+            raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL) as error:
+            self.is_lost = True
+            raise Unreached(f"the server cannot be reached: {_words(error)}") from error
+        except Refusal as refusal:
+            self.is_lost = self.is_lost or refusal.status == KEY_REFUSED
+            raise
+        except httpx.HTTPError as error:
+            raise Unanswered(f"the connection to the server broke: {_words(error)}") from error
+        finally:
+            self._running -= 1
+            await self._close_retired()
+
+    async def retire(self) -> None:
+        """It is not used again: close it when the last request has ended."""
+        self._retired = True
+        await self._close_retired()
+
+    async def _close_retired(self) -> None:
+        if self._retired and not self._running:
+            await self._client.aclose()
+
+    async def _ask(self, method: str, path: str, body: Json) -> Answer:
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {"Authorization": f"Bearer {self.server.key or NO_KEY}", "Content-Type": "application/json"}
+        url = f"{self.server.url}{path}"
+        async with self._client.stream(method, url, content=content, headers=headers) as response:
+            read = bytearray()
+            async for part in response.aiter_bytes():
+                read += part
+                if len(read) > MOST_BYTES:
+                    raise Unanswered(f"the server's answer has more than {MOST_BYTES} bytes")
+        return _understand(response.status_code, bytes(read), response.headers)
+
+
+def _understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+    try:
+        value = msgspec.json.decode(read) if read else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if 200 <= status < 300:
+            raise Unanswered("the server's answer is not JSON") from None
+        value = None
+    if not 200 <= status < 300:
+        raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
+    return Answer(status, value, _date(headers.get("date")))
+
+
+def _detail(value: Json) -> str:
+    detail = value.get("detail") if isinstance(value, dict) else None
+    if isinstance(detail, list):
+        return "; ".join(str(one.get("msg", one)) if isinstance(one, dict) else str(one) for one in detail[:3])
+    return "" if detail is None else str(detail)
+
+
+def _pause(given: str | None) -> float | None:
+    """`Retry-After` in seconds; None where it is missing or a date."""
+    return min(float(given), LONGEST_PAUSE) if given is not None and given.isdecimal() else None
+
+
+def _date(given: str | None) -> float | None:
+    try:
+        return None if given is None else parsedate_to_datetime(given).timestamp()
+    except ValueError:
+        return None
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
