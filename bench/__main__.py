@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
+from bench import compression, embedded, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
 
 BENCHES = {
     "startup": startup.run,
@@ -17,6 +17,7 @@ BENCHES = {
     "repair": repair.run,
     "memory_server": memory_server.run,
     "hostile": hostile.run,
+    "embedded": embedded.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

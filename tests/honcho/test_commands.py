@@ -139,6 +139,17 @@ def test_status_shows_every_key_and_where_it_comes_from(
         assert line in ran.out
 
 
+@pytest.mark.contract("5.2")
+def test_variables_of_the_homes_env_file_count_unless_they_are_set_already(
+    chosen: Path, home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".env").write_text("HONCHO_ENVIRONMENT=local\nHERMES_HONCHO_HOST=lab\n", encoding="utf-8")
+    told = json.loads(hermes("honcho", "status", "--json").out)
+    assert (told["keys"]["environment"]["value"], told["host"]) == ("local", "lab")
+    monkeypatch.setenv("HERMES_HONCHO_HOST", "office")
+    assert json.loads(hermes("honcho", "status", "--json").out)["host"] == "office"
+
+
 @pytest.mark.contract("5.3", "10.3")
 def test_status_names_what_is_wrong_and_ends_with_1(chosen: Path, hermes: Hermes) -> None:
     chosen.write_text('{"baseUrl": "http://127.0.0.1:9", "recallMode": "x", "pinUserPeer": 7}', encoding="utf-8")
@@ -226,6 +237,9 @@ def test_all_profiles_are_shown_and_another_one_can_be_changed(chosen: Path, hom
         ("coder", "ann", "coder"),
         ("own", "someone", "hermes_own"),
     ]
+    (home / "profiles" / "writer" / ".env").write_text("HONCHO_ENVIRONMENT=local\n", encoding="utf-8")
+    ran = hermes("honcho", "--target-profile", "writer", "status", "--json")
+    assert json.loads(ran.out)["keys"]["environment"]["value"] == "local", "it has variables of its own"
     gone = hermes("honcho", "--target-profile", "nobody", "mode")
     assert (gone.code, "there is no profile 'nobody'" in gone.err) == (1, True)
 

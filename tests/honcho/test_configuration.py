@@ -319,6 +319,17 @@ def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
     assert found.identities.pin is False
 
 
+@pytest.mark.contract("5.3")
+def test_a_key_that_is_probably_misspelt_is_said_and_others_are_left_alone(machine: Machine) -> None:
+    path = machine.write(
+        {"recalMode": "tools", "theme": "dark", "hosts": {"hermes": {"peername": "x", "linkedHosts": []}}}
+    )
+    assert machine.load().checked().remarks == [
+        f"{path}, hosts.hermes: there is no key peername (did you mean peerName?)",
+        f"{path}: there is no key recalMode (did you mean recallMode?)",
+    ]
+
+
 @pytest.mark.contract("5.6")
 def test_without_a_name_the_owner_is_the_login_name(machine: Machine) -> None:
     assert machine.load().identities.owner == "ann"

@@ -10,6 +10,7 @@ import pytest
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Address, Conversation, MemorySession
 from tests.gateway.core import Core, message, running_core
+from tests.gateway.processes import GatewayProcess, write_config
 from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
 from tests.memory.page import install
@@ -90,3 +91,14 @@ async def test_what_is_said_is_kept_for_honcho_in_the_outbox(machine: Machine) -
 
         waiting = await core.store.read(rows)
         assert len(waiting) >= 2
+
+
+@pytest.mark.processes
+@pytest.mark.contract("5.6", "P5")
+def test_a_gateway_says_at_its_start_that_a_pin_leaves_somebody_out(machine: Machine) -> None:
+    settings = {"api.enabled": True, "api.port": 0, "memory.provider": "honcho", "gateway.allow": "telegram:17"}
+    write_config(machine.home, settings)
+    machine.write({"peerName": "ann", "pinUserPeer": True})
+    with GatewayProcess(machine.home, env={"HOME": str(machine.folder)}) as gateway:
+        gateway.stop()
+    assert "`hermes gateway people --me telegram:17` says that it is yours" in gateway.output()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.clock import SystemClock
 from hermes.errors import ProviderError
@@ -17,7 +17,7 @@ from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.plugin import NOT_YET, HonchoPlugin
 from hermes.memory.command_host import CommandHost
 from hermes.memory.contract import check_plugin
-from hermes.memory.provider import Acquaintance, Address, Conversation, Kind, Later, Notebook, Speaker
+from hermes.memory.provider import Acquaintance, Address, Conversation, Entry, Kind, Later, Notebook, Speaker
 from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
@@ -204,12 +204,12 @@ def test_a_server_elsewhere_without_a_key_is_not_configured(machine: Machine) ->
 async def test_what_is_to_be_delivered_stays_with_a_reason_that_status_names(machine: Machine) -> None:
     machine.write({"baseUrl": "http://127.0.0.1:9"})
     found = plugin(machine)
-    [outcome] = await found.deliver([], 0.0)
-    assert isinstance(outcome, Later)
-    assert (outcome.reason, outcome.everyone) == (NOT_YET, True)
+    entry = Entry("k", "said", found.address(HERE).data, "I like figs", 1.0, OWNER, "s1")
+    outcomes = await found.deliver([entry, entry], 0.0)
+    assert [(type(one), getattr(one, "reason", "")) for one in outcomes] == [(Later, NOT_YET)] * 2
     told = await found.status(SystemClock().now() + 3)
     assert told["writing"] == NOT_YET
-    assert "later version" in told["recall"]
+    assert told["recall"] == "hybrid"
     assert "does not answer" in told["connection"]
 
 
@@ -227,6 +227,16 @@ def test_a_pin_names_those_of_whom_nobody_has_said_who_they_are(machine: Machine
     for value in ({"peerName": "ann"}, {"pinUserPeer": True, "peerName": "ann", "pinGuests": True}):
         machine.write(value)
         assert plugin(machine).remarks(people) == []
+    assert plugin(machine).remarks([]) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_a_key_that_others_can_read_is_said(machine: Machine) -> None:
+    path = machine.write({"apiKey": "k"})
+    path.chmod(0o644)
+    [told] = plugin(machine).remarks([])
+    assert told.endswith(f"chmod 600 {path}")
+    path.chmod(0o600)
     assert plugin(machine).remarks([]) == []
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from hermes.cli.dialog import TerminalDialog
 from tests.cli.screen import ENTER, Screen
 from tests.conftest import Ran
 from tests.honcho.asking import Person
@@ -108,6 +110,23 @@ def test_help_shows_the_options_of_the_provider(hermes: Hermes) -> None:
     assert (general.code, "Choose a memory provider" in general.out) == (0, True)
     wrong = hermes("memory", "setup", "--yes", "honcho")
     assert (wrong.code, "stands before the provider's name" in wrong.err) == (2, True)
+
+
+@pytest.mark.contract("10.3", "10.6")
+def test_an_unknown_option_and_a_person_who_leaves_are_told_as_that(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = hermes("memory", "setup", "honcho", "--colour", "red")
+    assert (wrong.code, "No such option: --colour" in wrong.err) == (2, True)
+
+    def leave(*_: object, **__: object) -> str:
+        raise typer.Abort
+
+    monkeypatch.setattr(TerminalDialog, "can_ask", True)
+    monkeypatch.setattr(TerminalDialog, "ask", leave)
+    left = hermes("memory", "setup", "honcho")
+    assert (left.code, left.err) == (130, "hermes: interrupted\n")
+    assert provider(hermes) == "none"
 
 
 @pytest.mark.contract("4.2", "10.3")

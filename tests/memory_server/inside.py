@@ -9,6 +9,7 @@ import httpx
 
 from hermes.clock import Clock, SystemClock
 from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.engine.delivery import Delivery
@@ -25,10 +26,23 @@ def inward(secret: str = "") -> Delivery:
 
 
 @asynccontextmanager
-async def serving(database: Database, clock: Clock | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an application over this database, which is closed at the end. Background work waits."""
+async def serving(
+    database: Database,
+    clock: Clock | None = None,
+    *,
+    work: Database | None = None,
+    options: Options | None = None,
+    life: Life | None = None,
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application over this database, which is closed at the end. Background work waits, unless there is
+    a database for it."""
     app = create_app(
-        lambda: database, clock=clock or SystemClock(), options=Options(), embedder=EMBEDDER, open_for_work=None
+        lambda: database,
+        clock=clock or SystemClock(),
+        options=options or Options(),
+        embedder=EMBEDDER,
+        open_for_work=None if work is None else lambda: work,
+        life=life,
     )
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))

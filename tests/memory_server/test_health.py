@@ -1,16 +1,24 @@
-"""`/health` tells the truth: a file that is damaged, and a disk that is full."""
+"""`/health` tells the truth: of the file, the disk, the worker, and of what is behind."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import delete, select
 
+from hermes import __version__
+from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.db.schema import FILE, open_database, open_for_work
 from hermes.memory_server.db.sqlite import SqliteFile
+from hermes.memory_server.db.tables import message_vectors, meta
 from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.extensions import EXTENSIONS
+from hermes.proof import CHALLENGE, PROOF, is_proof
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving
@@ -77,3 +85,89 @@ async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(tm
         await eventually(lambda: health(client, clock), lambda told: told == (503, "damaged"))
         clock.advance(3600)
         assert await health(client, clock) == (503, "damaged"), "what can be read says nothing of the rest"
+
+
+async def report(client: httpx.AsyncClient, clock: HandClock) -> dict[str, Any]:
+    clock.advance(2)
+    said: dict[str, Any] = (await client.get("/health")).json()
+    return said
+
+
+@pytest.mark.contract("9.8")
+async def test_health_says_how_far_work_is_behind_and_what_there_is(tmp_path: Path) -> None:
+    database, clock = open_database(tmp_path), HandClock()
+    async with serving(database, clock) as client:
+        said = await report(client, clock)
+        assert said.pop("disk_free_bytes") > 0
+        assert said == {
+            "status": "ok",
+            "version": __version__,
+            "database": "ok",
+            "worker": "elsewhere",
+            "model": None,
+            "lag": {"waiting_jobs": 0, "oldest_job_seconds": 0.0, "messages_without_vector": 0},
+            "extensions": list(EXTENSIONS),
+        }
+        await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
+        clock.advance(100)
+        said = await eventually(lambda: report(client, clock), lambda told: told["lag"]["waiting_jobs"] > 0)
+        assert said["lag"]["oldest_job_seconds"] >= 100
+        assert said["lag"]["messages_without_vector"] == 0, "a message is written together with its vector"
+        await database.write(lambda tx: tx.execute(delete(message_vectors)).rowcount)
+        missing = len(SAYS["messages"])
+        await eventually(lambda: report(client, clock), lambda told: told["lag"]["messages_without_vector"] == missing)
+
+
+@pytest.mark.contract("9.8")
+async def test_worker_that_ended_by_a_defect_is_told_and_its_server_still_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with serving(open_database(tmp_path), clock, work=open_for_work(tmp_path)) as client:
+        assert await health(client, clock) == (200, "ok")
+        assert (await client.get("/health")).json()["worker"] == "running"
+
+        def break_down(*_: object) -> bool:
+            raise ZeroDivisionError("a defect")
+
+        monkeypatch.setattr("hermes.memory_server.engine.jobs.has_work", break_down)
+        await eventually(lambda: health(client, clock), lambda told: told == (503, "worker stopped"))
+        assert (await client.get("/health")).json()["worker"] == "stopped"
+    assert "memory worker: it has ended" in caplog.text
+
+
+@pytest.mark.contract("9.8")
+async def test_file_that_was_taken_away_is_told(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with serving(open_database(tmp_path / "memory"), clock) as client:
+        assert await health(client, clock) == (200, "ok")
+        shutil.rmtree(tmp_path / "memory")
+        await eventually(lambda: health(client, clock), lambda told: told == (503, "gone"))
+        assert await health(client, clock) == (503, "gone"), "it does not come back"
+
+
+async def test_whether_the_file_can_be_written_is_tried_when_nobody_else_writes(tmp_path: Path) -> None:
+    database, clock = open_database(tmp_path), HandClock()
+
+    async def tried() -> str | None:
+        clock.advance(2)
+        await client.get("/health")
+        query = select(meta.c.value).where(meta.c.name == "health")
+        return await database.read(lambda tx: tx.execute(query).scalar())
+
+    async with serving(database, clock) as client:
+        for _ in range(10):
+            await client.post("/v3/workspaces/w/sessions", json={"id": "s"})
+            assert await tried() is None, "what others write is enough"
+        await eventually(tried, lambda value: value == "ok")
+
+
+async def test_health_proves_which_server_answers_and_never_says_what_it_proves_it_with(tmp_path: Path) -> None:
+    async with serving(open_database(tmp_path), options=Options(start_id="known")) as client:
+        answer = await client.get("/health", headers={CHALLENGE: "why?"})
+        assert is_proof(answer.headers[PROOF], "known", "why?")
+        assert not is_proof(answer.headers[PROOF], "guessed", "why?")
+        assert "known" not in answer.text
+        for silly in ("", "x" * 129):
+            assert PROOF not in (await client.get("/health", headers={CHALLENGE: silly})).headers
+        assert PROOF not in (await client.get("/health")).headers

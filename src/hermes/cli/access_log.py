@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hermes.errors import HomeError
 from hermes.log_file import LogFile
 from hermes.memory_server.api.traffic import Visit
 
+log = logging.getLogger(__name__)
 LARGEST = 5 * 1024 * 1024
 KEPT = 3
 WAITING = 10_000
@@ -29,13 +29,15 @@ PATH_CHARS = 500
 
 
 class AccessLog:
-    """Writes while its block lasts, and what is left at its end."""
+    """Writes until it is closed, at the end of its block or before, and then what is left."""
 
     def __init__(self, path: Path) -> None:
+        """Where the file cannot be opened it is told once, and memory is served without it."""
+        self._file: LogFile | None = None
         try:
             self._file = LogFile(path, largest=LARGEST, kept=KEPT)
         except OSError as error:
-            raise HomeError(f"cannot write the log {path}: {error.strerror}") from error
+            log.warning("cannot write the access log %s: %s", path, error.strerror)
         self._lines: deque[tuple[float, Visit]] = deque()
         self._lost = 0
         self._news, self._over = threading.Event(), threading.Event()
@@ -46,13 +48,20 @@ class AccessLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left. Closing twice is fine."""
         self._over.set()
         self._news.set()
         self._thread.join()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def add(self, visit: Visit) -> None:
         """One more request. Takes no time."""
+        if self._file is None:
+            return
         if len(self._lines) >= WAITING:
             self._lost += 1
             return
@@ -71,7 +80,7 @@ class AccessLog:
         if (lost := self._lost) and lines:
             self._lost -= lost
             lines.append(f"{_time(time.time())} {lost} more requests were not written down: the disk is too slow")
-        if lines:
+        if lines and self._file is not None:
             self._file.emit(logging.makeLogRecord({"msg": "\n".join(lines)}))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hermes.app import App
 from hermes.cli.dialog import TerminalDialog
@@ -21,8 +22,7 @@ from hermes.store.people import mark
 from hermes.types import Json
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalDesk:
+class TerminalDesk(Struct, frozen=True):
     """See `hermes.memory.desk.Desk`."""
 
     app: App

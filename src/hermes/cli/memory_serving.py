@@ -7,11 +7,13 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import uvicorn
+from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
+from hermes.cli.server_process import end_loading
 from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
@@ -39,8 +41,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach what
 """Where this machine reaches a server that listens on all addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """How a folder is served. `publishes`: others on this machine are led to this server. `greet` is called when the
     folder is open."""
 
@@ -60,6 +61,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, terms: Terms, access: AccessLog) -> None:
         self._terms = terms
+        self._access = access
         self.problem: HermesError | None = None
         start_id = new_secret()
         self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind)
@@ -95,6 +97,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._withdraw()
         await super().shutdown(sockets)
+        self._access.close()  # here: a signal that we end by is given to the system right after this
 
     def end(self) -> None:
         """Be found no more, finish what is being done, and end."""
@@ -140,6 +143,7 @@ def run(terms: Terms) -> None:
     """Serve until asked to end. A folder that cannot be opened is told in one line."""
     with AccessLog(terms.place.access_log) as access:
         server = _Server(terms, access)
+        end_loading()
         terms.greet()
         server.run(sockets=[terms.listener])
     if server.problem is not None:

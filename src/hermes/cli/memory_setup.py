@@ -41,7 +41,7 @@ def setup(
         raise UsageError(f"there is no memory provider '{provider}'", hint=f"Known: {', '.join(known)}")
     if provider != NONE:
         plugin, name = open_plugin(app, provider), provider
-        guarded(name, "setup", lambda: plugin.setup(desk, ctx.args))
+        guarded(name, "setup", lambda: plugin.setup(desk, ctx.args), typer.TyperException, typer.Abort)
         if set(HELP) & set(ctx.args):
             return
     if app.settings.get(PROVIDER) != provider:

@@ -7,11 +7,12 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from hermes.embedded.rendezvous import Rendezvous
 from hermes.proof import CHALLENGE, PROOF, is_proof
@@ -75,8 +76,7 @@ def _read_all(connection: socket.socket, end: float) -> bytes:
     raise ValueError("the answer is too long")
 
 
-@dataclass(frozen=True, slots=True)
-class _Received:
+class _Received(Struct, frozen=True):
     """What was received, in the place of a socket."""
 
     raw: bytes

@@ -11,7 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes import __version__
 from hermes.embedded.asking import ask_to_end, look
@@ -25,12 +26,12 @@ from hermes.home import Home
 log = logging.getLogger(__name__)
 PATIENCE = 30.0
 """Seconds for all of it: an ending server to be gone, a new one to answer."""
-LOOK_EVERY = 0.05
+LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
+"""Seconds between two looks at the rendezvous; who started the server itself looks more often."""
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """What an SDK is given."""
 
     base_url: str
@@ -54,8 +55,7 @@ def stop(place: Place, *, patience: float = PATIENCE) -> Rendezvous | None:
             f"the memory server of {place.folder} was started with `hermes memory serve` (process {found.pid})",
             hint="End it where it was started",
         )
-    if not ask_to_end(found):
-        raise _stubborn(found)
+    ask_to_end(found)
     end = time.monotonic() + patience
     while is_taken(place) and read_rendezvous(place.rendezvous) in (None, found):
         if time.monotonic() > end:
@@ -71,7 +71,7 @@ def find_running(place: Place) -> Rendezvous | None:
         return None
     presence, _ = look(found)
     if presence == "silent" and is_taken(place):
-        raise _silent(found)
+        raise _stubborn(found)
     return found if presence == "ours" else None
 
 
@@ -90,8 +90,8 @@ def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvou
         if found is not None and found.kind == "serve":
             yield found
             return
-        if found is not None and not ask_to_end(found):
-            raise _stubborn(found)
+        if found is not None:
+            ask_to_end(found)
         if time.monotonic() > end:
             raise MemoryServerError(f"another process has held {place.seat}.lock for {patience:g} s")
 
@@ -115,43 +115,39 @@ class _Search:
                 # Who starts a server keeps this lock until it answers: looking again, we may find it.
                 if ours and (found := self._look() or self._start()) is not None:
                     return found
-            self._wait()
+            self._wait(self._nobody)
 
     def _look(self) -> Rendezvous | None:
         """The server to use; None when there is none, or one that is about to end."""
-        found = read_rendezvous(self._place.rendezvous)
-        if found is None:
-            return None
-        presence, _ = look(found)
-        if presence == "ours":
-            return self._suits(found)
-        if presence == "silent" and is_taken(self._place):
-            self._wait(_silent(found))
-            return None
-        self._tell(f"the memory server of {self._place.folder} (process {found.pid}) is gone; another takes its place")
-        return None
-
-    def _suits(self, found: Rendezvous) -> Rendezvous | None:
-        """A newer one is used: we could not read what it writes. An earlier one is asked to end."""
-        if _is_of_today(found):
-            return found
-        if not ask_to_end(found):
-            raise _stubborn(found)
-        self._tell(f"the memory server of version {found.version} ends; {__version__} takes its place")
+        while (found := read_rendezvous(self._place.rendezvous)) is not None:
+            presence, _ = look(found)
+            if presence == "ours" and _is_of_today(found):
+                return found
+            if presence == "ours" and ask_to_end(found):
+                self._tell(f"the memory server of version {found.version} ends; {__version__} takes its place")
+                return None
+            if presence != "ours" and not (presence == "silent" and is_taken(self._place)):
+                self._tell(
+                    f"the memory server of {self._place.folder} (process {found.pid}) is gone; another takes its place"
+                )
+                return None
+            self._wait(lambda found=found: _stubborn(found))  # type: ignore[misc]
         return None
 
     def _start(self) -> Rendezvous | None:
-        """Start a process and wait for it; None when another server was there first."""
+        """Start a process and wait for it; None when another server was there first, or when it was killed."""
         process = start_process(self._place)
         try:
             while process.poll() is None:
                 found = read_rendezvous(self._place.rendezvous)
                 if found is not None and _is_of_today(found) and look(found)[0] == "ours":
                     return found
-                self._wait(self._late(process))
+                self._wait(lambda: self._late(process), START_LOOK_EVERY)
         finally:
             let_run(process)
-        if process.returncode != 0:
+        if process.returncode < 0:
+            self._tell(f"the memory server (process {process.pid}) was killed as it started; another takes its place")
+        elif process.returncode != 0:
             raise MemoryServerError(f"the memory server did not start: {last_words(self._place)}", hint="")
         return None
 
@@ -162,13 +158,14 @@ class _Search:
             hint=f"{self._place.log} may tell more",
         )
 
-    def _wait(self, problem: MemoryServerError | None = None) -> None:
+    def _nobody(self) -> MemoryServerError:
+        return MemoryServerError(f"no memory server of {self._place.folder} answered within {self._patience:g} s")
+
+    def _wait(self, problem: Callable[[], MemoryServerError], seconds: float = LOOK_EVERY) -> None:
         """A moment, or raise what kept us waiting when there is no time left."""
         if time.monotonic() > self._end:
-            raise problem or MemoryServerError(
-                f"no memory server of {self._place.folder} answered within {self._patience:g} s"
-            )
-        time.sleep(LOOK_EVERY)
+            raise problem()
+        time.sleep(seconds)
 
     def _tell(self, line: str) -> None:
         if line not in self._said:
@@ -177,7 +174,8 @@ class _Search:
 
 
 def _is_of_today(found: Rendezvous) -> bool:
-    """Not of an earlier version than ours, or started by a person. A version that cannot be read is earlier."""
+    """Not of an earlier version than ours, or started by a person. A newer one is used: we might not be able to read
+    what it has written. A version that cannot be read is earlier."""
     return found.kind == "serve" or _numbers(found.version) >= _numbers(__version__)
 
 
@@ -188,12 +186,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _stubborn(found: Rendezvous) -> MemoryServerError:
     return MemoryServerError(
-        f"the memory server at {found.url} (version {found.version}) does not end when it is asked to",
+        f"the memory server at {found.url} (version {found.version}) runs and does not answer",
         hint=f"End process {found.pid} and try again",
-    )
-
-
-def _silent(found: Rendezvous) -> MemoryServerError:
-    return MemoryServerError(
-        f"the memory server at {found.url} runs and does not answer", hint=f"End process {found.pid} and try again"
     )

@@ -22,8 +22,7 @@ TAIL = 2000
 
 def start_process(place: Place) -> subprocess.Popen[bytes]:
     """A server of the folder, which outlives us. Raises MemoryServerError where it could not even write."""
-    for folder in (place.folder, place.start_log.parent):
-        _check_room(folder)
+    _check_room(place.folder, place.start_log.parent)
     try:
         place.start_log.unlink(missing_ok=True)  # not cut short: a server that is ending may still write to it
         with _open_private(place.start_log) as said:
@@ -56,15 +55,21 @@ def last_words(place: Place) -> str:
     return lines[-1].removeprefix("hermes: ") if lines else f"it said nothing; {place.log} may tell"
 
 
-def _check_room(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_room(folder)
-    except OSError as error:
-        raise MemoryServerError(
-            f"the memory server cannot write in {folder}: {error.strerror}",
-            hint="Free some space or check its permissions, or set HERMES_MEMORY_DATA to another folder",
-        ) from error
+def _check_room(*folders: Path) -> None:
+    """Each folder is there, may be written, and its disk has room."""
+    disks: set[int] = set()
+    for folder in folders:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk = folder.stat().st_dev
+            if disk not in disks or not os.access(folder, os.W_OK):
+                check_room(folder)
+            disks.add(disk)
+        except OSError as error:
+            raise MemoryServerError(
+                f"the memory server cannot write in {folder}: {error.strerror}",
+                hint="Free some space or check its permissions, or set HERMES_MEMORY_DATA to another folder",
+            ) from error
 
 
 def _open_private(path: Path) -> BinaryIO:

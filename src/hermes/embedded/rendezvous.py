@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 from hermes import __version__
 from hermes.errors import MemoryServerError
 from hermes.files import check_file, replace_file
 
 LARGEST = 16 * 1024
+NO_RENDEZVOUS = "it does not say where a memory server is"
 Kind = Literal["background", "serve"]
 """Started by itself, or by a person with `hermes memory serve`."""
-TYPES: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("url", "api_key", "start_id", "version", "kind"), str),
-    "pid": int,
-    "started_at": (int, float),
-}
-"""What a file must hold to be one of these; what else it holds is a later version's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
+class Rendezvous(Struct, frozen=True):
     """A server that answers. `start_id` is never sent: a server proves with it that it is the one that wrote this."""
 
     url: str
@@ -54,8 +48,8 @@ def read_rendezvous(path: Path) -> Rendezvous | None:
     this user, did not write."""
     try:
         check_file(path)
+        _check_owner(path, path.stat().st_uid)
         with path.open("rb") as file:
-            _check_owner(path, os.fstat(file.fileno()).st_uid)
             raw = file.read(LARGEST)
     except FileNotFoundError:
         return None
@@ -67,13 +61,14 @@ def read_rendezvous(path: Path) -> Rendezvous | None:
 def publish(path: Path, rendezvous: Rendezvous) -> None:
     """Write the file, in one step, readable by its owner alone. What stands there is replaced if it was a server's."""
     read_rendezvous(path)
-    replace_file(path, json.dumps(asdict(rendezvous), indent=1))
+    replace_file(path, msgspec.json.format(msgspec.json.encode(rendezvous), indent=1).decode())
 
 
 def withdraw(path: Path, rendezvous: Rendezvous) -> None:
     """Remove the file while it is this server's. One that cannot be removed is stale, and is taken for that."""
     try:
-        if read_rendezvous(path) == rendezvous:
+        found = read_rendezvous(path)
+        if found is not None and found.start_id == rendezvous.start_id:
             path.unlink(missing_ok=True)
     except (OSError, MemoryServerError):
         return
@@ -90,13 +85,14 @@ def _check_owner(path: Path, owner: int) -> None:
 
 
 def _parse(path: Path, raw: bytes) -> Rendezvous:
+    """What else the file holds is a later version's."""
     try:
-        said = json.loads(raw)
-        if all(isinstance(said[name], kinds) for name, kinds in TYPES.items()) and said["url"].startswith("http://"):
-            return Rendezvous(**{name: said[name] for name in TYPES})
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass  # told below
-    raise _foreign(path, "it does not say where a memory server is")
+        found = msgspec.json.decode(raw, type=Rendezvous)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _foreign(path, NO_RENDEZVOUS) from error
+    if not found.url.startswith("http://"):
+        raise _foreign(path, NO_RENDEZVOUS)
+    return found
 
 
 def _foreign(path: Path, reason: str) -> MemoryServerError:

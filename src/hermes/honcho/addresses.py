@@ -4,8 +4,9 @@ for a look at the disk where sessions are named after repositories."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from hermes.honcho import keys
 from hermes.honcho.configuration import Configuration
@@ -18,8 +19,7 @@ from hermes.types import Json
 MESSAGES: frozenset[Kind] = frozenset({"said", "reply"})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """`Address.data`: what stays with an entry for good. `session` is None for notes, which belong to no session."""
 
     workspace: str

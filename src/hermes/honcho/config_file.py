@@ -7,10 +7,13 @@ stock Hermes takes too; everything else in it, foreign keys and the order of all
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.files import locked, read_file, replace_file
@@ -29,8 +32,7 @@ Edit = Callable[[Block, Block], None]
 """Changes the host block and the root, in place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the file may be, and whose block of it is ours."""
 
     candidates: tuple[Path, ...]
@@ -58,8 +60,7 @@ class Places:
         return next((path for path in self.candidates if path.exists()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """What a file says. `block` is where the host block stands in it, under the name `host`."""
 
     root: Mapping[str, Any]
@@ -95,6 +96,14 @@ def edit_document(places: Places, edit: Edit) -> Path:
         root[HOSTS] = blocks
         replace_file(path, json.dumps(root, ensure_ascii=False, indent=2) + "\n")
     return path
+
+
+def others_can_read(path: Path) -> bool:
+    """Whether users beside its owner may read a file. Windows has other means, which are not looked at."""
+    try:
+        return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False  # that it cannot be read is told elsewhere
 
 
 def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
@@ -18,6 +19,7 @@ from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Layer, Settings, environment, try_resolve
+from hermes.settings.spelling import nearest
 
 T = TypeVar("T")
 HOST, ROOT = "host block", "root"
@@ -33,8 +35,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(Struct, frozen=True, dict=True):
     """What one host is told. Where something is wrong the default stands in its place: for looking, not for running."""
 
     host: str
@@ -144,10 +145,16 @@ def plain_text(value: object) -> Any:
 
 
 def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
-    """A number that was brought within its bounds, levels that are too many, pins that pin nothing."""
+    """Keys that are probably misspelt, a number that was brought within its bounds, pins that pin nothing."""
+    for layer in layers[:2]:
+        yield from _misspelt(layer)
     depth, levels = found.get(keys.DIALECTIC_DEPTH), found.get(keys.DIALECTIC_DEPTH_LEVELS)
     given = next((one for layer in layers if (one := layer.find(keys.DIALECTIC_DEPTH)) is not None), None)
-    if given is not None and found.settings.where(keys.DIALECTIC_DEPTH) == given.where and _differs(given.value, depth):
+    if (
+        given is not None
+        and found.settings.where(keys.DIALECTIC_DEPTH) == given.where
+        and str(given.value) != str(depth)
+    ):
         yield f"{given.where}: dialecticDepth is {given.value!r}, which counts as {depth}"
     if levels is not None and len(levels) > depth:
         count = "only the first counts" if depth == 1 else f"the first {depth} count"
@@ -159,5 +166,9 @@ def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
         yield f"{found.settings.where(keys.PIN_GUESTS)}: pinGuests is true, but pinUserPeer is not"
 
 
-def _differs(given: object, counted: int) -> bool:
-    return str(given).strip() != str(counted)
+def _misspelt(layer: Layer) -> Iterator[str]:
+    """Other programs may have keys of their own here; one that is a letter away from ours is hardly on purpose."""
+    known = [name for row in keys.TABLE for name in row.keys]
+    for name, given in layer.values.items():
+        if name not in known and (meant := nearest(name, known)) is not None:
+            yield f"{given.where}: there is no key {name} (did you mean {meant}?)"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
@@ -34,8 +34,7 @@ PARTS = re.compile(r"\n\s*\n")
 ENTRIES = re.compile(r"\n§\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(Struct, frozen=True):
     """Texts of one file, and about whom they are."""
 
     file: Path

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.interview import Interview
-from hermes.honcho.people import unmarked
+from hermes.honcho.remarks import unmarked
 from hermes.memory.provider import Acquaintance
 
 JUST_ME, POOLED, OTHERS, EDIT = "just-me", "pooled", "others", "e"

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
-from hermes.honcho.names import LONGEST, OTHERS, clean, digest
+from msgspec import Struct, field
+
+from hermes.honcho.names import LONGEST, digest
 from hermes.memory.provider import Speaker
 
 FALLBACK = "user"
-"""The owner's peer where nobody gave a name and the system knows none; also how a peer without letters begins."""
+"""The owner's peer where nobody gave a name and the system knows none."""
+OTHER = re.compile(r"[^A-Za-z0-9_-]")
 HASHES = (8, 12, 16, 24, 32, 64)
 HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})$")
 """How an id ends that could be taken for one of ours with a hash."""
@@ -25,8 +27,7 @@ HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-
 Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "peerName"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identities:
+class Identities(Struct, frozen=True):
     """What the configuration says of people. `owner` is `peerName`, or the login name where it is not set."""
 
     owner: str
@@ -42,8 +43,7 @@ class Identities:
         return frozenset({self.owner, self.ai, *self.aliases.values()})
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """A peer's name, and the rung of the ladder that gave it."""
 
     name: str
@@ -68,17 +68,17 @@ def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None 
     return Peer(who.owner, "peerName")
 
 
-def clean_prefix(prefix: str) -> str:
-    """A prefix as it stands in names: it is the configuration's own word, so no hash marks what it loses."""
-    return OTHERS.sub("-", prefix)
+def peer_text(raw: str) -> str:
+    """`raw` with every character that no name may have as `-`, as a stock Hermes has it."""
+    return OTHER.sub("-", raw)
 
 
 def _name_id(who: Identities, prefix: str, raw: str) -> str:
+    """An id as it stands, or with a hash of all of it. What could be taken for one with a hash gets one of its own."""
     whole = f"{prefix}{raw}"
-    name = clean(whole)
+    name = peer_text(whole)
     is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name)
     if is_exact and name not in who.taken:
         return name
-    start = name or FALLBACK
-    hashed = (f"{start[: LONGEST - length - 1]}-{digest(raw, length)}" for length in HASHES)
-    return next((one for one in hashed if one not in who.taken), f"{FALLBACK}-{digest(raw, 64)}")
+    hashed = [f"{name[: LONGEST - length - 1]}-{digest(whole, length)}" for length in HASHES]
+    return next((one for one in hashed if one not in who.taken), hashed[-1])

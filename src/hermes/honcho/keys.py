@@ -5,15 +5,13 @@ A value is looked for in the host block, then at the root of the file, then in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from hermes.honcho.identity import clean_prefix
-from hermes.honcho.names import LONGEST, clean
+from hermes.honcho.kinds import Grant, Name, NonEmptyName, Prefix
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, Kind, Secret, Text, Url
+from hermes.settings.kinds import Boolean, Choice, Integer, Secret, Text, Url
 from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
@@ -32,66 +30,6 @@ class Key(Setting[T_co]):
     """Where commands write it: into the profile's own host block, or where all profiles find it."""
     frozen: bool = True
     """Whether an open session has taken it over, so that a change opens sessions anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Name(Text):
-    """The name of a workspace or peer. What no name may have becomes `-`; empty leaves it open."""
-
-    def parse(self, raw: object) -> str:
-        text = Text.parse(self, raw)
-        name = clean(text)
-        if len(name) > LONGEST or (text and not name):
-            raise self.refusal(raw)
-        return name
-
-    def describe(self) -> str:
-        return f"a name of letters, digits, `-` and `_`, at most {LONGEST}"
-
-
-@dataclass(frozen=True, slots=True)
-class Prefix(Text):
-    """What stands before ids."""
-
-    def parse(self, raw: object) -> str:
-        prefix = clean_prefix(Text.parse(self, raw))
-        if len(prefix) > LONGEST // 2:
-            raise self.refusal(raw)
-        return prefix
-
-    def describe(self) -> str:
-        return f"at most {LONGEST // 2} letters, digits, `-` and `_`"
-
-
-@dataclass(frozen=True, slots=True)
-class NonEmptyName(Name):
-    """A name that must be there."""
-
-    def parse(self, raw: object) -> str:
-        name = Name.parse(self, raw)
-        if not name:
-            raise self.refusal(raw)
-        return name
-
-
-@dataclass(frozen=True, slots=True)
-class Grant(Kind[Mapping[str, object]]):
-    """What a sign-in left behind, for whoever renews it. Only who it was made for, and until when, is shown."""
-
-    @property
-    def secret(self) -> bool:
-        return True
-
-    def parse(self, raw: object) -> Mapping[str, object]:
-        if not isinstance(raw, Mapping) or not isinstance(raw.get("refreshToken"), str):
-            raise self.refusal(raw)
-        return raw
-
-    def describe(self) -> str:
-        return "a map with at least refreshToken"
-
-    def show(self, value: Any) -> Any:
-        return {name: value[name] for name in ("clientId", "expiresAt") if name in value}
 
 
 CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (

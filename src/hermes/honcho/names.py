@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 LONGEST = 100
 """Characters of any name that we make."""
@@ -28,8 +29,7 @@ UNPREFIXED: frozenset[Source] = frozenset({"map", "workspace"})
 """What a person or the configuration named as a whole: the peer's name is not put before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """How sessions are named."""
 
     strategy: Strategy
@@ -41,8 +41,7 @@ class Naming:
     """Whether `/new` begins another Honcho session on a gateway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What is known of where a conversation takes place."""
 
     session_id: str | None = None
@@ -53,8 +52,7 @@ class Place:
     title: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionName:
+class SessionName(Struct, frozen=True):
     """A name, and what it was made of."""
 
     name: str

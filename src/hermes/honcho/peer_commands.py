@@ -10,8 +10,7 @@ from hermes.errors import HermesError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_entry
 from hermes.honcho.configuration import Configuration
-from hermes.honcho.identity import find_peer
-from hermes.honcho.names import clean
+from hermes.honcho.identity import find_peer, peer_text
 from hermes.honcho.server import open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Speaker
@@ -45,6 +44,9 @@ def show_peers(
         ("profile", "workspace", "you", "agent"),
         [(name, c.workspace, c.identities.owner, c.identities.ai) for name, c in found],
     )
+    for name, c in found:
+        for problem in c.problems:
+            bench.desk.dialog.say(f"{name}: {problem.message}")
     if people:
         rows = [(one.who, peer.name, peer.rung, one.name) for one, peer in people]
         bench.desk.print_table(("who", "peer", "by", "name"), rows)
@@ -64,7 +66,7 @@ def map_peer(
     """Let the user OLD be the peer NEW. What becomes of what is known so far is asked, not assumed."""
     bench = find_bench(ctx)
     config = bench.load().checked()
-    before, name = find_peer(config.identities, Speaker(old)).name, clean(new)
+    before, name = find_peer(config.identities, Speaker(old)).name, peer_text(new)
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
     if not leave:

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-
-import typer
+from typing import Any
 
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
-from hermes.honcho.commands import make_commands
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, TABLE
 from hermes.honcho.links import Links
 from hermes.honcho.patience import Patience
-from hermes.honcho.people import pin_remarks
+from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
@@ -79,7 +78,7 @@ class HonchoPlugin(MemoryPlugin):
         return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
-        return [Later(NOT_YET, AGAIN, everyone=True)]
+        return [Later(NOT_YET, AGAIN, everyone=True)] * len(entries)
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -113,17 +112,18 @@ class HonchoPlugin(MemoryPlugin):
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         config = self.configuration()
-        return [*config.remarks, *pin_remarks(config.identities, people)]
+        return all_remarks(config, people)
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()
         return () if path is None else (path,)
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
-        make_commands(self.machine, desk)(["setup", *arguments], prog_name="hermes memory setup", standalone_mode=False)
+        self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
 
-    def commands(self, desk: Desk) -> typer.Typer:
-        return make_commands(self.machine, desk)
+    def commands(self, desk: Desk) -> Any:
+        # By name: a conversation needs none of them.
+        return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.places, set_keys(values))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from hermes.config_file import read_env_file
 from hermes.embedded.connect import connect, find_running
@@ -33,8 +34,7 @@ PATIENCE = 10.0
 Kind = Literal["embedded", "cloud", "self-hosted", "local"]
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
 
     kind: Kind
@@ -68,8 +68,7 @@ def find_server(config: Configuration) -> Server:
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """This machine as a profile sees it: where our own memory server is found."""
 
     home: Home

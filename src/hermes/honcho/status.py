@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from hermes.clock import SystemClock
 from hermes.honcho import keys
@@ -15,9 +15,9 @@ from hermes.honcho.addresses import session_name
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
-from hermes.honcho.people import pin_remarks
+from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
-from hermes.honcho.stock import stock_name, stock_peer
+from hermes.honcho.stock import stock_directory, stock_peer
 from hermes.honcho.workbench import Workbench, find_bench, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.types import Json
@@ -44,8 +44,7 @@ def status(
     return 1 if found.config.problems else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What there is to say of one profile."""
 
     config: Configuration
@@ -103,7 +102,7 @@ def look(bench: Workbench) -> Look:
         named,
         _stock_session(named),
         [_person(config, one) for one in people],
-        [*config.remarks, *pin_remarks(config.identities, people)],
+        all_remarks(config, people),
     )
 
 
@@ -134,10 +133,10 @@ def _session_here(config: Configuration) -> SessionName | None:
 
 def _stock_session(named: SessionName | None) -> str | None:
     """How a stock Hermes calls the session here, where that is another name."""
-    if named is None or named.source not in ("directory", "repository"):
+    if named is None or named.source != "directory":
         return None
-    stock = stock_name(Path.cwd().name)
-    return stock if named.source == "directory" and stock != named.name else None
+    stock = stock_directory(Path.cwd().name)
+    return stock if stock != named.name else None
 
 
 def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:

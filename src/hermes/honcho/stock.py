@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
-from hermes.honcho.identity import Identities
-
-OTHER = re.compile(r"[^A-Za-z0-9_-]")
+from hermes.honcho.identity import Identities, find_peer, peer_text
+from hermes.memory.provider import Speaker
 
 
-def stock_name(raw: str) -> str:
-    """Every character that no name may have as one `-`; no hash marks what that loses."""
-    return OTHER.sub("-", raw).strip("-")
+def stock_directory(name: str) -> str:
+    """The session of a directory there."""
+    return peer_text(name)
 
 
 def stock_peer(who: Identities, user_id: str) -> str:
-    """The peer of a platform user there, which has no owner: a pin holds for everyone."""
+    """The peer of a platform user there, which has no owner: a pin holds for everyone. Ids get a hash only behind a
+    prefix."""
     if who.pin:
         return who.owner
-    return who.aliases.get(user_id) or stock_name(f"{who.prefix}{user_id}")
+    if user_id in who.aliases:
+        return who.aliases[user_id]
+    return find_peer(who, Speaker(user_id)).name if who.prefix else peer_text(user_id)

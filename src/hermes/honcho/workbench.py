@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
+from hermes.config_file import load_env
 from hermes.errors import NotFoundError
 from hermes.home import PROFILES, Home
 from hermes.honcho.changes import set_keys
@@ -21,8 +23,7 @@ from hermes.types import Json
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Workbench:
+class Workbench(Struct, frozen=True):
     """The profile, and where commands ask and print."""
 
     machine: Machine
@@ -60,19 +61,26 @@ class Workbench:
 
     def of_profile(self, name: str) -> Workbench:
         """The same for another profile of this installation."""
-        home = self.machine.home
-        found = Home(home.shared) if name == DEFAULT else Home(home.shared / PROFILES / name, name)
+        shared = self.machine.home.shared
+        found = Home(shared) if name == DEFAULT else Home(shared / PROFILES / name, name)
         if not found.path.is_dir():
             known = ", ".join(bench.profile for bench in self.profiles())
             raise NotFoundError(f"there is no profile '{name}'", hint=f"Known: {known}")
-        return replace(self, machine=Machine(found, self.machine.env))
+        return self._at(found)
 
     def profiles(self) -> Iterator[Workbench]:
         """Every profile, the default one first."""
         shared = self.machine.home.shared
-        yield replace(self, machine=Machine(Home(shared), self.machine.env))
+        yield self._at(Home(shared))
         for folder in sorted(path for path in (shared / PROFILES).glob("*") if path.is_dir()):
-            yield replace(self, machine=Machine(Home(folder, folder.name), self.machine.env))
+            yield self._at(Home(folder, folder.name))
+
+    def _at(self, home: Home) -> Workbench:
+        """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
+        if home.path == self.machine.home.path:
+            return self
+        env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
+        return replace(self, machine=Machine(home, env))
 
 
 def shown(config: Configuration, row: Key[Json]) -> str:

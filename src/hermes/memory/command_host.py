@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, ProviderError
@@ -18,8 +19,7 @@ from hermes.types import Json
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandHost:
+class CommandHost(Struct, frozen=True):
     """See `hermes.memory.provider.Host`. There is no outbox and no loop here: what needs one is refused."""
 
     home: Path
@@ -63,11 +63,12 @@ def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
     return guarded(name, "making it", lambda: make(host))
 
 
-def guarded(name: str, hook: str, run: Callable[[], T]) -> T:
-    """What a hook gives. Whatever it raises that is not for people becomes a ProviderError."""
+def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseException]) -> T:
+    """What a hook gives. Whatever it raises becomes a ProviderError, but for what is for people and for `passing`."""
+    kept: tuple[type[BaseException], ...] = (HermesError, *passing)
     try:
         return run()
-    except HermesError:
+    except kept:
         raise
     except Exception as error:  # a plugin may raise anything
         raise ProviderError(f"memory provider {name}: {hook} failed: {type(error).__name__}: {error}") from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from hermes.types import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Acquaintance:
+class Acquaintance(Struct, frozen=True):
     """Someone who talks on a chat platform, or may."""
 
     platform: str

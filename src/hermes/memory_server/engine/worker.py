@@ -241,7 +241,7 @@ async def working(database: Database, clock: Clock, embedder: Embedder, delivery
         yield worker
     finally:
         worker.stop()
-        await running
+        await asyncio.wait([running])
         await database.close()
 
 

@@ -1,9 +1,12 @@
-"""Who talks on chat platforms, held against who is who at Honcho."""
+"""What the owner should know of a configuration: keys, the file, and who talks held against who is who."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hermes.honcho import keys
+from hermes.honcho.config_file import others_can_read
+from hermes.honcho.configuration import HOST, ROOT, Configuration
 from hermes.honcho.identity import Identities
 from hermes.memory.provider import Acquaintance
 
@@ -14,6 +17,18 @@ NAMED = 5
 def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
     """Those of whom nobody has said who they are."""
     return [one for one in people if not one.is_marked]
+
+
+def all_remarks(config: Configuration, people: Sequence[Acquaintance]) -> list[str]:
+    """A line each."""
+    return [*config.remarks, *_file_remarks(config), *pin_remarks(config.identities, people)]
+
+
+def _file_remarks(config: Configuration) -> list[str]:
+    secret = any(config.settings.origin(row) in (HOST, ROOT) for row in (keys.API_KEY, keys.OAUTH))
+    if config.file is None or not secret or not others_can_read(config.file):
+        return []
+    return [f"{config.file} holds a key and can be read by other users: chmod 600 {config.file}"]
 
 
 def pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:

@@ -1,0 +1,71 @@
+"""What a value of honcho.json may be, beside the kinds that every setting has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.honcho.identity import peer_text
+from hermes.honcho.names import LONGEST
+from hermes.settings.kinds import Kind, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Text):
+    """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
+
+    def parse(self, raw: object) -> str:
+        text = Text.parse(self, raw)
+        name = peer_text(text)
+        if len(name) > LONGEST or (text and not name.strip("-")):
+            raise self.refusal(raw)
+        return name
+
+    def describe(self) -> str:
+        return f"a name of letters, digits, `-` and `_`, at most {LONGEST}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix(Text):
+    """What stands before ids. It must leave room for them."""
+
+    def parse(self, raw: object) -> str:
+        prefix = Text.parse(self, raw)
+        if len(prefix) > LONGEST // 2:
+            raise self.refusal(raw)
+        return prefix
+
+    def describe(self) -> str:
+        return f"text of at most {LONGEST // 2} characters"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmptyName(Name):
+    """A name that must be there."""
+
+    def parse(self, raw: object) -> str:
+        name = Name.parse(self, raw)
+        if not name:
+            raise self.refusal(raw)
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Kind[Mapping[str, object]]):
+    """What a sign-in left behind, for whoever renews it. Only who it was made for, and until when, is shown."""
+
+    @property
+    def secret(self) -> bool:
+        return True
+
+    def parse(self, raw: object) -> Mapping[str, object]:
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("refreshToken"), str):
+            raise self.refusal(raw)
+        return raw
+
+    def describe(self) -> str:
+        return "a map with at least refreshToken"
+
+    def show(self, value: Any) -> Any:
+        return {name: value[name] for name in ("clientId", "expiresAt") if name in value}

@@ -1,0 +1,57 @@
+"""Someone who needs memory: finds or starts the server, writes and reads. Also as a program: `HOME NUMBER`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hermes.embedded.connect import Connection, connect
+from hermes.embedded.place import Place
+from tests.memory_server.serving import PLAIN
+
+MESSAGES = "/v3/workspaces/w/sessions/s/messages"
+
+
+def place_of(home: Path) -> Place:
+    return Place(home / "memory", home)
+
+
+def client_of(connection: Connection) -> httpx.Client:
+    """A plain client that holds the key."""
+    headers = {"Authorization": f"Bearer {connection.api_key}"}
+    return httpx.Client(base_url=connection.base_url, headers=headers, timeout=30, verify=PLAIN)
+
+
+def write(client: httpx.Client, text: str) -> None:
+    """Say something; acknowledged when this returns."""
+    said = {"messages": [{"content": text, "peer_id": "ann"}]}
+    client.post(MESSAGES, json=said).raise_for_status()
+
+
+def read_all(client: httpx.Client) -> list[str]:
+    """Everything that was said, in order."""
+    texts: list[str] = []
+    page: dict[str, Any] = {"pages": 1}
+    number = 0
+    while number < page["pages"]:
+        number += 1
+        answer = client.post(f"{MESSAGES}/list", params={"page": number, "size": 100}, json={})
+        page = answer.raise_for_status().json()
+        texts += [item["content"] for item in page["items"]]
+    return texts
+
+
+def main(home: Path, number: str) -> None:
+    connection = connect(place_of(home))
+    with client_of(connection) as client:
+        write(client, f"I am number {number}.")
+        texts = read_all(client)
+    print(json.dumps({"url": connection.base_url, "texts": texts}))  # noqa: T201 - this is the output
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

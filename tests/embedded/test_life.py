@@ -1,0 +1,159 @@
+"""How long the background server lives, and who takes its place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hermes.embedded.asking import look
+from hermes.embedded.connect import Connection, connect, find_running, stop
+from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.seat import is_taken
+from hermes.errors import MemoryServerError
+from tests.embedded.clients import client_of, read_all, write
+from tests.memory_server.serving import SECRET, running
+
+pytestmark = pytest.mark.processes
+HANG = 60.0
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + HANG
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.contract("9.2")
+def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_use(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    with client_of(connect(place)) as client:
+        write(client, "I like tea.")
+    found = read_rendezvous(place.rendezvous)
+    assert found is not None
+
+    def ended() -> bool:
+        look(found)
+        return not is_taken(place)
+
+    wait_until(ended)
+    assert not place.rendezvous.exists()
+    assert "unused for 1 s and nothing waits: it ends" in place.log.read_text()
+    with client_of(connect(place)) as client:
+        assert read_all(client) == ["I like tea."]
+
+
+@pytest.mark.contract("9.2")
+def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    connection = connect(place)
+    with client_of(connection) as client:
+        for _ in range(12):  # three times as long as it takes to end
+            client.get("/metrics").raise_for_status()
+            time.sleep(0.25)
+    assert connect(place) == connection
+
+
+def test_wrong_setting_is_logged_and_memory_is_served(place: Place) -> None:
+    place.home.mkdir()
+    (place.home / "config.yaml").write_text("memory: {server_idle: soon}\n")
+    connect(place)
+    wait_until(lambda: "memory.server_idle" in place.log.read_text())
+
+
+@pytest.mark.contract("9.2")
+def test_serve_takes_the_place_of_the_background_server_and_asks_for_no_key(place: Place) -> None:
+    with client_of(connect(place)) as client:
+        write(client, "I like tea.")
+    with running(place.folder, HERMES_HOME=str(place.home)) as served:
+        wait_until(lambda: find_running(place) is not None)
+        connection = connect(place)
+        assert connection == Connection(served.url, "no-key-needed")
+        with client_of(connection) as client:
+            assert read_all(client) == ["I like tea."]
+        with pytest.raises(MemoryServerError, match="was started with `hermes memory serve`"):
+            stop(place)
+    assert not place.rendezvous.exists()
+    assert connect(place) != connection
+
+
+@pytest.mark.contract("9.2")
+def test_serve_with_keys_gives_programs_of_its_owner_one_that_opens_everything(place: Place) -> None:
+    with running(place.folder, HERMES_HOME=str(place.home), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+        wait_until(lambda: find_running(place) is not None)
+        connection = connect(place)
+        assert connection.base_url == served.url
+        with client_of(connection) as client:
+            write(client, "I like tea.")
+            assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 200
+        with served.client() as stranger:
+            assert stranger.post("/v3/workspaces", json={"id": "w"}).status_code == 401
+
+
+def test_second_serve_on_a_folder_leaves_programs_with_the_first(place: Place) -> None:
+    with running(place.folder, HERMES_HOME=str(place.home)) as first:
+        wait_until(lambda: find_running(place) is not None)
+        with running(place.folder, HERMES_HOME=str(place.home)) as second:
+            with httpx.Client(base_url=second.url) as client:
+                client.get("/health").raise_for_status()
+            assert connect(place).base_url == first.url
+        assert connect(place).base_url == first.url
+
+
+@pytest.mark.contract("9.8")
+def test_server_that_is_told_to_end_has_written_down_every_request(place: Place) -> None:
+    with running(place.folder, HERMES_HOME=str(place.home)) as served, served.client() as client:
+        client.get("/metrics").raise_for_status()
+        client.get("/nothing")
+    lines = place.access_log.read_text().splitlines()
+    assert [line.split()[2:5] for line in lines] == [["GET", "/metrics", "200"], ["GET", "/nothing", "404"]]
+
+
+def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hermes", "memory", *arguments],
+        env={**os.environ, "HERMES_HOME": str(home)}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.contract("9.2")
+def test_start_status_and_stop_say_in_a_line_what_is(place: Place) -> None:
+    profile = place.home / "profiles" / "work"
+    before = command(profile, "status")
+    assert f"server    not running; it starts when it is needed, data in {place.folder}" in before.stdout
+    started = command(profile, "start")
+    found = read_rendezvous(place.rendezvous)
+    assert found is not None
+    assert started.stdout.startswith(f"memory server on {found.url}, data in {place.folder}")
+    assert found.api_key not in started.stdout + started.stderr
+    status = command(profile, "status")
+    assert (status.returncode, status.stderr) == (0, "")
+    assert f"server    {found.url}, ok, process {found.pid}, version" in status.stdout
+    assert found.api_key not in status.stdout
+    assert command(place.home, "stop").stdout == f"memory server of {place.folder} ended\n"
+    assert command(place.home, "stop").stdout == f"no memory server runs on {place.folder}\n"
+
+
+def test_status_tells_of_a_foreign_file_and_fails(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    place.rendezvous.write_text("mine")
+    status = command(place.home, "status")
+    assert status.returncode == 1
+    assert f"server    {place.rendezvous} was not written by a memory server" in status.stdout
+
+
+def test_memory_that_an_earlier_version_left_under_a_profile_is_said_at_the_start(place: Place) -> None:
+    old = place.home / "profiles" / "a" / "memory"
+    old.mkdir(parents=True)
+    (old / "memory.db").touch()
+    assert f"memory of an earlier version in {old} is not used here" in command(place.home, "start").stderr

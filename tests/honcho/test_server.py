@@ -1,0 +1,64 @@
+"""The client that commands use: what it is told, and what a server's refusal becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.embedded.connect import stop
+from hermes.errors import ProviderError
+from hermes.home import Home
+from hermes.honcho.server import Machine as Here
+from hermes.honcho.server import open_client, try_server
+from tests.honcho.configuring import Machine
+from tests.memory_server.serving import SECRET, running
+
+
+@pytest.mark.contract("5.2")
+@pytest.mark.parametrize(
+    ("value", "url", "key"),
+    [
+        ({"apiKey": "k"}, "https://api.honcho.dev", "k"),
+        ({"baseUrl": "http://127.0.0.1:9/v3"}, "http://127.0.0.1:9", "local"),
+        ({"environment": "local"}, "http://localhost:8000", "local"),
+    ],
+)
+def test_every_value_is_told_to_the_sdk_so_that_no_variable_decides(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, value: dict[str, str], url: str, key: str
+) -> None:
+    for name, wrong in (("API_KEY", "wrong"), ("URL", "http://wrong"), ("WORKSPACE_ID", "wrong")):
+        monkeypatch.setenv(f"HONCHO_{name}", wrong)
+    machine.write({**value, "workspace": "lab"})
+    with open_client(machine.load().checked(), Here(Home(machine.home), {})) as client:
+        assert (client._http.base_url, client._http.api_key, client.workspace_id) == (url, key, "lab")
+        assert client._http.max_retries == 0
+
+
+@pytest.mark.processes
+@pytest.mark.contract("5.4")
+def test_a_key_that_is_refused_is_told_without_it(machine: Machine, tmp_path: Path) -> None:
+    with running(tmp_path / "guarded", AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+        machine.write({"baseUrl": served.url, "apiKey": "hch-wrong-secret-key"})
+        told = try_server(machine.load().checked(), Here(Home(machine.home), {}))
+    assert "the server refuses the key" in told
+    assert "hch-wrong" not in told
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(machine: Machine) -> None:
+    machine.write({"baseUrl": "http://127.0.0.1:9"})
+    here = Here(Home(machine.home), {})
+    assert "did not answer well: Connection error" in try_server(machine.load(), here)
+    with pytest.raises(ProviderError), open_client(machine.load(), here) as client:
+        client.get_metadata()
+
+
+@pytest.mark.contract("5.4")
+@pytest.mark.processes
+def test_without_a_server_our_own_is_started_and_used(machine: Machine) -> None:
+    here = Here(Home(machine.home), {})
+    machine.home.mkdir()
+    try:
+        assert try_server(machine.load().checked(), here) == ""
+    finally:
+        stop(here.memory)
