@@ -22,6 +22,7 @@ from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
+from tests.honcho.recalling import Recalling
 from tests.honcho.test_configuration import VALUES
 
 OWNER, ANN = Speaker(is_owner=True), Speaker("17", "@ann")
@@ -56,10 +57,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.contract("4.1", "4.2")
 async def test_it_is_found_by_its_entry_point_and_holds_to_the_contract_of_the_seam(
-    machine: Machine, tmp_path: Path
+    recalling: Recalling, tmp_path: Path
 ) -> None:
     assert find_provider("honcho", tmp_path / "plugins") is HonchoPlugin
-    machine.write({"peerName": "ann"})
+    recalling.configure()
     assert await check_plugin(HonchoPlugin, tmp_path) == []
 
 

@@ -119,8 +119,8 @@ class Source:
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
         if in_session:
             body["session_id"] = self.whose.session
-        if self.whose.reach != "everything":
-            body["filters"] = _only([self.whose.session])
+        if self.whose.reach != "everything" or about == self.whose.ai:
+            body["filters"] = _only(await self.own_sessions())
         found = await self.reader.post(Answered, peer_path(observer, "chat"), body)
         return None if found is None or not found.content else found.content.strip() or None
 

@@ -20,7 +20,7 @@ from hermes.honcho.recall_source import Source
 from hermes.memory.provider import Conversation, Delivered, Host, Parked, Speaker, ToolUse
 from hermes.types import Json, ToolSpec
 
-SEARCH_TOKENS, MOST_SEARCH_TOKENS = 800, 2000
+FEWEST_SEARCH_TOKENS, SEARCH_TOKENS, MOST_SEARCH_TOKENS = 50, 800, 2000
 FOUND = 20
 """Conclusions, and messages, that a search looks at."""
 LONGEST_CONCLUSION = 8000
@@ -203,4 +203,4 @@ def _tokens(given: object) -> int:
     """Length of a search's result: a number out of bounds, or none at all, is brought within them."""
     if isinstance(given, str) and given.strip().isdecimal():
         given = int(given[:9])
-    return max(1, min(given, MOST_SEARCH_TOKENS)) if type(given) is int else SEARCH_TOKENS
+    return max(FEWEST_SEARCH_TOKENS, min(given, MOST_SEARCH_TOKENS)) if type(given) is int else SEARCH_TOKENS
