@@ -8,6 +8,7 @@
     ├── NoteError               a built-in note cannot be changed that way
     ├── ProviderError           a memory provider cannot be found, loaded or started
     ├── MemoryServerError       the memory server of this home cannot be reached, started or ended
+    ├── TransferError           a memory cannot be exported or imported: its file, or the server
     ├── ModelError              a model's endpoint cannot be reached, or does not answer as one
     ├── GatewayRunningError     a gateway is running for the same home
     ├── SessionBusyError        another process is talking in the same session
@@ -67,6 +68,10 @@ class HomeError(HermesError):
 
 class NotFoundError(HermesError):
     """A session, message, route or setting by that name does not exist."""
+
+
+class TransferError(HermesError):
+    """A memory cannot be exported or imported: its file, or the server."""
 
 
 class ModelError(HermesError):

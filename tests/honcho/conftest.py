@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hermes.honcho.plugin import HonchoPlugin
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
 from tests.honcho.recalling import Recalling
+from tests.honcho.writing import make_writer
 from tests.memory_server.serving import Served, running
 
 VARIABLES = ("HONCHO_API_KEY", "HONCHO_BASE_URL", "HONCHO_ENVIRONMENT", "HERMES_HONCHO_HOST")
@@ -48,3 +51,17 @@ def recalling(machine: Machine, server: Served, between: Between, request: pytes
     """A home whose memory is a workspace of its own on the server."""
     workspace = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
     return Recalling(machine, server, between, workspace)
+
+
+@pytest.fixture
+async def writer(machine: Machine) -> AsyncIterator[Callable[..., HonchoPlugin]]:
+    """Makes plugins that write to a server (`make_writer`) and closes them."""
+    made: list[HonchoPlugin] = []
+
+    def make(url: str, *given: Any, **configuration: Any) -> HonchoPlugin:
+        made.append(make_writer(machine, url, *given, **configuration))
+        return made[-1]
+
+    yield make
+    for plugin in made:
+        await plugin.shutdown(0.0)

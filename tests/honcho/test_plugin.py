@@ -14,10 +14,10 @@ from hermes.clock import SystemClock
 from hermes.errors import ProviderError
 from hermes.honcho.addresses import Target
 from hermes.honcho.keys import TABLE, Key
-from hermes.honcho.plugin import NOT_YET, HonchoPlugin
+from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.command_host import CommandHost
 from hermes.memory.contract import check_plugin
-from hermes.memory.provider import Acquaintance, Address, Conversation, Entry, Kind, Later, Notebook, Speaker
+from hermes.memory.provider import Acquaintance, Address, Conversation, Kind, Notebook, Speaker
 from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
@@ -202,14 +202,21 @@ def test_a_server_elsewhere_without_a_key_is_not_configured(machine: Machine) ->
     assert plugin(machine).is_available()
 
 
-async def test_what_is_to_be_delivered_stays_with_a_reason_that_status_names(machine: Machine) -> None:
-    machine.write({"baseUrl": "http://127.0.0.1:9"})
-    found = plugin(machine)
-    entry = Entry("k", "said", found.address(HERE).data, "I like figs", 1.0, OWNER, "s1")
-    outcomes = await found.deliver([entry, entry], 0.0)
-    assert [(type(one), getattr(one, "reason", "")) for one in outcomes] == [(Later, NOT_YET)] * 2
-    told = await found.status(SystemClock().now() + 3)
-    assert told["writing"] == NOT_YET
+@pytest.mark.parametrize(
+    ("value", "writing"),
+    [
+        ({}, "at once, in the background"),
+        ({"writeFrequency": "session"}, "when a conversation ends"),
+        ({"writeFrequency": 5}, "after every 5 turns"),
+        ({"saveMessages": False}, "no messages, conclusions alone"),
+    ],
+)
+async def test_status_says_what_is_written_when_and_how_is_recalled(
+    machine: Machine, value: dict[str, Any], writing: str
+) -> None:
+    machine.write({"baseUrl": "http://127.0.0.1:9", **value})
+    told = await plugin(machine).status(SystemClock().now() + 3)
+    assert told["writing"] == writing
     assert told["recall"] == "hybrid"
     assert "does not answer" in told["connection"]
 

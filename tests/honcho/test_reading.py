@@ -11,8 +11,8 @@ from hermes.honcho.keys import TABLE, Key
 from tests.honcho.configuring import Machine
 from tests.honcho.test_plugin import PLACES, plugin
 
-FOR_WRITING = {"messageMaxChars", "observation", "observationMode"}
-"""Keys that what sends to the server will read."""
+FOR_WRITING = {"observation", "observationMode"}
+"""Keys that are read when a session is set up on a server."""
 FOR_RECALLING = {
     "recallMode",
     "dialecticDepth",

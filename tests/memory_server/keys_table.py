@@ -79,6 +79,15 @@ ROUTES: dict[str, Rule] = {
     f"GET {W}/webhooks": WORKSPACE,
     f"GET {W}/webhooks/test": WORKSPACE,
     f"DELETE {W}/webhooks/{{endpoint_id}}": WORKSPACE,
+    f"DELETE {W}/ext/peers/{{peer_id}}": WORKSPACE,
+    f"DELETE {W}/ext/sessions/{{session_id}}/messages": SESSION,
+    f"DELETE {W}/ext/sessions/{{session_id}}/messages/{{message_id}}": SESSION,
+    f"GET {W}/ext/sessions/{{session_id}}/messages/{{message_id}}/conclusions": WORKSPACE,
+    f"GET {W}/ext/conclusions/{{conclusion_id}}/messages": WORKSPACE,
+    f"GET {W}/ext/conclusions/{{conclusion_id}}/versions": WORKSPACE,
+    f"PUT {W}/ext/conclusions/{{conclusion_id}}": WORKSPACE,
+    f"GET {W}/ext/export/{{section}}": WORKSPACE,
+    f"POST {W}/ext/import/{{section}}": WORKSPACE,
 }
 
 ALICE = f"{W}/peers/alice"
@@ -133,6 +142,16 @@ FIELDS: dict[tuple[str, str], tuple[Rule, str, object]] = {
         {"messages": [{"content": "", "peer_id": "{peer_id}"}]},
     ),
     (f"POST {TALK}/messages/upload", "peer_id"): ({**WORKSPACE, "session": INSIDE}, "", [1]),
+    (f"DELETE {W}/ext/sessions/talk/messages", "first_id"): (
+        {**WORKSPACE, "session": INSIDE},
+        "?first_id={message_id}&last_id=none",
+        None,
+    ),
+    (f"DELETE {W}/ext/sessions/talk/messages", "last_id"): (
+        {**WORKSPACE, "session": INSIDE},
+        "?first_id=none&last_id={message_id}",
+        None,
+    ),
     (f"POST {TALK}/clone", "message_id"): ({**WORKSPACE, "session": INSIDE}, "?message_id={message_id}", None),
 }
 """By route and field: the rule for the objects that the field names, and the query and body that name them."""

@@ -7,7 +7,7 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +36,15 @@ class Served:
 
 def start(folder: Path, *options: str, **variables: str) -> Served:
     """Start a server on a free port; it answers as soon as this returns."""
+    arguments = ["hermes", "memory", "serve", "--port", "0", "--data", str(folder), *options]
+    return start_module(arguments, folder, **variables)
+
+
+def start_module(arguments: Sequence[str], folder: Path, **variables: str) -> Served:
+    """Start a module that serves a folder; its first line says where."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AUTH_", "HONCHO_"))}
     process = subprocess.Popen(
-        [sys.executable, "-m", "hermes", "memory", "serve", "--port", "0", "--data", str(folder), *options],
+        [sys.executable, "-m", *arguments],
         cwd=ROOT,
         env={**clean, "HERMES_HOME": str(folder), "PYTHONPATH": str(ROOT / "src"), **variables},
         stderr=subprocess.PIPE,
@@ -69,7 +75,13 @@ def kill(served: Served) -> None:
 @contextmanager
 def running(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
     """A server for the length of a block; its complaints fail the test."""
-    served = start(folder, *options, **variables)
+    with ending(start(folder, *options, **variables)) as served:
+        yield served
+
+
+@contextmanager
+def ending(served: Served) -> Iterator[Served]:
+    """A server that was started, for the length of a block."""
     try:
         yield served
     except BaseException:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from hermes.clock import SystemClock
+from hermes.memory_server.api.app import create_app
+from hermes.memory_server.api.server import Options
+from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.engine.word_vectors import WordVectors
 
 METHODS = ("get", "post", "put", "delete", "patch")
 Shape = dict[str, bool]
 """A field by its path (`messages[].content`), and whether it is required."""
 
 
+def described() -> dict[str, dict[str, Any]]:
+    """What our own document promises."""
+    app = create_app(
+        lambda: open_database(Path("never-opened")),
+        clock=SystemClock(),
+        options=Options(),
+        embedder=WordVectors(),
+        open_for_work=None,
+    )
+    return describe(app.openapi())
+
+
 def describe(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Per operation: query parameters, fields of the body, the successful status and the fields of its answer."""
+    """Per operation: query parameters, headers, fields of the body, the good status and the fields of its answer."""
     return {
         f"{method.upper()} {path}": _operation(spec, operation)
         for path, operations in spec["paths"].items()
@@ -27,6 +46,7 @@ def _operation(spec: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any
     told = operation["responses"][good[0]].get("content", {}).get("application/json", {}).get("schema", {})
     return {
         "query": {p["name"]: p.get("required", False) for p in operation.get("parameters", []) if p["in"] == "query"},
+        "headers": [p["name"] for p in operation.get("parameters", []) if p["in"] == "header"],
         "body_required": body.get("required", False),
         "body": dict(_fields(spec, given[0]["schema"])) if given else {},
         "status": good,

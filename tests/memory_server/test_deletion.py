@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +11,7 @@ import httpx
 import pytest
 
 from hermes.memory_server.db.schema import FILE
+from tests.memory_server.in_file import rows, wait_for_work
 from tests.memory_server.serving import Served, inside, running
 from tests.memory_server.talking import conclude, ids, itself, say, settle
 
@@ -100,19 +99,6 @@ def test_deleted_session_refuses_everything_until_it_is_gone(quiet: httpx.Client
     assert quiet.get("/sessions/talk/summaries").json() == {"id": "talk", "short_summary": None, "long_summary": None}
 
 
-def rows(folder: Path) -> dict[str, int]:
-    """How many rows each table has, and how often the word is in the file."""
-    connection = sqlite3.connect(folder / FILE)
-    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    mine = [name for name in tables if not name.startswith(("sqlite_", "message_index", "alembic"))]
-    counts = {name: int(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in mine}
-    connection.execute("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
-    connection.commit()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    return {name: count for name, count in counts.items() if count}
-
-
 @pytest.mark.contract("9.1")
 def test_deleted_session_and_workspace_leave_nothing_in_the_file(tmp_path: Path) -> None:
     with running(tmp_path) as served:
@@ -145,15 +131,6 @@ def wait_for_removal(served: Served, folder: Path) -> None:
         http.delete("/sessions/s")
         http.delete(itself(http))
         wait_for_work(folder)
-
-
-def wait_for_work(folder: Path) -> None:
-    """Wait until every job is done, also those that no status speaks of."""
-    deadline = time.monotonic() + 60
-    with closing(sqlite3.connect(folder / FILE)) as file:
-        while file.execute("SELECT 1 FROM jobs WHERE state IN ('pending', 'running')").fetchone():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)  # the server has no way to be waited for
 
 
 def test_name_of_a_deleted_workspace_is_free_and_begins_empty(http: httpx.Client, workspace: str) -> None:

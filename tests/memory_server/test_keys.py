@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.memory_server.api.app import create_app
-from hermes.memory_server.api.server import Options
-from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.engine.word_vectors import WordVectors
 from tests.memory_server.keys_table import FIELDS, OBJECTS, ROUTES, Rule, W
 from tests.memory_server.serving import SECRET, Served, running
-from tests.memory_server.shapes import describe
+from tests.memory_server.shapes import described
 from tests.memory_server.talking import say, settle
 
 pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
@@ -30,7 +24,7 @@ KEYS: dict[str, dict[str, object] | None] = {
     "peer": {"w": "w", "p": "alice"},
     "session": {"w": "w", "s": "talk"},
 }
-REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e"}
+REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e", "section": "peers"}
 PLACES: dict[str, dict[str, str]] = {
     "own": {"workspace_id": "w", "peer_id": "alice", "session_id": "talk", **REST},
     "co-member's": {"workspace_id": "w", "peer_id": "carol", "session_id": "aside", **REST},
@@ -93,17 +87,6 @@ def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def _inside(served: Served | World, workspace: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {make_key({'ad': True})}"}
     return httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", headers=headers, timeout=60)
-
-
-def described() -> dict[str, dict[str, Any]]:
-    app = create_app(
-        lambda: open_database(Path("never-opened")),
-        clock=SystemClock(),
-        options=Options(),
-        embedder=WordVectors(),
-        open_for_work=None,
-    )
-    return describe(app.openapi())
 
 
 def test_every_route_has_a_rule() -> None:
@@ -175,7 +158,10 @@ def opened(served: World, operation: str, body: Any) -> Rule:
 DELETION = f"DELETE {W}/sessions/{{session_id}}"
 
 
-@pytest.mark.parametrize("operation", [operation for operation in ROUTES if operation != DELETION])
+PEER_DELETION = f"DELETE {W}/ext/peers/{{peer_id}}"
+
+
+@pytest.mark.parametrize("operation", [name for name in ROUTES if name not in (DELETION, PEER_DELETION)])
 def test_route_opens_for_the_keys_of_the_table(world: World, operation: str) -> None:
     nonsense = None if operation.startswith("GET") else [1]
     body = BODIES.get(operation, nonsense)
@@ -205,6 +191,19 @@ def test_session_is_deleted_with_its_own_key_or_a_wider_one(world: World) -> Non
             if answer.status_code == 202:
                 found.setdefault(kind, set()).add(name)
     assert found == ROUTES[DELETION]
+
+
+def test_peer_is_deleted_with_the_key_of_its_workspace(world: World) -> None:
+    found: Rule = {}
+    for kind in KEYS:
+        for name in OBJECTS:
+            place = {**PLACES[name], "peer_id": f"{PLACES[name]['peer_id']}-{kind}"}
+            with _inside(world, place["workspace_id"]) as admin:
+                admin.post("/peers", json={"id": place["peer_id"]}).raise_for_status()
+            named = {"p": f"alice-{kind}"} if kind == "peer" else {}
+            if ask(world, kind, PEER_DELETION, place, None, **named).status_code == 202:
+                found.setdefault(kind, set()).add(name)
+    assert found == ROUTES[PEER_DELETION]
 
 
 def test_config_of_a_co_member_is_read_and_set_with_the_sessions_key_alone(world: World) -> None:

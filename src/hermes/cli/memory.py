@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli import explain, memory_server, memory_setup, memory_status, outbox
+from hermes.cli import explain, memory_server, memory_setup, memory_status, outbox, transfer
 from hermes.cli.memory_server import tell_of_unused
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
@@ -35,6 +35,8 @@ app.command(
 )(memory_setup.setup)
 app.command()(memory_server.start)
 app.command()(memory_server.stop)
+app.command("export")(transfer.export)
+app.command("import")(transfer.import_)
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),

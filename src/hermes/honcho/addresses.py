@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes.honcho import keys
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
+from hermes.honcho.keys import MESSAGE_MAX_CHARS
 from hermes.honcho.names import Place, SessionName, digest, find_manual, find_repository, name_session
 from hermes.memory.provider import Address, Conversation, Kind, Notebook, Pace
 from hermes.memory.values import DEFAULT_WANTS
@@ -27,13 +28,26 @@ class Target(Struct, frozen=True):
     ai_peer: str
     naming: str = ""
     """What the name was made by: while that is the same, a conversation keeps its name."""
+    session_key: str | None = None
+    """The chat's key on a gateway: it names whoever has no id there."""
+    max_chars: int = MESSAGE_MAX_CHARS.default
+    """Where long messages are parted: an entry is parted in the same way at every attempt."""
 
     def to_json(self) -> Json:
-        return {"workspace": self.workspace, "session": self.session, "aiPeer": self.ai_peer, "naming": self.naming}
+        return {
+            "workspace": self.workspace,
+            "session": self.session,
+            "aiPeer": self.ai_peer,
+            "naming": self.naming,
+            "sessionKey": self.session_key,
+            "maxChars": self.max_chars,
+        }
 
     @classmethod
     def from_json(cls, value: Json) -> Target:
-        return cls(value["workspace"], value["session"], value["aiPeer"], value.get("naming", ""))
+        chars = value.get("maxChars", MESSAGE_MAX_CHARS.default)
+        named = value.get("naming", "")
+        return cls(value["workspace"], value["session"], value["aiPeer"], named, value.get("sessionKey"), chars)
 
 
 def find_address(config: Configuration, place: Conversation | Notebook) -> Address:
@@ -41,10 +55,11 @@ def find_address(config: Configuration, place: Conversation | Notebook) -> Addre
     ai = config.identities.ai
     if isinstance(place, Notebook):
         whose = find_peer(config.identities, place.person, place.gateway_session_key).name
-        target = Target(config.workspace, None, ai)
+        target = Target(config.workspace, None, ai, session_key=place.gateway_session_key)
         return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
-    target = Target(config.workspace, named.name, ai, mark)
+    chars = config.get(MESSAGE_MAX_CHARS)
+    target = Target(config.workspace, named.name, ai, mark, place.gateway_session_key, chars)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
 
 

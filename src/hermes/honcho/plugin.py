@@ -1,7 +1,4 @@
-"""Honcho behind the seam: where entries go, what sessions have frozen, how it is configured.
-
-This version recalls what Honcho holds. What is said is kept for it in the outbox and not sent yet; `status` says so.
-"""
+"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
-from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, TABLE
+from hermes.honcho.delivery import Delivery
+from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.patience import Patience
 from hermes.honcho.remarks import all_remarks
@@ -31,7 +29,6 @@ from hermes.memory.provider import (
     Desk,
     Entry,
     Host,
-    Later,
     MemoryPlugin,
     MemorySession,
     Notebook,
@@ -39,9 +36,11 @@ from hermes.memory.provider import (
 )
 from hermes.types import Json
 
-NOT_YET = "this version keeps what is said for Honcho and does not send it yet"
-AGAIN = 3600.0
-"""Seconds until an entry is offered again, in case a later version runs then."""
+PACES = {
+    "async": "at once, in the background",
+    "turn": "before each turn ends",
+    "session": "when a conversation ends",
+}
 
 
 class HonchoPlugin(MemoryPlugin):
@@ -57,6 +56,7 @@ class HonchoPlugin(MemoryPlugin):
         self.machine = Machine(Home(host.home, host.profile), host.env)
         self._watch = Watch(self.places, host.env, host.trouble)
         self._links: Links | None = None
+        self._delivery: Delivery | None = None
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -77,8 +77,21 @@ class HonchoPlugin(MemoryPlugin):
     def open(self, conversation: Conversation, address: Address) -> MemorySession:
         return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
 
-    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:  # noqa: ARG002
-        return [Later(NOT_YET, AGAIN, everyone=True)] * len(entries)
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        if self._delivery is None:
+            self._delivery = Delivery(self.host, self.links, self.configuration, self.patience)
+        return await self._delivery.deliver(entries, until)
+
+    @property
+    def links(self) -> Links:
+        """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""
+        if self._links is None:
+            self._links = Links(self.machine, self.host.clock, self.configuration, self.patience)
+        return self._links
+
+    async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
+        if self._links is not None:
+            await self._links.close()
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -95,20 +108,9 @@ class HonchoPlugin(MemoryPlugin):
             "you": config.identities.owner,
             "agent": config.identities.ai,
             "switched": "off" if config.get(ENABLED) is False else "on",
-            "writing": NOT_YET,
+            "writing": _writing(config),
             "recall": config.get(RECALL_MODE),
         }
-
-    @property
-    def links(self) -> Links:
-        """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""
-        if self._links is None:
-            self._links = Links(self.machine, self.host.clock, self.configuration, self.patience)
-        return self._links
-
-    async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
-        if self._links is not None:
-            await self._links.close()
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         config = self.configuration()
@@ -127,3 +129,11 @@ class HonchoPlugin(MemoryPlugin):
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.places, set_keys(values))
+
+
+def _writing(config: Configuration) -> str:
+    """What is sent when, in words."""
+    if not config.get(SAVE_MESSAGES):
+        return "no messages, conclusions alone"
+    pace = config.get(WRITE_FREQUENCY)
+    return PACES.get(str(pace), f"after every {pace} turns")

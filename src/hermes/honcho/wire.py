@@ -54,6 +54,8 @@ class Wire:
         seconds = min(self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise Unreached("there is no time left for it")
+        if self._retired:
+            raise Unreached("the server was lost meanwhile")
         self._running += 1
         try:
             async with asyncio.timeout(seconds):

@@ -1,6 +1,13 @@
-"""What this server offers beyond the official API; `/health` names it, so that clients know what to ask for."""
+"""What this server can do beyond the Honcho API, by name. `/health` tells it, so that clients need not guess."""
 
 from __future__ import annotations
 
-EXTENSIONS: tuple[str, ...] = ()
-"""A name for each; a name keeps its meaning for good."""
+EXTENSIONS = (
+    "idempotency",
+    "delete_peer",
+    "delete_messages",
+    "edit_conclusion",
+    "provenance",
+    "export",
+    "import",
+)

@@ -6,6 +6,8 @@ NAME_PATTERN = r"^[a-zA-Z0-9_-]+$"
 NAME_LENGTH = 512
 MESSAGE_CHARS = 25_000
 MESSAGES_PER_CALL = 100
+KEY_CHARS = 255
+"""For a key that names a request, a message or a conclusion, so that it is not written twice."""
 CONCLUSION_CHARS = 65_535
 CONCLUSION_TOKENS = 8192
 CONCLUSIONS_PER_CALL = 100
@@ -44,6 +46,11 @@ INPUT_CHARS = 500
 """How many problems of a request are told, and how much of what was sent is shown with each."""
 MEMBERS = 5000
 """More take so long to look at that others would notice."""
+IMPORTED = 100
+"""How many items an import takes at once."""
+SOURCES = 100_000
+"""How many messages, conclusions or scopes an imported item may name."""
+SUMMARY_CHARS = 100_000
 CARD_LINES = 1000
 METADATA_CHARS = 100_000
 CONFIGURATION_CHARS = 100_000

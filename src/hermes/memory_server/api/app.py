@@ -15,9 +15,11 @@ from hermes.memory_server.api import (
     chat,
     conclusions,
     context,
+    extensions,
     faults,
     messages,
     peers,
+    portable,
     scopes,
     sessions,
     webhooks,
@@ -108,7 +110,19 @@ def create_app(
     app.add_middleware(traffic.layer())
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
-    for room in (messages, context, workspaces, conclusions, peers, sessions, chat, scopes, webhooks):
+    for room in (
+        messages,
+        context,
+        workspaces,
+        conclusions,
+        peers,
+        sessions,
+        chat,
+        scopes,
+        webhooks,
+        extensions,
+        portable,
+    ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
     _add_routes_about_us(app, metrics, life)

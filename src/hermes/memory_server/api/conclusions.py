@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Row
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.once import Key, asked
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Tx
@@ -18,6 +19,7 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.once import conclude_once
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -33,17 +35,30 @@ FIRST_LOOK = 1000
 
 
 @router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
-async def create_conclusions(workspace_id: str, body: ConclusionBatchCreate, here: Here, _: Workspace) -> Response:
+async def create_conclusions(
+    workspace_id: str, body: ConclusionBatchCreate, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
     """Store conclusions; peers and sessions must exist."""
-    given = [NewConclusion(new.content, new.observer_id, new.observed_id, new.session_id) for new in body.conclusions]
+    given = [
+        NewConclusion(
+            new.content, new.observer_id, new.observed_id, new.session_id, asked("conclusion", new.hermes_key, new)
+        )
+        for new in body.conclusions
+    ]
     for new in given:
-        if len(new.content) > SHORT:
-            await compute(engine.check_size, new.content)
-        else:
-            engine.check_size(new.content)
+        await check_size(new.content)
     vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
-    rows = await here.write(lambda tx: engine.create_conclusions(tx, workspace_id, given, vectors, here.now()))
-    return wire.Json([wire.conclusion(row) for row in rows], 201)
+    whole = asked("conclusions", idempotency_key, body)
+    stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, vectors, here.now(), whole))
+    return wire.Json([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+
+
+async def check_size(content: str) -> None:
+    """Refuse a conclusion with more tokens than one may have."""
+    if len(content) > SHORT:
+        await compute(engine.check_size, content)
+    else:
+        engine.check_size(content)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])

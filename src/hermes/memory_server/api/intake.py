@@ -14,6 +14,8 @@ from hermes.memory_server.api.wire import Json
 MEMBERS = ("/sessions", "/peers")
 LARGE = ("/messages", "/messages/", "/messages/upload", "/conclusions")
 """What the paths end with where a body names members, or may be large."""
+IMPORT = "/ext/import/"
+"""What the path of an import holds, whatever it ends with: its body may be large."""
 TOO_MUCH = "The server holds as many large requests as it can; try again"
 TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
 TOO_LONG = f"The request names more than {limits.MEMBERS} members"
@@ -39,7 +41,7 @@ class Intake:
         if told.isdigit() and int(told[:20]) > most:
             await Json({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
-        coming = _Coming(self, receive, most, counts_commas=scope["path"].endswith(MEMBERS))
+        coming = _Coming(self, receive, most, counts_commas=_names_members(scope["path"]))
         try:
             await self._app(scope, coming.receive, send)
         except asyncio.CancelledError:
@@ -115,9 +117,13 @@ class _Coming:
 
 
 def _most(path: str) -> int:
-    if path.endswith(LARGE):
+    if path.endswith(LARGE) or IMPORT in path:
         return limits.REQUEST_BYTES
-    return limits.MEMBERS_REQUEST_BYTES if path.endswith(MEMBERS) else limits.SMALL_REQUEST_BYTES
+    return limits.MEMBERS_REQUEST_BYTES if _names_members(path) else limits.SMALL_REQUEST_BYTES
+
+
+def _names_members(path: str) -> bool:
+    return path.endswith(MEMBERS) and IMPORT not in path
 
 
 def _too_large(most: int) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import File, Form, Response, UploadFile
@@ -12,10 +15,13 @@ from pydantic import ValidationError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
+from hermes.memory_server.api.once import MESSAGE_KEY, Key, asked, digest
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
 from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.engine import messages as engine
+from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.drafts import Draft, prepare_drafts
+from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.faults import Invalid, TooLarge
 from hermes.memory_server.threads import compute
 
@@ -28,10 +34,16 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 @router.post(ROOT, status_code=201, response_model=list[replies.Message])
 @router.post(f"{ROOT}/", status_code=201, response_model=list[replies.Message], include_in_schema=False)
 async def create_messages(
-    workspace_id: str, session_id: str, body: MessageBatchCreate, here: Here, _: OwnSession
+    workspace_id: str,
+    session_id: str,
+    body: MessageBatchCreate,
+    here: Here,
+    _: OwnSession,
+    idempotency_key: Key = None,
 ) -> Response:
     """Append messages in order; session, peers and membership are made where they are missing."""
-    return await _append(here, workspace_id, session_id, [_draft(message) for message in body.messages])
+    drafts = [_keyed(message) for message in body.messages]
+    return await _append(here, workspace_id, session_id, drafts, asked("messages", idempotency_key, body))
 
 
 @router.post(
@@ -50,6 +62,7 @@ async def upload_messages(
     metadata: Annotated[str | None, Form()] = None,
     configuration: Annotated[str | None, Form()] = None,
     created_at: Annotated[str | None, Form()] = None,
+    idempotency_key: Key = None,
 ) -> Response:
     """Append the text of a file as one or more messages."""
     content = await file.read(limits.FILE_BYTES + 1)
@@ -64,7 +77,10 @@ async def upload_messages(
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    return await _append(here, workspace_id, session_id, await compute(read))
+    # All messages of a file have the same metadata: a key in it names the file.
+    key = idempotency_key or _message_key(common["metadata"])
+    given = asked("upload", key, (common, facts, hashlib.blake2b(content).hexdigest()))
+    return await _append(here, workspace_id, session_id, await compute(read), given)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])
@@ -96,10 +112,25 @@ async def update_message(
     return wire.Json(wire.message(row))
 
 
-async def _append(here: Server, workspace: str, session: str, given: list[Draft]) -> Response:
+async def _append(here: Server, workspace: str, session: str, given: list[Draft], key: Asked | None) -> Response:
     drafts = await prepare_drafts(here.embedder, given)
-    made = await here.write(lambda tx: engine.append_messages(tx, workspace, session, drafts, here.now()))
-    return wire.Json([wire.appended(workspace, session, message) for message in made], 201)
+    stamps = await here.write(lambda tx: append_once(tx, workspace, session, drafts, here.now(), key))
+    made = zip(drafts, stamps, strict=True)
+    return wire.Json([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
+
+
+def _keyed(message: MessageCreate) -> Draft:
+    draft = _draft(message)
+    key = _message_key(message.metadata)
+    return draft if key is None else replace(draft, asked=Asked("message", key, digest(message)))
+
+
+def _message_key(metadata: Mapping[str, Any] | None) -> str | None:
+    """The key that metadata holds for its message, if any."""
+    key = (metadata or {}).get(MESSAGE_KEY)
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= limits.KEY_CHARS):
+        raise Invalid(f"metadata.{MESSAGE_KEY} must be a text of 1 to {limits.KEY_CHARS} characters")
+    return key
 
 
 def _draft(message: MessageCreate, file: str | None = None) -> Draft:

@@ -11,6 +11,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, Workspace
 from hermes.memory_server.api.clean import Text
+from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
     Filter,
@@ -43,16 +44,20 @@ Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
 
 
 @router.post(ROOT, response_model=replies.Peer, responses={201: {"model": replies.Peer}})
-async def get_or_create_peer(workspace_id: str, body: PeerCreate, here: Here, caller: AnyKey) -> Response:
+async def get_or_create_peer(
+    workspace_id: str, body: PeerCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+) -> Response:
     """Get a peer, or make it; what is given replaces."""
     own = caller.workspace == workspace_id and caller.session is None and caller.peer == body.id
     auth.require(caller.holds(workspace_id) or own)
-    row, made = await here.write(
-        lambda tx: engine.ensure_peer(
+
+    def run(tx: Tx) -> Answer:
+        row, made = engine.ensure_peer(
             tx, workspace_id, body.id, here.now(), metadata=body.metadata, configuration=body.configuration
         )
-    )
-    return wire.Json(wire.peer(row), 201 if made else 200)
+        return Answer.of(wire.peer(row), 201 if made else 200)
+
+    return await Once(here, asked("peers", idempotency_key, body), workspace_id).write(run)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Peer])

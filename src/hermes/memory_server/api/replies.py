@@ -60,6 +60,31 @@ class Conclusion(BaseModel):
     times_derived: int
 
 
+class ConclusionVersion(BaseModel):
+    content: str
+    replaced_at: datetime
+
+
+class Removed(BaseModel):
+    deleted: int
+
+
+class ExportPart(BaseModel):
+    items: list[dict[str, Any]]
+    after: int | None
+
+
+class Refused(BaseModel):
+    item: int
+    reason: str
+
+
+class Imported(BaseModel):
+    added: int
+    present: int
+    refused: list[Refused]
+
+
 class Summary(BaseModel):
     content: str
     message_id: str

@@ -229,6 +229,7 @@ class ConclusionCreate(Body):
     observer_id: Text
     observed_id: Text
     session_id: Text | None = None
+    hermes_key: Annotated[Text, Field(min_length=1, max_length=limits.KEY_CHARS)] | None = None
 
 
 class ConclusionBatchCreate(Body):
@@ -242,6 +243,12 @@ class ConclusionBatchCreate(Body):
             validation_alias=AliasChoices("conclusions", "observations"),
         ),
     ]
+
+
+class ConclusionEdit(Body):
+    """What a conclusion says from now on."""
+
+    content: ConclusionText
 
 
 class ConclusionQuery(Body):

@@ -6,8 +6,10 @@ from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.schemas import ScopeCreate, ScopeSessionsAdd
 from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import scopes as engine
 
 router = new_router("scopes")
@@ -16,10 +18,16 @@ SCOPE = f"{ROOT}/{{scope_id}}"
 
 
 @router.post(ROOT, response_model=replies.Scope, responses={201: {"model": replies.Scope}})
-async def get_or_create_scope(workspace_id: str, body: ScopeCreate, here: Here, _: Workspace) -> Response:
+async def get_or_create_scope(
+    workspace_id: str, body: ScopeCreate, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
     """Get a scope, or make it."""
-    row, made = await here.write(lambda tx: engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now()))
-    return wire.Json(wire.scope(row), 201 if made else 200)
+
+    def run(tx: Tx) -> Answer:
+        row, made = engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now())
+        return Answer.of(wire.scope(row), 201 if made else 200)
+
+    return await Once(here, asked("scopes", idempotency_key, body), workspace_id).write(run)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Scope])
@@ -35,14 +43,18 @@ async def get_scope(workspace_id: str, scope_id: str, here: Here, _: Workspace) 
 
 
 @router.post(f"{SCOPE}/sessions", status_code=204)
-async def add_sessions(workspace_id: str, scope_id: str, body: ScopeSessionsAdd, here: Here, _: Workspace) -> Response:
+async def add_sessions(
+    workspace_id: str, scope_id: str, body: ScopeSessionsAdd, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
     """Put sessions into a scope."""
-    await here.write(
-        lambda tx: engine.add_sessions(
-            tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), body.session_ids, here.now()
-        )
-    )
-    return Response(status_code=204)
+
+    def run(tx: Tx) -> Answer:
+        scope = engine.get_scope(tx, workspace_id, scope_id)
+        engine.add_sessions(tx, workspace_id, scope, body.session_ids, here.now())
+        return Answer(204)
+
+    given = asked(f"scopes/{scope_id}/sessions", idempotency_key, body)
+    return await Once(here, given, workspace_id).write(run)
 
 
 @router.post(f"{SCOPE}/sessions/list", response_model=replies.Page[replies.Session])

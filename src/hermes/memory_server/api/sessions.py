@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +14,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
 from hermes.memory_server.api.clean import Names
+from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.schemas import (
     Filter,
     Members,
@@ -50,14 +51,21 @@ def _observations(given: Members) -> dict[str, Observation]:
 
 
 @router.post(ROOT, response_model=replies.Session, responses={201: {"model": replies.Session}})
-async def get_or_create_session(workspace_id: str, body: SessionCreate, here: Here, caller: AnyKey) -> Response:
+async def get_or_create_session(
+    workspace_id: str, body: SessionCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+) -> Response:
     """Get a session, or make it; given metadata replaces, configuration merges, peers and scopes are added."""
     configuration = body.configuration.given() if body.configuration else None
     me = caller.only_peer
     added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
     first, *more = members.parts(members.observers_first(_observations(added)))
+    # The holder is part of what was said: what a peer may open depends on what is there.
+    holder = (caller.admin, caller.peer, caller.session)
+    once = Once(here, asked("sessions", idempotency_key, (body, holder)), workspace_id)
 
-    def run(tx: Tx) -> tuple[wire.Wire, bool]:
+    def run(tx: Tx) -> Answer:
+        if (before := once.known(tx)) is not None:
+            return before
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
         at = here.now()
         row, made = engine.ensure_session(
@@ -67,11 +75,26 @@ async def get_or_create_session(workspace_id: str, body: SessionCreate, here: He
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
             add_sessions(tx, workspace_id, scope, [body.id], at)
-        return wire.session(row), made
+        answer = Answer.of(wire.session(row), 201 if made else 200)
+        return answer if more else once.keep(tx, answer)
 
-    shown, made = await here.write(run)
-    await _change(here, workspace_id, body.id, more, partial(members.add_members, at=here.now()))
-    return wire.Json(shown, 201 if made else 200)
+    return await _add_more(here, once, workspace_id, body.id, await here.write(run), more)
+
+
+async def _add_more(
+    here: Server, once: Once, workspace: str, session: str, answer: Answer, more: Sequence[Mapping[str, Observation]]
+) -> Response:
+    """Let the other parts of many members in, unless all of it was done before; the answer is kept with the last."""
+    if more and not answer.repeated:
+        join = partial(members.add_members, at=here.now())
+        await _change(here, workspace, session, more[:-1], join)
+
+        def end(tx: Tx) -> Answer:
+            join(tx, engine.lock_session(tx, workspace, session), more[-1])
+            return once.known(tx) or once.keep(tx, answer)
+
+        answer = await here.write(end)
+    return answer.response()
 
 
 async def _change(
@@ -138,37 +161,60 @@ async def remove_session(workspace_id: str, session_id: str, here: Here, _: OwnS
 
 @router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
 async def clone(
-    workspace_id: str, session_id: str, here: Here, _: OwnSession, message_id: str | None = None
+    workspace_id: str,
+    session_id: str,
+    here: Here,
+    _: OwnSession,
+    message_id: str | None = None,
+    idempotency_key: Key = None,
 ) -> Response:
     """Copy a session, up to and with a message."""
-    copy = await here.write(lambda tx: begin_clone(tx, workspace_id, session_id, message_id, here.now()))
-    copied = 0
+    once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
+    begun = await here.write(
+        lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
+    )
+    if isinstance(begun, Answer):
+        return begun.response()
+    copy, copied = begun, 0
+
+    def finish(tx: Tx) -> Answer:
+        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
+            abandon_clone(tx, copy)
+            return before
+        return once.keep(tx, Answer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
+
     try:
         while copied < copy.last:
             copied = await here.write(partial(copy_part, copy=copy, after=copied))
-        row = await here.write(lambda tx: finish_clone(tx, copy, here.now()))
+        return (await here.write(finish)).response()
     except (Fault, StoreError):
         await here.write(lambda tx: abandon_clone(tx, copy))
         raise
-    return wire.Json(wire.session(row), 201)
 
 
 @router.post(f"{SESSION}/peers", response_model=replies.Session)
 async def add_peers(
-    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
+    workspace_id: str,
+    session_id: str,
+    body: Annotated[Members, Body()],
+    here: Here,
+    _: OwnSession,
+    idempotency_key: Key = None,
 ) -> Response:
     """Let peers into a session."""
     first, *more = members.parts(members.observers_first(_observations(body)))
+    once = Once(here, asked("peers", idempotency_key, body), workspace_id, session_id)
 
-    def run(tx: Tx) -> wire.Wire:
+    def run(tx: Tx) -> Answer:
+        if (before := once.known(tx)) is not None:
+            return before
         at = here.now()
         row, _made = engine.ensure_session(tx, workspace_id, session_id, at)
         members.add_members(tx, row, first, at)
-        return wire.session(row)
+        answer = Answer.of(wire.session(row), 200)
+        return answer if more else once.keep(tx, answer)
 
-    shown = await here.write(run)
-    await _change(here, workspace_id, session_id, more, partial(members.add_members, at=here.now()))
-    return wire.Json(shown)
+    return await _add_more(here, once, workspace_id, session_id, await here.write(run), more)
 
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)

@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.schemas import WebhookCreate
 from hermes.memory_server.api.server import Here, new_router
 from hermes.memory_server.db.database import Tx
@@ -21,10 +22,16 @@ ROOT = "/v3/workspaces/{workspace_id}/webhooks"
 
 
 @router.post(ROOT, response_model=replies.WebhookEndpoint, responses={201: {"model": replies.WebhookEndpoint}})
-async def get_or_create_webhook(workspace_id: str, body: WebhookCreate, here: Here, _: Workspace) -> Response:
+async def get_or_create_webhook(
+    workspace_id: str, body: WebhookCreate, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
     """Register an endpoint."""
-    row, made = await here.write(lambda tx: engine.ensure_webhook(tx, workspace_id, body.url, here.now()))
-    return wire.Json(wire.webhook(row), 201 if made else 200)
+
+    def run(tx: Tx) -> Answer:
+        row, made = engine.ensure_webhook(tx, workspace_id, body.url, here.now())
+        return Answer.of(wire.webhook(row), 201 if made else 200)
+
+    return await Once(here, asked("webhooks", idempotency_key, body), workspace_id).write(run)
 
 
 @router.get(ROOT, response_model=replies.Page[replies.WebhookEndpoint])

@@ -11,9 +11,11 @@ from sqlalchemy import Row
 from starlette.responses import Response
 
 from hermes.memory_server import times
+from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.dialectic import Answer
-from hermes.memory_server.engine.messages import Appended
+from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.names import SCOPE_PREFIX
+from hermes.memory_server.engine.once import Stamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, Status
 from hermes.memory_server.engine.summaries import TYPES
@@ -88,17 +90,32 @@ def message(row: Row[Any]) -> Wire:
     }
 
 
-def appended(workspace_name: str, session_name: str, found: Appended) -> Wire:
-    """A message that was just written, without reading it back."""
+def written(workspace_name: str, session_name: str, draft: Draft, stamp: Stamp) -> Wire:
+    """A message as it was first written, without reading it back."""
     return {
-        "id": found.public_id,
-        "content": found.draft.content,
-        "peer_id": found.draft.peer,
+        "id": stamp.public_id,
+        "content": draft.content,
+        "peer_id": draft.peer,
         "session_id": session_name,
-        "metadata": raw(found.draft.metadata),
-        "created_at": times.to_wire(found.created_at),
+        "metadata": raw(draft.metadata),
+        "created_at": times.to_wire(stamp.created_at),
         "workspace_id": workspace_name,
-        "token_count": found.draft.token_count,
+        "token_count": draft.token_count,
+    }
+
+
+def concluded(new: NewConclusion, stamp: Stamp) -> Wire:
+    """A conclusion as it was first stored, without reading it back."""
+    return {
+        "id": stamp.public_id,
+        "content": new.content,
+        "observer_id": new.observer,
+        "observed_id": new.observed,
+        "session_id": new.session,
+        "level": "explicit",
+        "created_at": times.to_wire(stamp.created_at),
+        "source_ids": None,
+        "times_derived": 1,
     }
 
 
@@ -114,6 +131,10 @@ def conclusion(row: Row[Any]) -> Wire:
         "source_ids": None if row.source_ids is None else raw(row.source_ids),
         "times_derived": row.times_derived,
     }
+
+
+def conclusion_version(row: Row[Any]) -> Wire:
+    return {"content": row.content, "replaced_at": times.to_wire(row.replaced_at)}
 
 
 def summary(row: Row[Any] | None) -> Wire | None:

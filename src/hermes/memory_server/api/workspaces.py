@@ -10,6 +10,7 @@ from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
 from hermes.memory_server.api.clean import Name
+from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Tx
@@ -27,15 +28,19 @@ ROOT = "/v3/workspaces/{workspace_id}"
 
 
 @router.post("/v3/workspaces", response_model=replies.Workspace, responses={201: {"model": replies.Workspace}})
-async def get_or_create_workspace(body: WorkspaceCreate, here: Here, caller: AnyKey) -> Response:
+async def get_or_create_workspace(
+    body: WorkspaceCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+) -> Response:
     """Get a workspace, or make it."""
     auth.require(caller.admin or caller.workspace == body.id)
-    row, made = await here.write(
-        lambda tx: engine.ensure_workspace(
+
+    def run(tx: Tx) -> Answer:
+        row, made = engine.ensure_workspace(
             tx, body.id, here.now(), metadata=body.metadata, configuration=body.configuration.given()
         )
-    )
-    return wire.Json(wire.workspace(row), 201 if made else 200)
+        return Answer.of(wire.workspace(row), 201 if made else 200)
+
+    return await Once(here, asked("workspaces", idempotency_key, body), body.id).write(run)
 
 
 @router.post("/v3/workspaces/list", response_model=replies.Page[replies.Workspace])
@@ -93,14 +98,16 @@ async def queue_status(
 
 
 @router.post(f"{ROOT}/schedule_dream", status_code=204)
-async def dream(workspace_id: str, body: ScheduleDream, here: Here, _: Workspace) -> Response:
+async def dream(
+    workspace_id: str, body: ScheduleDream, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
     """Queue a dream."""
-    await here.write(
-        lambda tx: schedule_dream(
-            tx, workspace_id, body.observer, body.observed, body.dream_type, body.session_id, here.now()
-        )
-    )
-    return Response(status_code=204)
+
+    def run(tx: Tx) -> Answer:
+        schedule_dream(tx, workspace_id, body.observer, body.observed, body.dream_type, body.session_id, here.now())
+        return Answer(204)
+
+    return await Once(here, asked("schedule_dream", idempotency_key, body), workspace_id).write(run)
 
 
 @router.post("/v3/keys", response_model=replies.Key, responses={405: {"model": replies.Detail}})

@@ -74,7 +74,7 @@ peers = Table(
     Index("peers_in_order", "workspace_id", "kind", "created_at", "id"),
     sqlite_autoincrement=True,
 )
-"""`kind` is `peer` or `scope`; a scope is a silent observer."""
+"""`kind` is `peer`, `scope` (a silent observer) or `deleted`: it waits for its removal and is shown nowhere."""
 
 sessions = Table(
     "sessions",
@@ -88,10 +88,13 @@ sessions = Table(
     _text("configuration", "{}"),
     Column("message_count", Whole, nullable=False, server_default="0"),
     Column("created_at", Whole, nullable=False),
+    Column("removals", Whole, nullable=False, server_default="0"),
     UniqueConstraint("workspace_id", "name", name="sessions_by_name"),
     Index("sessions_in_order", "workspace_id", "is_active", "created_at", "id"),
     sqlite_autoincrement=True,
 )
+"""`message_count` is the number of the last message. `removals` grows whenever messages are taken out, which leaves
+holes in the numbers: what was read before is to be read again."""
 
 memberships = Table(
     "memberships",
@@ -132,7 +135,7 @@ messages = Table(
     Index("messages_by_workspace_date", "workspace_id", "created_at"),
     sqlite_autoincrement=True,
 )
-"""`seq` counts from 1 within the session, without holes. `file` holds facts of the upload it came from."""
+"""`seq` counts from 1 within the session; what was taken out leaves a hole. `file` holds facts of its upload."""
 
 message_vectors = Table(
     "message_vectors",
@@ -197,6 +200,27 @@ conclusions = Table(
     sqlite_autoincrement=True,
 )
 """`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from."""
+
+conclusion_messages = Table(
+    "conclusion_messages",
+    metadata,
+    Column("message_id", Whole, primary_key=True),
+    Column("conclusion_id", Whole, primary_key=True),
+    Index("conclusion_messages_by_conclusion", "conclusion_id"),
+    sqlite_with_rowid=False,
+)
+"""Which conclusions came from which messages."""
+
+conclusion_versions = Table(
+    "conclusion_versions",
+    metadata,
+    Column("conclusion_id", Whole, primary_key=True),
+    Column("number", Whole, primary_key=True),
+    _text("content"),
+    Column("replaced_at", Whole, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What a conclusion said before it was edited; the first version is number 1."""
 
 cards = Table(
     "cards",
@@ -277,6 +301,22 @@ job_observers = Table(
     sqlite_with_rowid=False,
 )
 """Whose view a job will change."""
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("session_id", Whole, primary_key=True),
+    Column("route", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _text("digest"),
+    Column("status", Whole, nullable=False),
+    _text("answer"),
+    Column("kept_at", Whole, nullable=False),
+    Index("answers_by_age", "kept_at"),
+    sqlite_with_rowid=False,
+)
+"""First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""
 
 meta = Table("meta", metadata, Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.meta` reads it."""

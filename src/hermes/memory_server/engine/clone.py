@@ -80,7 +80,8 @@ def copy_part(tx: Tx, copy: Copy, after: int) -> int:
 def finish_clone(tx: Tx, copy: Copy, at: int) -> Record:
     """Show the copy, with the members of the original."""
     source = get_session(tx, copy.workspace, copy.source)
-    tx.execute(update(sessions).where(sessions.c.id == copy.id).values(message_count=copy.last, is_active=True))
+    shown = {"message_count": copy.last, "removals": source.removals, "is_active": True}
+    tx.execute(update(sessions).where(sessions.c.id == copy.id).values(shown))
     _copy_members(tx, copy, at)
     tx.execute(delete(jobs).where(jobs.c.unit == _unit(copy.id), text(OPEN_JOB)))
     made = find_session(tx, source.workspace_id, copy.name)

@@ -8,16 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, select, update
+from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting_new
-from hermes.memory_server.db.tables import cards, collections, conclusions, peers, sessions, workspaces
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting, inserting_new
+from hermes.memory_server.db.tables import (
+    cards,
+    collections,
+    conclusion_messages,
+    conclusion_versions,
+    conclusions,
+    peers,
+    sessions,
+    workspaces,
+)
+from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.peers import DELETED_PEER, find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
@@ -36,8 +46,8 @@ COLUMNS = (
 )
 CONCLUSIONS = (
     conclusions.join(collections, collections.c.id == conclusions.c.collection_id)
-    .join(observers, observers.c.id == collections.c.observer_id)
-    .join(observed, observed.c.id == collections.c.observed_id)
+    .join(observers, and_(observers.c.id == collections.c.observer_id, observers.c.kind != DELETED_PEER))
+    .join(observed, and_(observed.c.id == collections.c.observed_id, observed.c.kind != DELETED_PEER))
     .join(workspaces, workspaces.c.id == conclusions.c.workspace_id)
     .outerjoin(sessions, sessions.c.id == conclusions.c.session_id)
 )
@@ -71,16 +81,18 @@ INSERT = PreparedInsert(
     *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
     *("message_ids", "created_at", "vector"),
 )
+LINK = Prepared(inserting(conclusion_messages))
 
 
 @dataclass(frozen=True, slots=True)
 class NewConclusion:
-    """A conclusion that a client gives us."""
+    """A conclusion that a client gives us; with a key it is stored once."""
 
     content: str
     observer: str
     observed: str
     session: str | None = None
+    asked: Asked | None = None
 
 
 def select_conclusions() -> Select[Any]:
@@ -131,7 +143,8 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """One more conclusion; the id of its row."""
-    return INSERT.add(
+    sources = list(message_ids)
+    made = INSERT.add(
         tx,
         public_id=new_id(),
         workspace_id=workspace_id,
@@ -140,10 +153,17 @@ def insert_conclusion(
         level=level,
         content=content,
         digest=digest(content),
-        message_ids=json.dumps(list(message_ids)),
+        message_ids=json.dumps(sources),
         created_at=at,
         vector=vector,
     )
+    link_messages(tx, made, sources)
+    return made
+
+
+def link_messages(tx: Tx, conclusion_id: int, message_ids: Iterable[int]) -> None:
+    """Remember which messages a conclusion came from."""
+    LINK.run_many(tx, [{"message_id": message, "conclusion_id": conclusion_id} for message in message_ids])
 
 
 def digest(content: str) -> str:
@@ -190,11 +210,23 @@ def delete_conclusion(tx: Tx, workspace: str, public_id: str) -> None:
 
 def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
     """Remove conclusions of one collection, and let whoever holds their vectors read them again."""
+    drop_conclusions(tx, ids)
+    let_go(tx, collection_id)
+    trim_card(tx, collection_id)
+
+
+def drop_conclusions(tx: Tx, ids: Sequence[int]) -> None:
+    """Remove the rows of conclusions and all that belongs to them."""
+    for table in (conclusion_messages, conclusion_versions):
+        tx.execute(delete(table).where(table.c.conclusion_id.in_(ids)))
     tx.execute(delete(conclusions).where(conclusions.c.id.in_(ids)))
+
+
+def let_go(tx: Tx, collection_id: int) -> None:
+    """Let whoever holds vectors of a collection read them again."""
     tx.execute(
         update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
     )
-    trim_card(tx, collection_id)
 
 
 def trim_card(tx: Tx, collection_id: int) -> None:

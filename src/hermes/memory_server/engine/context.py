@@ -120,4 +120,4 @@ def _first_that_fits(tx: Tx, session: Record, room: int, start: int) -> int:
                 return first
             first = row.seq
         last, step = low - 1, step * 4
-    return first
+    return start if first else 0  # all fit, whatever numbers are left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Table, delete, select, text, update
@@ -14,6 +14,7 @@ from hermes.memory_server.db.tables import (
     OPEN_JOB,
     cards,
     collections,
+    conclusion_messages,
     conclusions,
     job_observers,
     jobs,
@@ -27,7 +28,8 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.engine.conclusions import trim_card
+from hermes.memory_server.engine.answers import Place, forget_answers_about, forget_answers_in
+from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
@@ -44,7 +46,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     """Hide the session and what came from it at once, and queue its removal."""
     session = lock_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
-    _drop_jobs(tx, session)
+    _drop_jobs_in(tx, session)
     touched = _let_go(tx, session.id)
     tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
     for collection_id in touched:
@@ -70,17 +72,21 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return True
-    if _purge_messages(tx, row):
+    if _purge_first_messages(tx, row):
         return False
     queue_tidying(tx, at)
     _let_go(tx, session_id)
-    if _purge_rows(tx, conclusions, conclusions.c.session_id == session_id):
+    if purge_conclusions(tx, conclusions.c.session_id == session_id):
         return False
     if _purge_rows(tx, memberships, memberships.c.session_id == session_id):
         return False
+    if forget_answers_in(tx, Place(row.workspace_id, session_id)):
+        return False
     for table in (summaries, scope_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
-    _drop_jobs(tx, row)
+    _drop_jobs_in(tx, row)
+    if forget_answers_about(tx, Place(row.workspace_id), "sessions", row.name):
+        return False
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
     tx.execute(
         update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
@@ -88,19 +94,31 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     return True
 
 
-def _purge_messages(tx: Tx, session: Row[Any]) -> bool:
+def _purge_first_messages(tx: Tx, session: Row[Any]) -> bool:
     """Remove the first messages, with what makes them findable. Is there more?"""
-    query = select(messages.c.id, messages.c.seq, messages.c.metadata).where(messages.c.session_id == session.id)
-    rows = tx.execute(query.order_by(messages.c.seq).limit(PART)).all()
-    if not rows:
-        return False
-    text_index(tx).remove_part(tx, session.id, rows[0].seq, rows[-1].seq)
-    for row in rows:
-        forget_facts(tx, session.workspace_id, row.id, row.metadata)
+    query = select(messages).where(messages.c.session_id == session.id).order_by(messages.c.seq).limit(PART)
+    rows = tx.execute(query).all()
+    if rows:
+        text_index(tx).remove_part(tx, session.id, rows[0].seq, rows[-1].seq)
+        drop_messages(tx, rows)
+    return len(rows) == PART
+
+
+def drop_messages(tx: Tx, rows: Sequence[Row[Any]]) -> None:
+    """Remove messages of one workspace, which are out of the text index already."""
     ids = [row.id for row in rows]
-    in_workspace = message_vectors.c.workspace_id == session.workspace_id
+    for row in rows:
+        forget_facts(tx, row.workspace_id, row.id, row.metadata)
+    in_workspace = message_vectors.c.workspace_id == rows[0].workspace_id
     tx.execute(delete(message_vectors).where(in_workspace, message_vectors.c.message_id.in_(ids)))
+    tx.execute(delete(conclusion_messages).where(conclusion_messages.c.message_id.in_(ids)))
     tx.execute(delete(messages).where(messages.c.id.in_(ids)))
+
+
+def purge_conclusions(tx: Tx, which: ColumnElement[bool]) -> bool:
+    """Remove some conclusions. Is there more?"""
+    ids = [row.id for row in tx.execute(select(conclusions.c.id).where(which).limit(PART))]
+    drop_conclusions(tx, ids)
     return len(ids) == PART
 
 
@@ -117,7 +135,9 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     while (first := tx.execute(inside).scalar_one_or_none()) is not None:
         if not purge_session(tx, first, at):
             return False
-    if _purge_rows(tx, conclusions, conclusions.c.workspace_id == workspace_id):
+    if purge_conclusions(tx, conclusions.c.workspace_id == workspace_id):
+        return False
+    if forget_answers_in(tx, Place(workspace_id)):
         return False
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
@@ -125,7 +145,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return False
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
-    _drop(tx, waiting)
+    drop_jobs(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     return True
 
@@ -162,11 +182,12 @@ def _let_go(tx: Tx, session_id: int) -> list[int]:
     return list(tx.execute(touched).scalars())
 
 
-def _drop_jobs(tx: Tx, session: Row[Any]) -> None:
-    _drop(tx, (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id))
+def _drop_jobs_in(tx: Tx, session: Row[Any]) -> None:
+    drop_jobs(tx, (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id))
 
 
-def _drop(tx: Tx, which: tuple[Any, ...]) -> None:
+def drop_jobs(tx: Tx, which: tuple[Any, ...]) -> None:
+    """Forget work; who is doing it finds out at the end."""
     ids = select(jobs.c.id).where(*which).scalar_subquery()
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(*which))

@@ -12,7 +12,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
-from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion
+from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentences import is_statement, split_sentences
 
@@ -50,7 +50,11 @@ async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) 
 
 
 def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement]) -> None:
-    """Store statements as conclusions of each observer, or count those that are there already once more."""
+    """Store statements as conclusions of each observer, or count those that are there already once more.
+
+    What a message said that was deleted since it was read is not stored."""
+    left = {row.id for row in find_messages(tx, sorted({said.message.id for said in statements}))}
+    statements = [said for said in statements if said.message.id in left]
     for observer in sorted(observers):
         for observed in sorted({said.message.peer_id for said in statements}):
             collection = ensure_collection(tx, workspace_id, observer, observed)
@@ -81,3 +85,4 @@ def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
             "times_derived": conclusions.c.times_derived + 1,
         }
         tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(changes))
+        link_messages(tx, known.id, [message.id])

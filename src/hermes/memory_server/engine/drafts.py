@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
+from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
@@ -16,7 +17,9 @@ LONG = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` counts its tokens and makes its vectors."""
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` counts its tokens and makes its vectors.
+
+    With a key it is appended once."""
 
     content: str
     peer: str
@@ -24,6 +27,7 @@ class Draft:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     created_at: int | None = None
     file: str | None = None
+    asked: Asked | None = None
     token_count: int = 0
     vectors: tuple[bytes, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from sqlalchemy import Row, select, update
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
-from hermes.memory_server.engine.conclusions import lock_collection, remove_conclusions
+from hermes.memory_server.engine.conclusions import link_messages, lock_collection, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer
@@ -73,18 +74,21 @@ def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> Non
 
 
 def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]]) -> list[Row[Any]]:
-    """Keep the first of those that say the same, with the count of all; what is left. Each session keeps its own: it
-    may be deleted."""
-    first: dict[tuple[str, str, int | None], Row[Any]] = {}
-    counts: dict[int, int] = {}
-    gone: list[int] = []
+    """Keep the first of those that say the same, with the count and the messages of all; what is left. Each session
+    keeps its own: it may be deleted."""
+    same: dict[tuple[str, str, int | None], list[Row[Any]]] = {}
     for row in rows:
-        kept = first.setdefault((row.digest, row.level, row.session_id), row)
-        counts[kept.id] = counts.get(kept.id, 0) + row.times_derived
-        if kept is not row:
-            gone.append(row.id)
-    if gone:
-        remove_conclusions(tx, gone, collection)
-        for row_id, count in counts.items():
-            tx.execute(update(conclusions).where(conclusions.c.id == row_id).values(times_derived=count))
-    return list(first.values())
+        same.setdefault((row.digest, row.level, row.session_id), []).append(row)
+    repeated = {found[0].id: found for found in same.values() if len(found) > 1}
+    if repeated:
+        remove_conclusions(tx, [row.id for found in repeated.values() for row in found[1:]], collection)
+    for row_id, found in repeated.items():
+        sources = [source for row in found for source in json.loads(row.message_ids or "[]")]
+        own = json.loads(found[0].message_ids or "[]")
+        changes = {
+            "times_derived": sum(row.times_derived for row in found),
+            "message_ids": json.dumps([*dict.fromkeys(sources)]),
+        }
+        tx.execute(update(conclusions).where(conclusions.c.id == row_id).values(changes))
+        link_messages(tx, row_id, {*sources} - {*own})
+    return [found[0] for found in same.values()]

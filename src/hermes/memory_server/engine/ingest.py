@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import scope_sessions
+from hermes.memory_server.db.tables import scope_sessions, workspaces
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
 
@@ -65,6 +65,13 @@ def _is_observed(member: Record | None) -> bool:
     if member.observe_me is not None:
         return bool(member.observe_me)
     return json.loads(member.configuration).get("observe_me") is not False
+
+
+def queue_summaries_again(tx: Tx, session: Record, at: int) -> None:
+    """Queue the newest summaries that a session can have: the earlier ones are not to be used any more."""
+    configuration = select(workspaces.c.configuration).where(workspaces.c.id == session.workspace_id)
+    count = session.message_count
+    _queue_summaries(tx, session, tx.execute(configuration).scalar_one(), count, count, at)
 
 
 def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added: int, at: int) -> None:

@@ -123,10 +123,12 @@ def add_job(
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
-def drop_observer(tx: Tx, session_id: int, peer_id: int) -> None:
-    """Let what waits in a session change this peer's view no more."""
+def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
+    """Let what waits, in a session or anywhere, change this peer's view no more."""
     waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
-    waiting = waiting.where(jobs.c.session_id == session_id, job_observers.c.peer_id == peer_id)
+    waiting = waiting.where(job_observers.c.peer_id == peer_id)
+    if session_id is not None:
+        waiting = waiting.where(jobs.c.session_id == session_id)
     waiting = waiting.where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}")).with_for_update(of=jobs)
     for row in tx.execute(waiting).all():
         payload = json.loads(row.payload)

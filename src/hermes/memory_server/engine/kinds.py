@@ -17,9 +17,11 @@ from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
 from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
-from hermes.memory_server.engine.jobs import Job
+from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.peer_deletion import go_on_deleting
+from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
-from hermes.memory_server.engine.summaries import Summary, make_summary, store_summary
+from hermes.memory_server.engine.summaries import Summary, count_removals, make_summary, store_summary
 
 P = TypeVar("P")
 WEBHOOK_SECONDS = 10.0
@@ -73,8 +75,13 @@ def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
 
 
 def _summarised(tx: Tx, job: Job, made: Summary | None, at: int) -> None:
-    if made is not None and job.session_id is not None:
+    if made is None or job.session_id is None:
+        return
+    if made.removals == count_removals(tx, job.session_id):
         store_summary(tx, job.session_id, made, at)
+    else:  # it may hold what was deleted since
+        workspace, session = job.workspace_id, job.session_id
+        add_job(tx, job.kind, job.unit, at, workspace_id=workspace, session_id=session, payload=job.payload)
 
 
 KINDS: Mapping[str, Kind[Any]] = {
@@ -84,6 +91,8 @@ KINDS: Mapping[str, Kind[Any]] = {
     "scope": Kind(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
     "delete_session": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
     "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
+    "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
+    "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
     "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

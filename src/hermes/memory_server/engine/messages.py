@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, select, update
+from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
@@ -21,7 +21,7 @@ from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
 from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import ensure_peer_ids
+from hermes.memory_server.engine.peers import DELETED_PEER, ensure_peer_ids
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -35,7 +35,7 @@ COLUMNS = (
 )
 MESSAGES = (
     messages.join(sessions, sessions.c.id == messages.c.session_id)
-    .join(peers, peers.c.id == messages.c.peer_id)
+    .join(peers, and_(peers.c.id == messages.c.peer_id, peers.c.kind != DELETED_PEER))
     .join(workspaces, workspaces.c.id == messages.c.workspace_id)
 )
 FIELDS = {
@@ -95,14 +95,20 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
 
 
 def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
-    """Write messages behind those of the session, which is locked, with what makes them findable."""
-    after = session.message_count
+    """Write new messages behind those of the session, which is locked, with what makes them findable."""
+    new = enumerate(drafts, start=session.message_count + 1)
+    return add_messages(tx, session, [(new_id(), seq, peer_ids[draft.peer], draft) for seq, draft in new], at)
+
+
+def add_messages(tx: Tx, session: Record, given: Sequence[tuple[str, int, int, Draft]], at: int) -> list[Appended]:
+    """Write messages behind those of the session: each with its public id, its number and its author's row."""
+    drafts = [draft for *_, draft in given]
     rows = [
         {
-            "public_id": new_id(),
+            "public_id": public_id,
             "workspace_id": session.workspace_id,
             "session_id": session.id,
-            "peer_id": peer_ids[draft.peer],
+            "peer_id": peer_id,
             "seq": seq,
             "content": draft.content,
             "metadata": draft.metadata,
@@ -110,10 +116,10 @@ def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequen
             "created_at": at if draft.created_at is None else draft.created_at,
             "file": draft.file,
         }
-        for seq, draft in enumerate(drafts, start=after + 1)
+        for public_id, seq, peer_id, draft in given
     ]
     INSERT.run_many(tx, rows)
-    ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=after)]
+    ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=session.message_count)]
     appended = [
         Appended(message_id, row["public_id"], row["peer_id"], row["seq"], row["created_at"], draft)
         for message_id, row, draft in zip(ids, rows, drafts, strict=True)
@@ -199,9 +205,9 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
     place = find_live_session(tx, workspace, session)
     if place is None:
         return Paged([], 0, page)
-    if not filters:
+    if not filters and place.removals == 0:
         return _list_all(tx, place, page)
-    candidates = narrow(tx, Place(place.workspace_id, (place.id,)), filters)
+    candidates = narrow(tx, Place(place.workspace_id, (place.id,)), filters) if filters else None
     if candidates == []:
         return Paged([], 0, page)
     query = select_messages().where(condition)
@@ -214,7 +220,7 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
 
 
 def _list_all(tx: Tx, session: Record, page: Page) -> Paged:
-    """Without a filter a page is a range of numbers: the last page costs what the first does."""
+    """Without a filter and without holes a page is a range of numbers: the last page costs what the first does."""
     total = session.message_count
     start = min(page.offset, total)
     low, high = (total - start - page.size, total - start) if page.reverse else (start, start + page.size)

@@ -18,6 +18,8 @@ from hermes.memory_server.engine.workspaces import ensure_workspace, find_worksp
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
 
+DELETED_PEER = "deleted"
+"""The kind of a peer that waits for its removal. Its name has a '/', so that no path or body can ask for it."""
 COLUMNS = (*peers.c, workspaces.c.name.label("workspace"))
 PEERS = peers.join(workspaces, workspaces.c.id == peers.c.workspace_id)
 FIELDS = {
@@ -30,7 +32,11 @@ FIELDS = {
 }
 """All but `session_id`; every peer is active."""
 
-NAMED = (peers.c.workspace_id == bindparam("workspace_id"), peers.c.name == bindparam("name"))
+NAMED = (
+    peers.c.workspace_id == bindparam("workspace_id"),
+    peers.c.name == bindparam("name"),
+    peers.c.kind != DELETED_PEER,
+)
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
 ID = Prepared(select(peers.c.id).where(*NAMED))
 INSERT = Prepared(
@@ -95,7 +101,9 @@ def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: 
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(filters, _fields_in(place)))
-    if kind != "all":
+    if kind == "all":
+        query = query.where(peers.c.kind != DELETED_PEER)
+    else:
         query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 

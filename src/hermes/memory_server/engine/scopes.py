@@ -87,7 +87,7 @@ def remove_session(tx: Tx, workspace: str, scope: Record, name: str) -> None:
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
         raise Missing("Session", f"{name} in scope {scope.name.removeprefix(SCOPE_PREFIX)}", workspace)
-    drop_observer(tx, session.id, scope.id)
+    drop_observer(tx, scope.id, session.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
     for row in tx.execute(held.where(conclusions.c.deleted_at.is_(None))).all():

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, upserting
-from hermes.memory_server.db.tables import messages, summaries
+from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
 from hermes.memory_server.tokens import count_tokens
@@ -52,6 +52,8 @@ class Summary:
     message_id: int
     seq: int
     token_count: int
+    removals: int = 0
+    """How often messages had been taken out of the session when it was made."""
 
 
 def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> Summary | None:
@@ -63,7 +65,13 @@ def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> Summary | None
     if not rows:
         return None
     content = extract(known, rows, MAX_TOKENS[kind])
-    return Summary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content))
+    removals = count_removals(tx, session_id)
+    return Summary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content), removals)
+
+
+def count_removals(tx: Tx, session_id: int) -> int:
+    """How often messages were taken out of a session: a summary that was made before is not to be stored."""
+    return int(tx.execute(select(sessions.c.removals).where(sessions.c.id == session_id)).scalar_one_or_none() or 0)
 
 
 def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:

@@ -23,6 +23,7 @@ from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
+from hermes.memory_server.engine.answers import forget_answers
 from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
@@ -223,9 +224,14 @@ class Worker:
 
     async def _clean(self) -> None:
         if self._clock.now() - self._cleaned >= CLEAN_EVERY:
-            more = await self._database.write(lambda tx: queue.forget_finished(tx, self._now()))
+            more = await self._database.write(self._forget)
             if not more:
                 self._cleaned = self._clock.now()
+
+    def _forget(self, tx: Tx) -> bool:
+        """Drop a part of what was kept long enough. Is there more?"""
+        jobs_left = queue.forget_finished(tx, self._now())
+        return forget_answers(tx, self._now()) or jobs_left
 
     def _now(self) -> int:
         return times.now(self._clock)

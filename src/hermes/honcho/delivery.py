@@ -1,0 +1,128 @@
+"""Delivery to Honcho: entries of one lane, in order, become messages and conclusions, each once.
+
+said, reply  ──> messages of the session, under the peer of whoever spoke
+note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
+own          ──> what the agent's tools do (`acts`)
+forget       ──> (`forgetting`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from urllib.parse import quote
+
+import msgspec
+
+from hermes.errors import ProviderError
+from hermes.honcho import keys
+from hermes.honcho.acts import Conclude, Remove, SetCard, decode_act
+from hermes.honcho.addresses import MESSAGES, Target
+from hermes.honcho.attempt import Attempt
+from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.doubts import Doubts
+from hermes.honcho.failures import Failure
+from hermes.honcho.links import Links
+from hermes.honcho.members import workspace_path
+from hermes.honcho.messages import write_messages
+from hermes.honcho.patience import Patience
+from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
+
+SWITCHED_OFF = "Honcho is switched off"
+AGAIN = 3600.0
+"""Seconds until an entry is offered again that nothing is done with meanwhile."""
+
+
+class Delivery:
+    """Delivers for one plugin. Any number of lanes may be delivered at the same time."""
+
+    def __init__(
+        self,
+        host: Host,
+        links: Links,
+        configuration: Callable[[], Configuration],
+        patience: Patience,
+    ) -> None:
+        self._host = host
+        self._links = links
+        self._configuration = configuration
+        self._doubts = Doubts(host.clock, patience)
+
+    async def deliver(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
+        """Outcomes for the first so many entries; nothing is begun that could outlive `until`."""
+        self._doubts.taken(entries)
+        outcomes = await self._try(entries, until)
+        if self._links.has_moved and isinstance(outcomes[-1], Later):
+            outcomes[-1:] = await self._try(entries[len(outcomes) - 1 :], until)
+        return outcomes
+
+    async def _try(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
+        try:
+            config = self._configuration()
+            if config.get(keys.ENABLED) is False:
+                return [Later(SWITCHED_OFF, AGAIN, everyone=True)]
+            link = await self._links.link(until)
+        except ProviderError as error:
+            return [Later(error.line(), everyone=True)]
+        except Failure as failure:
+            return [Later(str(failure), everyone=True)]
+        attempt = Attempt(link, config, self._doubts, self._host, until)
+        outcomes: list[Outcome] = []
+        for group in _groups(entries):
+            outcomes += await _deliver_group(attempt, group)
+            if isinstance(outcomes[-1], Later):
+                break
+        return outcomes
+
+
+async def _deliver_group(attempt: Attempt, group: Sequence[Entry]) -> list[Outcome]:
+    target = Target.from_json(group[0].address)
+    try:
+        if group[0].kind in MESSAGES:
+            return await write_messages(attempt, target, group)
+        return [await _write(attempt, target, group[0])]
+    except Failure as failure:
+        return [failure.outcome()]
+
+
+def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Messages to the same place together, everything else one by one, in order."""
+    for is_message, run in groupby(entries, lambda entry: entry.kind in MESSAGES):
+        if not is_message:
+            yield from ([entry] for entry in run)
+            continue
+        for _, same in groupby(run, lambda entry: Target.from_json(entry.address)):
+            yield list(same)
+
+
+async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
+    if entry.kind == "note":
+        return await write_note(attempt, target, entry)
+    if entry.kind != "own":
+        return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
+    try:
+        act = decode_act(entry.data)
+    except msgspec.ValidationError as error:
+        return Parked(f"an entry of another version: {error}")
+    match act:
+        case Conclude(content, about):
+            return await conclude(attempt, target, entry, _saying(attempt, target, entry, about, content))
+        case Remove(conclusion):
+            return await remove_conclusion(attempt, target, conclusion)
+        case SetCard(lines, about):
+            return await _set_card(attempt, target, _saying(attempt, target, entry, about, ""), lines)
+
+
+def _saying(attempt: Attempt, target: Target, entry: Entry, about: str, content: str) -> Saying:
+    observed = target.ai_peer if about == "ai" else attempt.peer_of(target, entry.speaker)
+    return Saying.about(attempt, target, observed, content)
+
+
+async def _set_card(attempt: Attempt, target: Target, whose: Saying, lines: list[str]) -> Outcome:
+    """Setting it twice is as good as once."""
+    await attempt.link.members.have_peers(target.workspace, sorted({whose.observer, whose.observed}), attempt.until)
+    path = f"{workspace_path(target.workspace)}/peers/{quote(whose.observer, safe='')}/card"
+    about = "" if whose.observed == whose.observer else f"?target={quote(whose.observed, safe='')}"
+    await attempt.ask("PUT", f"{path}{about}", {"peer_card": lines})
+    return Delivered()

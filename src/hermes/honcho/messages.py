@@ -1,0 +1,182 @@
+"""What was said and replied, as messages of a session: in order, in pieces where it is long, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from hermes.honcho.addresses import Target
+from hermes.honcho.attempt import Attempt
+from hermes.honcho.chunks import split_text
+from hermes.honcho.failures import Failure, Refusal, Unanswered
+from hermes.honcho.members import session_path
+from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
+from hermes.types import Json
+
+KEY, SESSION, STOPPED = "hermes_key", "hermes_session", "hermes_stopped"
+WHOLE, PIECE = "hermes_whole", "hermes_piece"
+"""Metadata of a message: its key, the conversation it is of, that its author was cut off; of a piece, the key of the
+whole message and which piece it is, from 1."""
+AT_ONCE = 100
+"""Messages in one request."""
+CHARS_AT_ONCE = 1_000_000
+NOTHING = Delivered("there was no text")
+
+
+class Written(Struct, frozen=True):
+    """An entry as it is to stand in a session."""
+
+    entry: Entry
+    peer: str
+    pieces: tuple[str, ...]
+
+    def to_json(self) -> list[Json]:
+        """Its messages."""
+        entry, count = self.entry, len(self.pieces)
+        at = datetime.fromtimestamp(entry.at, UTC).isoformat()
+        about: dict[str, Json] = {} if entry.session_id is None else {SESSION: entry.session_id}
+        if isinstance(entry.data, dict) and entry.data.get("stopped"):
+            about[STOPPED] = True
+        return [
+            {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}}
+            for number, text in enumerate(self.pieces, 1)
+            for named in [{KEY: entry.key} if count == 1 else _piece(entry.key, number)]
+        ]
+
+
+def _piece(key: str, number: int) -> dict[str, Json]:
+    return {KEY: f"{key}.{number}", WHOLE: key, PIECE: number}
+
+
+async def write_messages(attempt: Attempt, target: Target, entries: Sequence[Entry]) -> list[Outcome]:
+    """Outcomes for the first so many entries. Raises Failure when the session could not be set up."""
+    assert target.session is not None
+    written = [_written(attempt, target, entry) for entry in entries]
+    peers = {target.ai_peer, *(one.peer for one in written)}
+    members = {peer: attempt.observing(target, peer) for peer in sorted(peers)}
+    await attempt.link.members.join(target.workspace, target.session, members, attempt.until)
+    path = f"{session_path(target.workspace, target.session)}/messages"
+    outcomes: list[Outcome] = []
+    for run in _runs(written):
+        outcomes += await _write_run(attempt, path, run)
+        if isinstance(outcomes[-1], Later):
+            break
+    return outcomes
+
+
+def _written(attempt: Attempt, target: Target, entry: Entry) -> Written:
+    peer = target.ai_peer if entry.kind == "reply" else attempt.peer_of(target, entry.speaker)
+    text = entry.text.replace("\0", "")
+    return Written(entry, peer, tuple(split_text(text, target.max_chars)) if text.strip() else ())
+
+
+def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
+    """Entries that go in one request. One that has several pieces, or none, goes alone."""
+    run: list[Written] = []
+    for one in written:
+        is_full = len(run) == AT_ONCE or sum(len(other.pieces[0]) for other in run) > CHARS_AT_ONCE
+        if run and (is_full or len(one.pieces) != 1):
+            yield run
+            run = []
+        if len(one.pieces) == 1:
+            run.append(one)
+        else:
+            yield [one]
+    if run:
+        yield run
+
+
+async def _write_run(attempt: Attempt, path: str, run: list[Written]) -> list[Outcome]:
+    """When several are refused together each is tried alone, so that only the one that is to blame is put aside."""
+    try:
+        if len(run) == 1:
+            return [await _write_one(attempt, path, run[0])]
+        return await _write_together(attempt, path, run)
+    except Failure as failure:
+        outcome = failure.outcome()
+    if len(run) == 1 or isinstance(outcome, Later):
+        return [outcome]
+    outcomes: list[Outcome] = []
+    for one in run:
+        outcomes += await _write_run(attempt, path, [one])
+        if isinstance(outcomes[-1], Later):
+            break
+    return outcomes
+
+
+async def _write_together(attempt: Attempt, path: str, run: list[Written]) -> list[Outcome]:
+    musts = {one.entry.key: attempt.must_look(one.entry) for one in run}
+    if waits := [must for must in musts.values() if isinstance(must, Later)]:
+        return [max(waits, key=lambda later: later.after or 0.0)]
+    doubtful = [one.entry for one in run if musts[one.entry.key]]
+    there = await _find(attempt, path, doubtful) if doubtful else {}
+    new = [one for one in run if one.entry.key not in there]
+    if new:
+        messages = [message for one in new for message in one.to_json()]
+        told = await attempt.write([one.entry for one in new], path, {"messages": messages})
+        there |= dict(zip((one.entry.key for one in new), _ids(told.value, len(new)), strict=True))
+    return [Delivered(there[one.entry.key]) for one in run]
+
+
+async def _write_one(attempt: Attempt, path: str, one: Written) -> Outcome:
+    if not one.pieces:
+        return NOTHING
+    if len(one.pieces) > 1:
+        return await _write_pieces(attempt, path, one)
+    try:
+        return (await _write_together(attempt, path, [one]))[0]
+    except Refusal as refusal:
+        # Under another name or in other words our server knows the key: it was written when both were different.
+        if not attempt.link.takes_keys or one.entry.tried_at is None or not isinstance(refusal.outcome(), Parked):
+            raise
+        there = await _find(attempt, path, [one.entry])
+        if one.entry.key not in there:
+            raise
+        return Delivered(there[one.entry.key])
+
+
+async def _write_pieces(attempt: Attempt, path: str, one: Written) -> Outcome:
+    """Pieces are written in order, so the last that is there tells how far it went."""
+    must = attempt.must_look(one.entry)
+    if isinstance(must, Later):
+        return must
+    done = await _count_pieces(attempt, path, one.entry) if one.entry.tried_at is not None else 0
+    messages = one.to_json()
+    for start in range(done, len(messages), AT_ONCE // 4):
+        part = messages[start : start + AT_ONCE // 4]
+        told = await attempt.write([one.entry], path, {"messages": part})
+        _ids(told.value, len(part))
+    return Delivered(f"in {len(messages)} pieces")
+
+
+async def _find(attempt: Attempt, path: str, entries: Sequence[Entry]) -> dict[str, str]:
+    """The entries that are there, with the ids of their messages."""
+    filters = {"OR": [{"metadata": {KEY: entry.key}} for entry in entries]}
+    items = await _list(attempt, f"{path}/list?size={AT_ONCE}", filters)
+    found = {message["metadata"].get(KEY): str(message["id"]) for message in items}
+    attempt.doubts.absent(entry for entry in entries if entry.key not in found)
+    return {entry.key: found[entry.key] for entry in entries if entry.key in found}
+
+
+async def _count_pieces(attempt: Attempt, path: str, entry: Entry) -> int:
+    items = await _list(attempt, f"{path}/list?size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
+    return int(items[0]["metadata"][PIECE]) if items else 0
+
+
+async def _list(attempt: Attempt, path: str, filters: Json) -> list[Json]:
+    told = await attempt.ask("POST", path, {"filters": filters})
+    items = told.value.get("items") if isinstance(told.value, dict) else None
+    if not isinstance(items, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("metadata"), dict) and "id" in one for one in items
+    ):
+        raise Unanswered("the server's list of messages is none")
+    return items
+
+
+def _ids(value: Json, count: int) -> list[str]:
+    """The ids of messages that were written, in order."""
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(one, dict) for one in value):
+        raise Unanswered("the server's answer does not name the messages it wrote")
+    return [str(one.get("id", "")) for one in value]

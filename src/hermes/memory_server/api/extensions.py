@@ -1,0 +1,96 @@
+"""Routes of ours beside Honcho's, under `ext`: deletion of peers and messages, provenance, corrections."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import OwnSession, Workspace
+from hermes.memory_server.api.conclusions import check_size
+from hermes.memory_server.api.schemas import ConclusionEdit
+from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.embedder import to_blob
+from hermes.memory_server.engine import provenance
+from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.peer_deletion import delete_peer
+from hermes.memory_server.engine.removal import begin_removal, remove_part
+
+router = new_router("extensions")
+ROOT = "/v3/workspaces/{workspace_id}/ext"
+MESSAGES = f"{ROOT}/sessions/{{session_id}}/messages"
+CONCLUSION = f"{ROOT}/conclusions/{{conclusion_id}}"
+
+
+@router.delete(f"{ROOT}/peers/{{peer_id}}", status_code=202, response_model=replies.Accepted)
+async def remove_peer(workspace_id: str, peer_id: str, here: Here, _: Workspace) -> Response:
+    """Delete a peer, with all that it said and held and that was held about it; it is gone from every list at once."""
+    await here.write(lambda tx: delete_peer(tx, workspace_id, peer_id, here.now()))
+    return wire.Json({"message": "Peer deleted successfully"}, 202)
+
+
+@router.delete(f"{MESSAGES}/{{message_id}}", response_model=replies.Removed)
+async def remove_message(workspace_id: str, session_id: str, message_id: str, here: Here, _: OwnSession) -> Response:
+    """Delete a message, with what was concluded from it alone."""
+    return await _remove(here, workspace_id, session_id, message_id, message_id)
+
+
+@router.delete(MESSAGES, response_model=replies.Removed)
+async def remove_messages(
+    workspace_id: str,
+    session_id: str,
+    here: Here,
+    _: OwnSession,
+    first: Annotated[str, Query(alias="first_id")],
+    last: Annotated[str, Query(alias="last_id")],
+) -> Response:
+    """Delete the messages from one to another, both included."""
+    return await _remove(here, workspace_id, session_id, first, last)
+
+
+async def _remove(here: Server, workspace: str, session: str, first: str, last: str) -> Response:
+    removal = await here.write(lambda tx: begin_removal(tx, workspace, session, first, last, here.now()))
+    deleted, part = 0, PART
+    while part == PART:
+        part = await here.write(lambda tx: remove_part(tx, removal, here.now()))
+        deleted += part
+    return wire.Json({"deleted": deleted})
+
+
+@router.get(f"{MESSAGES}/{{message_id}}/conclusions", response_model=replies.Page[replies.Conclusion])
+async def list_concluded(
+    workspace_id: str, session_id: str, message_id: str, here: Here, page: Paging, _: Workspace
+) -> Response:
+    """What was concluded from a message."""
+    found = await here.read(lambda tx: provenance.list_concluded(tx, workspace_id, session_id, message_id, page))
+    return wire.page(found, wire.conclusion)
+
+
+@router.get(f"{CONCLUSION}/messages", response_model=replies.Page[replies.Message])
+async def list_sources(workspace_id: str, conclusion_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+    """The messages that a conclusion was read from; none for one that a client stored."""
+    found = await here.read(lambda tx: provenance.list_sources(tx, workspace_id, conclusion_id, page))
+    return wire.page(found, wire.message)
+
+
+@router.put(CONCLUSION, response_model=replies.Conclusion)
+async def edit_conclusion(
+    workspace_id: str, conclusion_id: str, body: ConclusionEdit, here: Here, _: Workspace
+) -> Response:
+    """Correct a conclusion. Its id and date stay, and what it said before is kept."""
+    await check_size(body.content)
+    [vector] = await here.embedder.embed([body.content])
+    row = await here.write(
+        lambda tx: provenance.edit_conclusion(
+            tx, workspace_id, conclusion_id, body.content, to_blob(vector), here.now()
+        )
+    )
+    return wire.Json(wire.conclusion(row))
+
+
+@router.get(f"{CONCLUSION}/versions", response_model=replies.Page[replies.ConclusionVersion])
+async def list_versions(workspace_id: str, conclusion_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+    """What a conclusion said before it was edited, the oldest first."""
+    found = await here.read(lambda tx: provenance.list_versions(tx, workspace_id, conclusion_id, page))
+    return wire.page(found, wire.conclusion_version)

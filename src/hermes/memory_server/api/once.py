@@ -1,0 +1,98 @@
+"""Requests with a key (`Idempotency-Key`): done once, answered the same each time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Header, Response
+from pydantic import BaseModel
+
+from hermes.memory_server import limits
+from hermes.memory_server.api.server import Server
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.engine.answers import Asked, Place, find_answer, keep_answer
+from hermes.memory_server.engine.sessions import find_live_session
+from hermes.memory_server.engine.workspaces import find_workspace
+
+MESSAGE_KEY = "hermes_key"
+"""The name in a message's metadata, and in a conclusion, of a key for it alone."""
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=limits.KEY_CHARS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status and a body, as it was written the first time."""
+
+    status: int
+    body: bytes = b""
+    repeated: bool = False
+
+    @classmethod
+    def of(cls, content: Any, status: int) -> Answer:
+        """An answer that is JSON."""
+        return cls(status, orjson.dumps(content))
+
+    def response(self) -> Response:
+        if not self.body:
+            return Response(status_code=self.status)
+        return Response(self.body, self.status, media_type="application/json")
+
+
+def asked(route: str, key: str | None, said: Any) -> Asked | None:
+    """What a request's key stands for; None when it has no key."""
+    return None if key is None else Asked(route, key, digest(said))
+
+
+def digest(said: Any) -> str:
+    """Equal for what says the same: the order of an object's fields is nothing."""
+    plain = orjson.dumps(said, default=_plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return hashlib.blake2b(plain, digest_size=16).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    raise TypeError(f"{type(value).__name__} has no place in a request")
+
+
+class Once:
+    """One request on its way through its transactions. Without a key nothing is looked for and nothing kept."""
+
+    def __init__(self, here: Server, given: Asked | None, workspace: str, session: str | None = None) -> None:
+        self._here = here
+        self._asked = given
+        self._workspace = workspace
+        self._session = session
+
+    def known(self, tx: Tx) -> Answer | None:
+        """The first answer, if this was asked before."""
+        place = self._place(tx)
+        if self._asked is None or place is None:
+            return None
+        found = find_answer(tx, place, self._asked, self._here.now())
+        return None if found is None else Answer(found.status, found.answer.encode(), repeated=True)
+
+    def keep(self, tx: Tx, answer: Answer) -> Answer:
+        """The answer, which is the first, to be kept with what it tells."""
+        place = self._place(tx)
+        if self._asked is not None and place is not None:
+            keep_answer(tx, place, self._asked, answer.status, answer.body.decode(), self._here.now())
+        return answer
+
+    def _place(self, tx: Tx) -> Place | None:
+        """None while there is no such workspace or session: nobody can have asked there."""
+        if self._asked is None:
+            return None
+        if self._session is None:
+            found = find_workspace(tx, self._workspace)
+            return None if found is None else Place(found.id)
+        session = find_live_session(tx, self._workspace, self._session)
+        return None if session is None else Place(session.workspace_id, session.id)
+
+    async def write(self, effect: Callable[[Tx], Answer]) -> Response:
+        """Do it, unless it was done, in one transaction."""
+        return (await self._here.write(lambda tx: self.known(tx) or self.keep(tx, effect(tx)))).response()

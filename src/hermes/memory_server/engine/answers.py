@@ -1,0 +1,109 @@
+"""First answers, kept for a week: who asks again with the same key reads the first answer, and nothing is done twice.
+
+An answer is written in the transaction of what it tells. Where it repeats the request, only the rest of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, bindparam, delete, select
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.tables import answers
+from hermes.memory_server.faults import Conflict, Invalid
+
+KEPT = 7 * 24 * 3600 * 1_000_000
+"""Microseconds that an answer is kept."""
+FORGOTTEN = 1000
+"""How many answers are dropped in one transaction."""
+IDENTITY = ("workspace_id", "session_id", "route", "key")
+SAME = tuple(answers.c[name] == bindparam(f"{name}_") for name in IDENTITY)
+FIND = Prepared(select(answers).where(*SAME))
+DROP = Prepared(delete(answers).where(*SAME))
+INSERT = Prepared(inserting_new(answers, *answers.c.keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a key stands for: a route and a digest of all that was said there."""
+
+    route: str
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where keys are told apart: a workspace, and in it the session for a session's own routes."""
+
+    workspace_id: int
+    session_id: int = 0
+
+
+def find_answer(tx: Tx, place: Place, asked: Asked, at: int) -> Record | None:
+    """The first answer, or None. Refused when the key stands for something else."""
+    named = _named(place, asked)
+    found = FIND.first(tx, **named)
+    if found is None:
+        return None
+    if found.kept_at < at - KEPT:
+        DROP.run(tx, **named)
+        return None
+    check_same(Asked(found.route, found.key, found.digest), asked)
+    return found
+
+
+def check_same(first: Asked | None, again: Asked) -> None:
+    """Refuse a key that stands for something else already."""
+    if first != again:
+        raise Invalid(f"The key '{again.key[:80]}' was used with another body; use a new key for each request")
+
+
+def keep_answer(tx: Tx, place: Place, asked: Asked, status: int, answer: str, at: int) -> None:
+    """Keep the first answer, with what it tells: both or neither."""
+    named = {name.removesuffix("_"): value for name, value in _named(place, asked).items()}
+    if INSERT.run(tx, digest=asked.digest, status=status, answer=answer, kept_at=at, **named) == 0:
+        # Two at once, where a database lets two write at once: the second is undone.
+        raise Conflict(f"The request with the key '{asked.key[:80]}' is being answered; ask again")
+
+
+def forget_answers(tx: Tx, at: int) -> bool:
+    """Drop a part of the answers that were kept long enough. Is there more to drop?"""
+    return _drop(tx, tx.execute(_some().where(answers.c.kept_at < at - KEPT)).all())
+
+
+def forget_answers_in(tx: Tx, place: Place) -> bool:
+    """Drop a part of the answers of a workspace, or of one session in it. Is there more to drop?"""
+    inside = _some().where(answers.c.workspace_id == place.workspace_id)
+    if place.session_id:
+        inside = inside.where(answers.c.session_id == place.session_id)
+    return _drop(tx, tx.execute(inside).all())
+
+
+def forget_answers_about(tx: Tx, place: Place, route: str, name: str) -> bool:
+    """Drop a part of the answers of a route that show what has this name. Is there more to drop?"""
+    shown = answers.c.answer.startswith(f'{{"id":"{name}",', autoescape=True)
+    own = (answers.c.workspace_id == place.workspace_id, answers.c.session_id == place.session_id)
+    return _drop(tx, tx.execute(_some().where(*own, answers.c.route == route, shown)).all())
+
+
+def _some() -> Select[Any]:
+    return select(*(answers.c[name] for name in IDENTITY)).limit(FORGOTTEN)
+
+
+def _drop(tx: Tx, rows: Sequence[Record]) -> bool:
+    DROP.run_many(tx, [{f"{name}_": getattr(row, name) for name in IDENTITY} for row in rows])
+    return len(rows) == FORGOTTEN
+
+
+def _named(place: Place, asked: Asked) -> dict[str, int | str]:
+    return {
+        "workspace_id_": place.workspace_id,
+        "session_id_": place.session_id,
+        "route_": asked.route,
+        "key_": asked.key,
+    }

@@ -1,0 +1,276 @@
+"""A workspace as items that another server can take: each section in pages, by the ids of rows.
+
+Row ids stay inside. What an item refers to is named: peers and sessions by their names, messages and conclusions by
+their public ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, exists, select
+
+from hermes.memory_server import times
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.tables import (
+    cards,
+    collections,
+    conclusion_versions,
+    conclusions,
+    memberships,
+    messages,
+    peers,
+    scope_sessions,
+    sessions,
+    summaries,
+    webhooks,
+    workspaces,
+)
+from hermes.memory_server.engine.conclusions import observed, observers, select_conclusions
+from hermes.memory_server.engine.messages import select_messages
+from hermes.memory_server.engine.names import SCOPE_PREFIX
+from hermes.memory_server.engine.peers import DELETED_PEER
+
+PART = 100
+"""How many items a page has."""
+CHARS = 4_000_000
+"""How long a page is when it ends before that: an item with a long history is a page of its own."""
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A page of a section; `after` begins the next one, and is None when there is no more."""
+
+    items: list[Item]
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """How the rows of one kind are read, by a number that grows, and shown."""
+
+    rows: Callable[[int, int], Select[Any]]
+    """The rows of a workspace that come after a number, which is the column `place`, in its order."""
+    show: Callable[[Tx, Record], Item]
+
+
+def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> Part:
+    """The items of a section that come after a number."""
+    found = SECTIONS[section]
+    rows = tx.execute(found.rows(workspace_id, after).limit(PART)).all()
+    items: list[Item] = []
+    room = CHARS
+    for row in rows:
+        items.append(found.show(tx, row))
+        room -= len(json.dumps(items[-1]))
+        if room < 0:
+            break
+    more = len(items) < len(rows) or len(rows) == PART
+    return Part(items, int(rows[len(items) - 1].place) if more else None)
+
+
+def _workspaces(workspace_id: int, after: int) -> Select[Any]:
+    place = workspaces.c.id.label("place")
+    return select(workspaces, place).where(workspaces.c.id == workspace_id, workspaces.c.id > after)
+
+
+def _peers(workspace_id: int, after: int) -> Select[Any]:
+    own = (peers.c.workspace_id == workspace_id, peers.c.kind != DELETED_PEER, peers.c.id > after)
+    return select(peers, peers.c.id.label("place")).where(*own).order_by(peers.c.id)
+
+
+def _sessions(workspace_id: int, after: int) -> Select[Any]:
+    own = (sessions.c.workspace_id == workspace_id, sessions.c.is_active.is_(True), sessions.c.id > after)
+    return select(sessions, sessions.c.id.label("place")).where(*own).order_by(sessions.c.id)
+
+
+def _stays() -> Select[Any]:
+    query = select(memberships, memberships.c.id.label("place"), sessions.c.name.label("session"))
+    shown = (sessions.c.is_active.is_(True), peers.c.kind == "peer")
+    query = query.add_columns(peers.c.name.label("peer")).where(*shown)
+    return query.select_from(
+        memberships.join(sessions, sessions.c.id == memberships.c.session_id).join(
+            peers, peers.c.id == memberships.c.peer_id
+        )
+    )
+
+
+def _memberships(workspace_id: int, after: int) -> Select[Any]:
+    own = (sessions.c.workspace_id == workspace_id, memberships.c.id > after)
+    return _stays().where(*own).order_by(memberships.c.id)
+
+
+def _departures(workspace_id: int, after: int) -> Select[Any]:
+    """The last stays of those who are not in the session any more."""
+    later = memberships.alias()
+    same = (later.c.session_id == memberships.c.session_id, later.c.peer_id == memberships.c.peer_id)
+    return _memberships(workspace_id, after).where(
+        memberships.c.left_seq.is_not(None), ~exists().where(*same, later.c.id > memberships.c.id)
+    )
+
+
+def _messages(workspace_id: int, after: int) -> Select[Any]:
+    own = (messages.c.workspace_id == workspace_id, messages.c.id > after, sessions.c.is_active.is_(True))
+    return select_messages().add_columns(messages.c.id.label("place")).where(*own).order_by(messages.c.id)
+
+
+def _scoped(workspace_id: int, after: int) -> Select[Any]:
+    """Sessions that are in scopes."""
+    inside = exists().where(scope_sessions.c.session_id == sessions.c.id)
+    return _sessions(workspace_id, after).where(inside)
+
+
+def _summed(workspace_id: int, after: int) -> Select[Any]:
+    """Sessions that have summaries."""
+    return _sessions(workspace_id, after).where(exists().where(summaries.c.session_id == sessions.c.id))
+
+
+def _conclusions(workspace_id: int, after: int) -> Select[Any]:
+    own = (conclusions.c.workspace_id == workspace_id, conclusions.c.id > after)
+    return select_conclusions().add_columns(conclusions.c.id.label("place")).where(*own).order_by(conclusions.c.id)
+
+
+def _cards(workspace_id: int, after: int) -> Select[Any]:
+    joined = (
+        cards.join(collections, collections.c.id == cards.c.collection_id)
+        .join(observers, observers.c.id == collections.c.observer_id)
+        .join(observed, observed.c.id == collections.c.observed_id)
+    )
+    query = select(cards, cards.c.collection_id.label("place")).add_columns(
+        observers.c.name.label("observer"), observed.c.name.label("observed")
+    )
+    shown = (observers.c.kind != DELETED_PEER, observed.c.kind != DELETED_PEER)
+    own = (collections.c.workspace_id == workspace_id, cards.c.collection_id > after)
+    return query.select_from(joined).where(*own, *shown).order_by(cards.c.collection_id)
+
+
+def _webhooks(workspace_id: int, after: int) -> Select[Any]:
+    own = (webhooks.c.workspace_id == workspace_id, webhooks.c.id > after)
+    return select(webhooks, webhooks.c.id.label("place")).where(*own).order_by(webhooks.c.id)
+
+
+def _show_named(_tx: Tx, row: Record) -> Item:
+    return {
+        "id": row.name,
+        "metadata": json.loads(row.metadata),
+        "configuration": json.loads(row.configuration),
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+def _show_peer(tx: Tx, row: Record) -> Item:
+    shown = _show_named(tx, row)
+    return {**shown, "id": row.name.removeprefix(SCOPE_PREFIX), "kind": row.kind}
+
+
+def _show_stay(_tx: Tx, row: Record) -> Item:
+    return {
+        "session_id": row.session,
+        "peer_id": row.peer,
+        "observe_me": row.observe_me,
+        "observe_others": row.observe_others,
+        "joined_seq": row.joined_seq,
+        "left_seq": row.left_seq,
+        "joined_at": times.to_wire(row.joined_at),
+    }
+
+
+def _show_departure(_tx: Tx, row: Record) -> Item:
+    return {"session_id": row.session, "peer_id": row.peer}
+
+
+def _show_message(_tx: Tx, row: Record) -> Item:
+    return {
+        "id": row.public_id,
+        "session_id": row.session,
+        "peer_id": row.peer,
+        "seq": row.seq,
+        "content": row.content,
+        "metadata": json.loads(row.metadata),
+        "created_at": times.to_wire(row.created_at),
+        "file": None if row.file is None else json.loads(row.file),
+    }
+
+
+def _show_scoped(tx: Tx, row: Record) -> Item:
+    query = select(peers.c.name).join_from(scope_sessions, peers, peers.c.id == scope_sessions.c.scope_id)
+    names = tx.execute(query.where(scope_sessions.c.session_id == row.id).order_by(peers.c.id)).scalars()
+    return {"session_id": row.name, "scopes": [name.removeprefix(SCOPE_PREFIX) for name in names]}
+
+
+def _show_summed(tx: Tx, row: Record) -> Item:
+    query = select(summaries, messages.c.public_id).join_from(
+        summaries, messages, messages.c.id == summaries.c.message_id
+    )
+    found = tx.execute(query.where(summaries.c.session_id == row.id).order_by(summaries.c.kind))
+    return {
+        "session_id": row.name,
+        "summaries": [
+            {
+                "kind": one.kind,
+                "content": one.content,
+                "message_id": one.public_id,
+                "created_at": times.to_wire(one.created_at),
+            }
+            for one in found
+        ],
+    }
+
+
+def _show_conclusion(tx: Tx, row: Record) -> Item:
+    ids = json.loads(row.message_ids or "[]")
+    named = {found.id: found.public_id for found in tx.execute(_public_ids().where(messages.c.id.in_(ids)))}
+    said = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == row.id)
+    versions = tx.execute(said.order_by(conclusion_versions.c.number))
+    return {
+        "id": row.public_id,
+        "observer_id": row.observer,
+        "observed_id": row.observed,
+        "session_id": row.session,
+        "level": row.level,
+        "content": row.content,
+        "metadata": json.loads(row.metadata),
+        "created_at": times.to_wire(row.created_at),
+        "times_derived": row.times_derived,
+        "source_ids": None if row.source_ids is None else json.loads(row.source_ids),
+        "message_ids": [named[source] for source in ids if source in named],
+        "versions": [{"content": one.content, "replaced_at": times.to_wire(one.replaced_at)} for one in versions],
+    }
+
+
+def _public_ids() -> Select[Any]:
+    return select(messages.c.id, messages.c.public_id)
+
+
+def _show_card(_tx: Tx, row: Record) -> Item:
+    return {
+        "observer_id": row.observer,
+        "observed_id": row.observed,
+        "lines": json.loads(row.lines),
+        "written_by": row.written_by,
+        "updated_at": times.to_wire(row.updated_at),
+    }
+
+
+def _show_webhook(_tx: Tx, row: Record) -> Item:
+    return {"url": row.url, "created_at": times.to_wire(row.created_at)}
+
+
+SECTIONS: Mapping[str, Section] = {
+    "workspace": Section(_workspaces, _show_named),
+    "peers": Section(_peers, _show_peer),
+    "sessions": Section(_sessions, _show_named),
+    "scopes": Section(_scoped, _show_scoped),
+    "memberships": Section(_memberships, _show_stay),
+    "messages": Section(_messages, _show_message),
+    "departures": Section(_departures, _show_departure),
+    "conclusions": Section(_conclusions, _show_conclusion),
+    "cards": Section(_cards, _show_card),
+    "summaries": Section(_summed, _show_summed),
+    "webhooks": Section(_webhooks, _show_webhook),
+}
+"""In the order in which they are to be imported: nothing refers to what comes later."""

@@ -1,0 +1,253 @@
+"""Items of an export, taken in with their ids and times. What is there already stays as it is: to import again is safe.
+
+Nothing is learnt from what is imported: what was learnt from it comes along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from hermes.memory_server import limits
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.tables import (
+    cards,
+    conclusion_versions,
+    conclusions,
+    memberships,
+    messages,
+    scope_sessions,
+    sessions,
+    summaries,
+    workspaces,
+)
+from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
+from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.messages import add_messages
+from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
+from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
+from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.sessions import find_session, insert_session
+from hermes.memory_server.engine.summaries import Summary, store_summary
+from hermes.memory_server.engine.webhooks import ensure_webhook
+from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
+from hermes.memory_server.faults import Fault, Invalid, Missing
+from hermes.memory_server.ids import new_id
+from hermes.memory_server.tokens import count_tokens
+
+Item = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the items."""
+
+    added: int = 0
+    present: int = 0
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """By their numbers, with the reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An item with what could be worked out before the write lock is held."""
+
+    item: Item
+    draft: Draft | None = None
+    vector: bytes = b""
+
+
+def import_part(tx: Tx, workspace: str, section: str, given: Sequence[Prepared], at: int) -> Outcome:
+    """Take in what is not there. An item that cannot be taken is told, and the others are."""
+    outcome = Outcome()
+    if section == "workspace":
+        _, made = _workspace(tx, workspace, given[0].item, at)
+        outcome.added, outcome.present = int(made), int(not made)
+        return outcome
+    ensure_workspace(tx, workspace, at)
+    place = lock_workspace(tx, workspace)
+    take = TAKE[section]
+    for number, prepared in enumerate(given):
+        try:
+            if take(tx, place, prepared, at):
+                outcome.added += 1
+            else:
+                outcome.present += 1
+        except Fault as fault:  # raised before anything of the item is written
+            outcome.refused.append((number, fault.reason))
+    return outcome
+
+
+def _workspace(tx: Tx, workspace: str, item: Item, at: int) -> tuple[Record, bool]:
+    place, made = ensure_workspace(tx, workspace, at, metadata=item["metadata"], configuration=item["configuration"])
+    if made:
+        tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(created_at=item["created_at"]))
+    return place, made
+
+
+def _take_peer(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    check_name(item["id"])
+    name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
+    values = {"workspace_id": place.id, "name": name, "kind": item["kind"], "created_at": item["created_at"]}
+    said = {key: json.dumps(item[key]) for key in ("metadata", "configuration")}
+    return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
+
+
+def _take_session(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    said = json.dumps(item["metadata"]), json.dumps(item["configuration"])
+    if insert_session(tx, place.id, item["id"], item["created_at"], *said) is not None:
+        return True
+    _session(tx, place, item["id"])
+    return False
+
+
+def _take_membership(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    pair = {"session_id": _session(tx, place, item["session_id"]).id, "peer_id": _peer(tx, place, item["peer_id"]).id}
+    same = select(memberships.c.id).where(*(memberships.c[name] == value for name, value in pair.items()))
+    if item["left_seq"] is None:
+        same = same.where(memberships.c.left_seq.is_(None))
+    else:
+        same = same.where(memberships.c.joined_at == item["joined_at"], memberships.c.left_seq == item["left_seq"])
+    if tx.execute(same.limit(1)).first() is not None:
+        return False
+    names = ("observe_me", "observe_others", "joined_seq", "left_seq", "joined_at")
+    tx.execute(insert(memberships).values(**pair, **{name: item[name] for name in names}))
+    return True
+
+
+def _take_message(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    session = _session(tx, place, item["session_id"])
+    peer = _peer(tx, place, item["peer_id"])
+    known = select(messages.c.session_id).where(messages.c.public_id == item["id"])
+    found = tx.execute(known).scalar_one_or_none()
+    if found is not None:
+        if found != session.id:
+            raise Invalid(f"the id {item['id']} belongs to a message elsewhere on this server")
+        return False
+    if given.draft is None:
+        raise Invalid("the message was not prepared")
+    seq = max(item["seq"], session.message_count + 1)
+    add_messages(tx, session, [(item["id"], seq, peer.id, given.draft)], item["created_at"])
+    changes = {"message_count": seq}
+    if seq > session.message_count + 1:
+        changes["removals"] = session.removals + 1
+    tx.execute(update(sessions).where(sessions.c.id == session.id).values(changes))
+    return True
+
+
+def _take_scoped(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
+    session = _session(tx, place, given.item["session_id"])
+    scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in given.item["scopes"]]
+    known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
+    inside = {*tx.execute(known).scalars()}
+    new = [scope.id for scope in scopes if scope.id not in inside]
+    for scope_id in new:  # what the scope knows comes with its conclusions
+        values = {"scope_id": scope_id, "session_id": session.id, "state": "completed", "copied": 0, "updated_at": at}
+        tx.execute(insert(scope_sessions).values(values))
+    return bool(new)
+
+
+def _take_conclusion(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
+    session = None if item["session_id"] is None else _session(tx, place, item["session_id"]).id
+    known = select(conclusions.c.workspace_id).where(conclusions.c.public_id == item["id"])
+    found = tx.execute(known).scalar_one_or_none()
+    if found is not None:
+        if found != place.id:
+            raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
+        return False
+    inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
+    rows = tx.execute(inside.where(messages.c.public_id.in_(item["message_ids"])).order_by(messages.c.id))
+    sources = list(rows.scalars())
+    values = {
+        "public_id": item["id"],
+        "workspace_id": place.id,
+        "collection_id": ensure_collection(tx, place.id, *pair),
+        "session_id": session,
+        "digest": digest(item["content"]),
+        "source_ids": None if item["source_ids"] is None else json.dumps(item["source_ids"]),
+        "message_ids": json.dumps(sources),
+        "metadata": json.dumps(item["metadata"]),
+        "vector": given.vector,
+        **{name: item[name] for name in ("level", "content", "times_derived", "created_at")},
+    }
+    tx.execute(insert(conclusions).values(values))
+    row_id = tx.execute(select(conclusions.c.id).where(conclusions.c.public_id == item["id"])).scalar_one()
+    link_messages(tx, row_id, sources)
+    for number, version in enumerate(item["versions"], start=1):
+        tx.execute(insert(conclusion_versions).values(conclusion_id=row_id, number=number, **version))
+    return True
+
+
+def _take_card(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    item = given.item
+    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
+    collection = ensure_collection(tx, place.id, *pair)
+    if tx.execute(select(cards.c.collection_id).where(cards.c.collection_id == collection)).first() is not None:
+        return False
+    values = {"lines": json.dumps(item["lines"]), "written_by": item["written_by"], "updated_at": item["updated_at"]}
+    tx.execute(insert(cards).values(collection_id=collection, **values))
+    return True
+
+
+def _take_summaries(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+    session = _session(tx, place, given.item["session_id"])
+    known = {*tx.execute(select(summaries.c.kind).where(summaries.c.session_id == session.id)).scalars()}
+    new = [one for one in given.item["summaries"] if one["kind"] not in known]
+    for one in new:
+        covered = select(messages).where(messages.c.session_id == session.id)
+        last = tx.execute(covered.where(messages.c.public_id == one["message_id"])).first()
+        if last is None:
+            raise Missing("Message", one["message_id"], place.name)
+        tokens = count_tokens(one["content"])
+        made = Summary(one["kind"], one["content"], last.id, last.seq, tokens)
+        store_summary(tx, session.id, made, one["created_at"])
+    return bool(new)
+
+
+def _take_webhook(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
+    if len(given.item["url"]) > limits.URL_CHARS:
+        raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
+    return ensure_webhook(tx, place.name, given.item["url"], given.item["created_at"] or at)[1]
+
+
+def _take_nothing(_tx: Tx, _place: Record, _given: Prepared, _at: int) -> bool:
+    """Who left is said by the stays."""
+    return False
+
+
+def _session(tx: Tx, place: Record, name: str) -> Record:
+    found = find_session(tx, place.id, name)
+    if found is None or not found.is_active:
+        raise Missing("Session", name, place.name)
+    return found
+
+
+def _peer(tx: Tx, place: Record, name: str) -> Record:
+    found = find_peer(tx, place.id, name)
+    if found is None:
+        raise Missing("Peer", name, place.name)
+    return found
+
+
+TAKE: Mapping[str, Callable[[Tx, Record, Prepared, int], bool]] = {
+    "peers": _take_peer,
+    "sessions": _take_session,
+    "memberships": _take_membership,
+    "messages": _take_message,
+    "departures": _take_nothing,
+    "scopes": _take_scoped,
+    "conclusions": _take_conclusion,
+    "cards": _take_card,
+    "summaries": _take_summaries,
+    "webhooks": _take_webhook,
+}

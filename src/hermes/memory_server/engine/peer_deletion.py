@@ -1,0 +1,100 @@
+"""Deleting a peer, with everything by and about it: out of sight at once, out of the file in the background."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from operator import attrgetter
+
+from sqlalchemy import delete, or_, select, text, update
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.tables import (
+    OPEN_JOB,
+    cards,
+    collections,
+    conclusions,
+    jobs,
+    memberships,
+    messages,
+    peers,
+    sessions,
+    summaries,
+    workspaces,
+)
+from hermes.memory_server.engine.answers import Place, forget_answers_about
+from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
+from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
+from hermes.memory_server.engine.names import refuse_scopes
+from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
+from hermes.memory_server.engine.removal import take_out
+from hermes.memory_server.engine.workspaces import lock_workspace
+
+
+def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
+    """Free the name at once, and hide and remove all that the peer said, held and that was held about it."""
+    refuse_scopes(name)
+    place = lock_workspace(tx, workspace)
+    peer = get_peer(tx, workspace, name)
+    _leave_sessions(tx, peer, at)
+    _drop_work(tx, peer)
+    freed = {"name": f"{name}/{peer.uid}", "kind": DELETED_PEER, "metadata": "{}", "configuration": "{}"}
+    tx.execute(update(peers).where(peers.c.id == peer.id).values(freed))
+    payload = {"peer": peer.id, "name": name}
+    add_job(tx, "delete_peer", f"deletion:{place.id}", at, workspace_id=place.id, payload=payload)
+
+
+def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
+    """Out of every session, and out of every summary that may quote it; those are made again."""
+    been = select(memberships.c.session_id).where(memberships.c.peer_id == peer.id)
+    tx.execute(update(sessions).where(sessions.c.id.in_(been)).values(removals=sessions.c.removals + 1))
+    summed = select(summaries.c.session_id).where(summaries.c.session_id.in_(been))
+    affected = tx.execute(select(sessions).where(sessions.c.id.in_(summed))).all()
+    tx.execute(delete(summaries).where(summaries.c.session_id.in_([row.id for row in affected])))
+    tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
+    for row in affected:
+        queue_summaries_again(tx, row, at)
+
+
+def _drop_work(tx: Tx, peer: Record) -> None:
+    """What waits to be learnt from the peer, by it or about it."""
+    drop_jobs(tx, (jobs.c.workspace_id == peer.workspace_id, jobs.c.sender_id == peer.id))
+    drop_observer(tx, peer.id)
+    dreams = select(jobs.c.id, jobs.c.payload).where(
+        jobs.c.workspace_id == peer.workspace_id, jobs.c.kind == "dream", text(f"jobs.{OPEN_JOB}")
+    )
+    for row in tx.execute(dreams).all():
+        about = json.loads(row.payload)
+        if peer.id in (about["observer"], about["observed"]):
+            drop_jobs(tx, (jobs.c.id == row.id,))
+
+
+def go_on_deleting(tx: Tx, job: Job, at: int) -> None:
+    """Remove a part of a deleted peer, and queue the rest."""
+    if not _purge_peer(tx, job.workspace_id, job.payload["peer"], job.payload["name"], at):
+        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+
+
+def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> bool:
+    """Remove a part of what is left of a peer. Is it gone?"""
+    own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(PART)
+    rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
+    for _, said in groupby(rows, key=attrgetter("session_id")):
+        take_out(tx, list(said))
+    if rows:
+        return False
+    held = or_(collections.c.observer_id == peer_id, collections.c.observed_id == peer_id)
+    inside = collections.c.workspace_id == workspace_id
+    ids = list(tx.execute(select(collections.c.id).where(inside, held)).scalars())
+    for collection_id in ids:
+        if purge_conclusions(tx, conclusions.c.collection_id == collection_id):
+            return False
+        tx.execute(delete(cards).where(cards.c.collection_id == collection_id))
+        tx.execute(delete(collections).where(collections.c.id == collection_id))
+    if forget_answers_about(tx, Place(workspace_id), "peers", name):
+        return False
+    tx.execute(update(workspaces).where(workspaces.c.id == workspace_id).values(generation=workspaces.c.generation + 1))
+    queue_tidying(tx, at)
+    tx.execute(delete(peers).where(peers.c.id == peer_id))
+    return True

@@ -1,0 +1,55 @@
+"""Where conclusions come from, what they said before, and how a person corrects one."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, insert, select, update
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions, messages, sessions
+from hermes.memory_server.engine.conclusions import digest, get_conclusion, let_go, select_conclusions, trim_card
+from hermes.memory_server.engine.messages import get_message, select_messages
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.faults import Conflict
+
+VERSIONS = 100
+"""How often one conclusion can be edited."""
+
+
+def list_sources(tx: Tx, workspace: str, public_id: str, page: Page) -> Paged:
+    """The messages that a conclusion was read from, the oldest first."""
+    found = get_conclusion(tx, workspace, public_id)
+    linked = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id == found.id)
+    query = select_messages().where(messages.c.id.in_(linked), sessions.c.is_active.is_(True))
+    return fetch_page(tx, query, (messages.c.id,), page)
+
+
+def list_concluded(tx: Tx, workspace: str, session: str, public_id: str, page: Page) -> Paged:
+    """What was concluded from a message, the oldest first; every observer has its own."""
+    found = get_message(tx, workspace, session, public_id)
+    linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id == found.id)
+    return fetch_page(tx, select_conclusions().where(conclusions.c.id.in_(linked)), (conclusions.c.id,), page)
+
+
+def edit_conclusion(tx: Tx, workspace: str, public_id: str, content: str, vector: bytes, at: int) -> Record:
+    """Let a conclusion say something else from now on; what it said before is kept."""
+    found = get_conclusion(tx, workspace, public_id)
+    if found.content == content:
+        return found
+    earlier = select(func.count()).where(conclusion_versions.c.conclusion_id == found.id)
+    number = tx.execute(earlier).scalar_one() + 1
+    if number > VERSIONS:
+        raise Conflict(f"A conclusion can be edited at most {VERSIONS} times")
+    version = {"conclusion_id": found.id, "number": number, "content": found.content, "replaced_at": at}
+    tx.execute(insert(conclusion_versions).values(version))
+    changes = {"content": content, "digest": digest(content), "vector": vector}
+    tx.execute(update(conclusions).where(conclusions.c.id == found.id).values(changes))
+    let_go(tx, found.collection_id)
+    trim_card(tx, found.collection_id)
+    return get_conclusion(tx, workspace, public_id)
+
+
+def list_versions(tx: Tx, workspace: str, public_id: str, page: Page) -> Paged:
+    """What a conclusion said before, the oldest first."""
+    found = get_conclusion(tx, workspace, public_id)
+    query = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == found.id)
+    return fetch_page(tx, query, (conclusion_versions.c.number,), page)

@@ -1,0 +1,153 @@
+"""Taking messages out of a session: a message, a range, or all of a peer that is deleted.
+
+What was concluded from them alone goes with them, and so do summaries that covered them, which are made again. What is
+being learnt or summarised at that moment is looked at once more before it is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy import delete, select, text, update
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.tables import (
+    OPEN_JOB,
+    conclusion_messages,
+    conclusions,
+    jobs,
+    messages,
+    sessions,
+    summaries,
+    workspaces,
+)
+from hermes.memory_server.engine.conclusions import remove_conclusions
+from hermes.memory_server.engine.deletion import PART, drop_messages, queue_tidying
+from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.messages import get_message
+from hermes.memory_server.engine.sessions import lock_session
+from hermes.memory_server.faults import Invalid
+
+MOST = 10_000
+"""How many messages one request takes out."""
+PATIENCE = 60 * 1_000_000
+"""Microseconds after which the rest of a range is taken out by a worker: whoever asked for it was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A range that is being taken out, from one number to another."""
+
+    session_id: int
+    first: int
+    last: int
+
+    @property
+    def unit(self) -> str:
+        return f"removal:{self.session_id}:{self.first}:{self.last}"
+
+
+def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> Removal:
+    """From one message to another, both included; from now on it comes to its end, whoever is cut off."""
+    row = lock_session(tx, workspace, session)
+    numbers = [get_message(tx, workspace, session, public_id).seq for public_id in (first, last)]
+    if numbers[0] > numbers[1]:
+        raise Invalid("first must not come after last")
+    if numbers[1] - numbers[0] >= MOST:
+        raise Invalid(f"At most {MOST} messages can be deleted at once")
+    removal = Removal(row.id, numbers[0], numbers[1])
+    payload = {"session": row.id, "first": removal.first, "last": removal.last}
+    given = {"workspace_id": row.workspace_id, "payload": payload, "not_before": at + PATIENCE}
+    add_job(tx, "delete_messages", removal.unit, at, **given)
+    return removal
+
+
+def remove_part(tx: Tx, removal: Removal, at: int) -> int:
+    """Take out a part of a range: how many there were. The last part ends it."""
+    inside = (messages.c.session_id == removal.session_id, messages.c.seq.between(removal.first, removal.last))
+    rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(PART)).all()
+    if rows:
+        take_out(tx, rows)
+    if len(rows) < PART:
+        tx.execute(delete(jobs).where(jobs.c.unit == removal.unit, text(OPEN_JOB)))
+        _end(tx, removal.session_id, at)
+    return len(rows)
+
+
+def go_on_removing(tx: Tx, job: Job, at: int) -> None:
+    """Take out a part of a range that somebody else began, and queue the rest."""
+    removal = Removal(job.payload["session"], job.payload["first"], job.payload["last"])
+    if remove_part(tx, removal, at) == PART:
+        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+
+
+def take_out(tx: Tx, rows: Sequence[Record]) -> None:
+    """Remove messages of one session, given in order, and all that came from them alone."""
+    session_id = rows[0].session_id
+    for first, last in _runs([row.seq for row in rows]):
+        text_index(tx).remove_part(tx, session_id, first, last)
+    _forget_sources(tx, [row.id for row in rows])
+    drop_messages(tx, rows)
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(removals=sessions.c.removals + 1))
+    tx.execute(delete(summaries).where(summaries.c.session_id == session_id, summaries.c.seq >= rows[0].seq))
+
+
+def _end(tx: Tx, session_id: int, at: int) -> None:
+    row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
+    if row is None:
+        return  # the whole session was deleted meanwhile
+    own = workspaces.c.id == row.workspace_id
+    tx.execute(update(workspaces).where(own).values(generation=workspaces.c.generation + 1))
+    queue_tidying(tx, at)
+    queue_summaries_again(tx, row, at)
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Growing numbers as runs without holes."""
+    groups = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
+    return [(run[0], run[-1]) for run in runs]
+
+
+def _forget_sources(tx: Tx, message_ids: Sequence[int]) -> None:
+    """Take messages out of the sources of conclusions, and remove those that have no other."""
+    gone = {*message_ids}
+    linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id.in_(message_ids))
+    empty: dict[int, list[int]] = {}
+    for row in tx.execute(select(conclusions).where(conclusions.c.id.in_(linked))).all():
+        sources = json.loads(row.message_ids or "[]")
+        left = [source for source in sources if source not in gone]
+        if not left:
+            empty.setdefault(row.collection_id, []).append(row.id)
+            continue
+        fewer = max(1, row.times_derived - (len(sources) - len(left)))
+        changes = {"message_ids": json.dumps(left), "times_derived": fewer}
+        tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(changes))
+    for collection_id, ids in empty.items():
+        remove_with_drawn(tx, ids, collection_id)
+
+
+def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
+    """Remove conclusions of one collection, and those that were drawn from conclusions of which none is left."""
+    remove_conclusions(tx, ids, collection_id)
+    drawn = select(conclusions.c.id, conclusions.c.source_ids).where(
+        conclusions.c.collection_id == collection_id, conclusions.c.source_ids.is_not(None)
+    )
+    baseless = []
+    for row in tx.execute(drawn).all():
+        sources = json.loads(row.source_ids)
+        if sources and not _any_left(tx, sources):
+            baseless.append(row.id)
+    if baseless:
+        remove_with_drawn(tx, baseless, collection_id)
+
+
+def _any_left(tx: Tx, public_ids: Sequence[str]) -> bool:
+    return (
+        tx.execute(select(conclusions.c.id).where(conclusions.c.public_id.in_(public_ids)).limit(1)).first() is not None
+    )

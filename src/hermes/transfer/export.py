@@ -1,0 +1,82 @@
+"""From a server to a file, page by page. What a run that was cut off has written is kept: the next goes on there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hermes.errors import TransferError
+from hermes.transfer.lines import END, FORMAT, HEAD, MARK, Lines, read_lines, write_line
+from hermes.transfer.sections import SECTIONS, Source
+
+Progress = Callable[[str, int], None]
+"""Told the section and how many of its items there are so far."""
+Report = dict[str, Any]
+
+
+def export_workspace(source: Source, workspace: str, path: Path, progress: Progress) -> Report:
+    """Write the workspace to a file, which is there when it is whole. What there was, and what could not be had."""
+    if path.exists():
+        raise TransferError(f"{path} is there already", hint="Choose another name, or delete it")
+    source.check()
+    part = path.with_name(path.name + ".part")
+    try:
+        so_far, section, after = _take_up(source, workspace, part)
+        with part.open("ab") as file:
+            if section is None:
+                write_line(file, so_far, {HEAD: FORMAT, "workspace": workspace, "source": source.kind})
+            _write_sections(file, so_far, source, section, after, progress)
+            report: Mapping[str, Any] = {"counts": dict(so_far.counts), "lacking": dict(source.lacking())}
+            write_line(file, so_far, {END: {**report, "sha256": so_far.sha256()}})
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise TransferError(f"{path} cannot be written: {error.strerror}") from error
+    return {"workspace": workspace, "source": source.kind, "file": str(path), **report}
+
+
+def _write_sections(
+    file: BinaryIO, so_far: Lines, source: Source, section: str | None, after: Any, progress: Progress
+) -> None:
+    """All sections, from where an earlier run came to."""
+    begin = 0 if section is None else SECTIONS.index(section) + (1 if after is None else 0)
+    resume = after
+    for name in SECTIONS[begin:]:
+        for page in source.pages(name, resume):
+            for item in page.items:
+                write_line(file, so_far, {name: item})
+                so_far.counts[name] += 1
+                source.saw(name, item)
+            if page.items or page.after is None:
+                write_line(file, so_far, {MARK: {"section": name, "after": page.after, "sha256": so_far.sha256()}})
+                file.flush()
+                progress(name, so_far.counts[name])
+        resume = None
+
+
+def _take_up(source: Source, workspace: str, part: Path) -> tuple[Lines, str | None, Any]:
+    """What an earlier run wrote up to its last mark, and where it came to; nothing when there was none."""
+    if not part.exists():
+        return Lines(), None, None
+    so_far, marked = Lines(), Lines()
+    mark: dict[str, Any] = {}
+    place = 0
+    unsure: list[tuple[str, dict[str, Any]]] = []
+    for line in read_lines(part, so_far):
+        if line.number == 1 and (line.said["workspace"], line.said.get("source")) != (workspace, source.kind):
+            raise TransferError(f"{part} is of another export", hint="Delete it, or choose another name")
+        if line.kind == MARK:
+            mark, place = line.said, line.end
+            # `read_lines` adds a line to the digest before it tells of it.
+            marked = Lines(so_far.digest.copy(), Counter(so_far.counts))
+            for section, item in unsure:
+                source.saw(section, item)
+            unsure = []
+        elif line.kind in SECTIONS:
+            unsure.append((line.kind, line.said))
+    os.truncate(part, place)
+    return marked, mark.get("section"), mark.get("after")

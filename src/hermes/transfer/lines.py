@@ -1,0 +1,190 @@
+"""The file: JSON lines. The first says what it is, marks in between hold a checksum, the last one counts.
+
+    {"hermes_memory_export": 1, "workspace": "w", "source": "hermes"}
+    {"peers": {"id": "ann", …}}                    one line for each item, under its section
+    {"mark": {"section": "peers", "after": 7, "sha256": "…"}}
+    {"end": {"counts": {"peers": 1}, "lacking": {}, "sha256": "…"}}
+
+A checksum is over all lines before its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hermes.errors import TransferError
+from hermes.transfer.sections import SECTIONS
+
+FORMAT = 1
+HEAD, MARK, END = "hermes_memory_export", "mark", "end"
+LINE_BYTES = 64 * 1024 * 1024
+ITEMS = 1000
+"""How many items there may be before a mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that was read: its number, its only or first key, and what is under it."""
+
+    number: int
+    kind: str
+    said: Any
+    end: int
+    """Where in the file the next line begins."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """What was read or written so far."""
+
+    digest: Any = field(default_factory=hashlib.sha256)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, raw: bytes) -> None:
+        self.digest.update(raw)
+
+    def sha256(self) -> str:
+        return str(self.digest.hexdigest())
+
+
+def encode(value: dict[str, Any]) -> bytes:
+    """A line."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair: only an escape can hold it
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def write_line(file: BinaryIO, so_far: Lines, value: dict[str, Any]) -> None:
+    """One more line."""
+    raw = encode(value)
+    so_far.add(raw)
+    file.write(raw)
+
+
+def read_lines(path: Path, so_far: Lines) -> Iterator[Line]:
+    """Every line, checked as it comes. One without an end of line, which was being written, is not told."""
+    place = 0
+    with path.open("rb") as file:
+        number = 0
+        while raw := file.readline(LINE_BYTES + 1):
+            number += 1
+            if len(raw) > LINE_BYTES:
+                raise damaged(path, number, f"is longer than {LINE_BYTES} bytes")
+            if not raw.endswith(b"\n"):
+                return
+            line = _parse(path, number, raw, place + len(raw))
+            if number == 1:
+                _check_head(path, line)
+            elif line.kind in (MARK, END) and line.said.get("sha256") != so_far.sha256():
+                raise damaged(path, number, "does not fit the lines before it: one of them was changed")
+            elif line.kind in SECTIONS:
+                so_far.counts[line.kind] += 1
+            so_far.add(raw)
+            place += len(raw)
+            yield line
+
+
+def _parse(path: Path, number: int, raw: bytes, end: int) -> Line:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, number, f"is not JSON: {error}") from error
+    if number == 1:
+        return Line(number, HEAD, value, end)
+    if not isinstance(value, dict) or len(value) != 1:
+        raise damaged(path, number, "is not one item of an export")
+    [(kind, said)] = value.items()
+    if kind not in (*SECTIONS, MARK, END) or not isinstance(said, dict):
+        raise damaged(path, number, f"holds '{str(kind)[:40]}', which no export has")
+    return Line(number, kind, said, end)
+
+
+def _check_head(path: Path, line: Line) -> None:
+    said = line.said if isinstance(line.said, dict) else {}
+    version = said.get(HEAD)
+    if version is None or not isinstance(said.get("workspace"), str):
+        raise damaged(path, 1, "does not say that this is an export of a memory")
+    if version != FORMAT:
+        raise damaged(path, 1, f"is of format {str(version)[:20]}, and this version reads format {FORMAT}")
+
+
+def damaged(path: Path, number: int, problem: str) -> TransferError:
+    """What is wrong with a file, and where."""
+    return TransferError(f"{path}: line {number} {problem}", hint="Take another copy of it, or export again")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that is whole."""
+
+    workspace: str
+    source: str
+    counts: dict[str, int]
+    lacking: dict[str, int]
+    sha256: str
+
+
+def check_file(path: Path) -> Checked:
+    """Read all of it. Refused, with the line, when it is not an export, damaged or not complete."""
+    so_far = Lines()
+    head: dict[str, Any] = {}
+    last: Line | None = None
+    waiting = 0
+    try:
+        for line in read_lines(path, so_far):
+            if last is not None and last.kind == END:
+                raise damaged(path, line.number, "comes after the end")
+            if line.number == 1:
+                head = line.said
+            waiting = 0 if line.kind == MARK else waiting + 1
+            if waiting > ITEMS:
+                raise damaged(path, line.number, f"comes after {ITEMS} others without a checksum")
+            last = line
+    except OSError as error:
+        raise TransferError(f"{path} cannot be read: {error.strerror}") from error
+    if last is None:
+        raise damaged(path, 1, "is missing: the file is empty")
+    if last.kind != END:
+        hint = "Run the same `hermes memory export` again: it goes on where it ended"
+        raise TransferError(f"{path} ends at line {last.number} without the last line of an export", hint=hint)
+    counts = last.said.get("counts")
+    if counts != so_far.counts:
+        raise damaged(path, last.number, "counts other items than there are")
+    return Checked(
+        head["workspace"], str(head.get("source")), counts, last.said.get("lacking", {}), last.said["sha256"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Items of one section with their lines."""
+
+    section: str
+    items: list[tuple[int, dict[str, Any]]]
+
+    @property
+    def last(self) -> int:
+        return self.items[-1][0]
+
+
+def read_chunks(path: Path) -> Iterator[Chunk]:
+    """The items of a file that was checked, as many at once as stand between two marks."""
+    waiting: list[Line] = []
+    for line in read_lines(path, Lines()):
+        if line.kind in SECTIONS:
+            waiting.append(line)
+        elif waiting:
+            yield from _by_section(waiting)
+            waiting = []
+
+
+def _by_section(lines: list[Line]) -> Iterator[Chunk]:
+    for section in dict.fromkeys(line.kind for line in lines):
+        yield Chunk(section, [(line.number, line.said) for line in lines if line.kind == section])

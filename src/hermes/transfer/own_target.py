@@ -1,0 +1,51 @@
+"""Our own server, written through its extension: ids, times, histories and sources are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hermes.errors import TransferError
+from hermes.transfer.lines import Chunk, encode
+from hermes.transfer.progress import Progress
+from hermes.transfer.remote import RefusedError, Remote
+
+BYTES = 4 * 1024 * 1024
+"""How much is sent at once."""
+ITEMS = 100
+Numbered = list[tuple[int, dict[str, Any]]]
+
+
+class OwnTarget:
+    """Takes everything. What is there already stays as it is, so what was cut off is simply sent again."""
+
+    kind = "hermes"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def take(self, chunk: Chunk, progress: Progress) -> None:
+        state = progress.state
+        for part in _parts(chunk.items):
+            try:
+                told = self._remote.ask("POST", f"ext/import/{chunk.section}", {"items": [item for _, item in part]})
+            except RefusedError as error:
+                raise TransferError(f"{self._remote.url}: {error.reason}") from error
+            state.carried[chunk.section] += told["added"]
+            state.present[chunk.section] += told["present"]
+            for refused in told["refused"]:
+                state.refuse(part[refused["item"]][0], refused["reason"])
+
+
+def _parts(items: Numbered) -> Iterator[Numbered]:
+    """As many at once as fit into a request."""
+    part: Numbered = []
+    size = 0
+    for line, item in items:
+        cost = len(encode(item))
+        if part and (size + cost > BYTES or len(part) == ITEMS):
+            yield part
+            part, size = [], 0
+        part.append((line, item))
+        size += cost
+    yield part

@@ -1,0 +1,262 @@
+"""Any Honcho server, read through its public API. What the API does not tell is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from hermes.errors import TransferError
+from hermes.transfer.remote import PAGE, RefusedError, Remote, segment
+from hermes.transfer.sections import Item, Lacking, Page
+
+Show = Callable[[Mapping[str, Any]], dict[str, Any]]
+PAIRS = 50
+"""How many cards are asked for between two marks."""
+NO_SOURCES = "conclusions: which messages they came from, and what they said before"
+NO_STAYS = "members: when they joined, and stays that ended"
+NO_AUTHORS = "cards: who wrote them, and when; there may be more, between peers that nothing else connects"
+
+
+class PublicSource:
+    """Reads what the API shows of a workspace."""
+
+    kind = "honcho"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._lacking = Lacking()
+        self._pairs: set[tuple[str, str]] = set()
+        self._members: set[tuple[str, str]] = set()
+        self._authors: set[tuple[str, str]] = set()
+        self._observers: set[tuple[str, str]] = set()
+        self._workspace: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Refuse a workspace that is not there. A key that may not list them opens its own."""
+        name = self._remote.workspace
+        try:
+            told = self._remote.ask("POST", "/v3/workspaces/list", {"filters": {"id": name}})
+            found = [item for item in told["items"] if item["id"] == name]
+        except RefusedError as error:
+            if error.status not in (401, 403):
+                raise TransferError(f"{self._remote.url}: {error.reason}") from error
+            found = [self._open()]
+        if not found:
+            raise TransferError(f"{self._remote.url} has no workspace {name}")
+        self._workspace = found[0]
+
+    def _open(self) -> Any:
+        """The workspace, which would be made if it were not there: so it must hold something."""
+        try:
+            if not self._remote.total("peers/list") and not self._remote.total("sessions/list"):
+                raise TransferError(f"{self._remote.url} has nothing in workspace {self._remote.workspace}")
+            return self._remote.ask("POST", "/v3/workspaces", {"id": self._remote.workspace})
+        except RefusedError as error:
+            hint = "Set HONCHO_API_KEY to a key of the workspace"
+            raise TransferError(f"{self._remote.url}: {error.reason}", hint=hint) from error
+
+    def pages(self, section: str, after: Any) -> Iterator[Page]:
+        read: Callable[[Any], Iterator[Page]] = getattr(self, f"_{section}_pages")
+        try:
+            yield from read(after)
+        except RefusedError as error:
+            raise TransferError(f"{self._remote.url}: {error.reason}") from error
+
+    def saw(self, section: str, item: Item) -> None:
+        if section == "peers" and item["kind"] == "peer":
+            self._pairs.add((item["id"], item["id"]))
+        elif section == "memberships":
+            self._members.add((item["session_id"], item["peer_id"]))
+            if item["observe_others"]:
+                self._observers.add((item["session_id"], item["peer_id"]))
+            self._lacking[NO_STAYS] += 1
+        elif section == "messages":
+            self._authors.add((item["session_id"], item["peer_id"]))
+        elif section == "conclusions":
+            self._pairs.add((item["observer_id"], item["observed_id"]))
+            self._lacking[NO_SOURCES] += 1
+        elif section == "cards":
+            self._lacking[NO_AUTHORS] += 1
+
+    def lacking(self) -> Lacking:
+        return self._lacking
+
+    def _workspace_pages(self, _after: Any) -> Iterator[Page]:
+        yield Page([_named(self._workspace)], None)
+
+    def _peers_pages(self, after: Any) -> Iterator[Page]:
+        """Peers, then scopes, where the server has any."""
+        if after is None or after[0] == "peers":
+            for page in self._listed("peers/list", _peer, None if after is None else after[1]):
+                yield Page(page.items, ["peers", page.after] if page.after is not None else ["scopes", 1])
+        try:
+            for page in self._listed("scopes/list", _scope, after[1] if after and after[0] == "scopes" else None):
+                yield Page(page.items, None if page.after is None else ["scopes", page.after])
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+            yield Page([], None)
+
+    def _sessions_pages(self, after: Any) -> Iterator[Page]:
+        return self._listed("sessions/list", _named, after)
+
+    def _memberships_pages(self, after: Any) -> Iterator[Page]:
+        return self._by_session(after, self._members_of)
+
+    def _messages_pages(self, after: Any) -> Iterator[Page]:
+        return self._by_session(after, self._messages_of)
+
+    def _departures_pages(self, after: Any) -> Iterator[Page]:
+        """Authors who are not members any more."""
+        left = sorted(self._authors - self._members)
+        for start in range(after or 0, len(left), PAGE):
+            yield Page([{"session_id": s, "peer_id": p} for s, p in left[start : start + PAGE]], start + PAGE)
+        yield Page([], None)
+
+    def _scopes_pages(self, after: Any) -> Iterator[Page]:
+        """Which sessions each scope has."""
+        scopes = [item["id"] for page in self._listed_if_any("scopes/list", _scope) for item in page.items]
+        for number, scope in enumerate(scopes):
+            if after is None or number >= after:
+                path = f"scopes/{segment(scope)}/sessions/list"
+                found = [item for page in self._listed(path, _named, None) for item in page.items]
+                items = [{"session_id": item["id"], "scopes": [scope]} for item in found]
+                yield Page(items, number + 1)
+        yield Page([], None)
+
+    def _conclusions_pages(self, after: Any) -> Iterator[Page]:
+        return self._listed("conclusions/list", _conclusion, after, reverse=True)
+
+    def _cards_pages(self, after: Any) -> Iterator[Page]:
+        pairs = sorted(self._pairs | self._observing())
+        for start in range(after or 0, len(pairs), PAIRS):
+            cards = [self._card(*pair) for pair in pairs[start : start + PAIRS]]
+            yield Page([card for card in cards if card is not None], start + PAIRS)
+        yield Page([], None)
+
+    def _observing(self) -> set[tuple[str, str]]:
+        """Who may hold a card about whom, since they observe the others of a session."""
+        inside: dict[str, set[str]] = {}
+        for session, peer in self._members | self._authors:
+            inside.setdefault(session, set()).add(peer)
+        return {(observer, peer) for session, observer in self._observers for peer in inside[session]}
+
+    def _summaries_pages(self, after: Any) -> Iterator[Page]:
+        return self._by_session(after, self._summaries_of)
+
+    def _webhooks_pages(self, _after: Any) -> Iterator[Page]:
+        told = self._remote.ask("GET", "webhooks", query={"page": 1, "size": PAGE})
+        yield Page([{"url": item["url"], "created_at": item["created_at"]} for item in told["items"]], None)
+
+    def _listed(self, path: str, show: Show, after: Any, *, reverse: bool = False) -> Iterator[Page]:
+        number = after or 1
+        while True:
+            query = {"page": number, "size": PAGE, **({"reverse": "true"} if reverse else {})}
+            told = self._remote.ask("POST", path, {}, query)
+            more = number < told["pages"]
+            yield Page([show(item) for item in told["items"]], number + 1 if more else None)
+            if not more:
+                return
+            number += 1
+
+    def _listed_if_any(self, path: str, show: Show) -> Iterator[Page]:
+        try:
+            yield from self._listed(path, show, None)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+
+    def _by_session(self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[Page]]) -> Iterator[Page]:
+        """The pages of one session after another. A place is the page of sessions, a session, and a page of it."""
+        number, done, inner = after or (1, None, None)
+        while True:
+            told = self._remote.ask("POST", "sessions/list", {}, {"page": number, "size": PAGE})
+            for session in _from(told["items"], done, inner):
+                for page in read(session, inner):
+                    yield Page(page.items, [number, session["id"], page.after])
+                inner = None
+            done = None
+            if number >= told["pages"]:
+                yield Page([], None)
+                return
+            number += 1
+
+    def _members_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
+        path = f"sessions/{segment(session['id'])}/peers"
+        number = after or 1
+        while True:
+            told = self._remote.ask("GET", path, query={"page": number, "size": PAGE})
+            more = number < told["pages"]
+            yield Page([self._member(session, peer["id"]) for peer in told["items"]], number + 1 if more else None)
+            if not more:
+                return
+            number += 1
+
+    def _member(self, session: Mapping[str, Any], peer: str) -> dict[str, Any]:
+        path = f"sessions/{segment(session['id'])}/peers/{segment(peer)}/config"
+        config = self._remote.ask("GET", path)
+        told = {name: config.get(name) for name in ("observe_me", "observe_others")}
+        times = {"joined_seq": 0, "left_seq": None, "joined_at": session["created_at"]}
+        return {"session_id": session["id"], "peer_id": peer, **told, **times}
+
+    def _messages_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
+        path = f"sessions/{segment(session['id'])}/messages/list"
+        number = after or 1
+        for page in self._listed(path, _message, after):
+            for place, item in enumerate(page.items, start=(number - 1) * PAGE + 1):
+                item["seq"] = place
+            yield page
+            number += 1
+
+    def _card(self, observer: str, observed: str) -> dict[str, Any] | None:
+        target = {} if observer == observed else {"target": observed}
+        told = self._remote.ask("GET", f"peers/{segment(observer)}/card", query=target)
+        if not told["peer_card"]:
+            return None
+        known = {"written_by": "person", "updated_at": self._workspace["created_at"]}
+        return {"observer_id": observer, "observed_id": observed, "lines": told["peer_card"], **known}
+
+    def _summaries_of(self, session: Mapping[str, Any], _after: Any) -> Iterator[Page]:
+        told = self._remote.ask("GET", f"sessions/{segment(session['id'])}/summaries")
+        names = ("content", "message_id", "created_at")
+        found = [
+            {"kind": kind, **{name: summary[name] for name in names}}
+            for kind in ("long", "short")
+            if (summary := told[f"{kind}_summary"]) is not None
+        ]
+        yield Page([{"session_id": session["id"], "summaries": found}] if found else [], None)
+
+
+def _from(sessions: list[dict[str, Any]], done: str | None, inner: Any) -> list[dict[str, Any]]:
+    """The sessions of a page from where an earlier run came to."""
+    if done is None:
+        return sessions
+    names = [session["id"] for session in sessions]
+    if done not in names:
+        hint = "Delete the file that ends in .part and export again"
+        raise TransferError(f"sessions were deleted since the export was begun ({done} is not where it was)", hint=hint)
+    return sessions[names.index(done) + (inner is None) :]
+
+
+def _named(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("id", "metadata", "configuration", "created_at")}
+
+
+def _peer(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_named(item), "kind": "peer"}
+
+
+def _scope(item: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: item[name] for name in ("id", "metadata", "created_at")}
+    return {**told, "configuration": {}, "kind": "scope"}
+
+
+def _message(item: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("id", "session_id", "peer_id", "content", "metadata", "created_at")
+    return {**{name: item[name] for name in names}, "file": None}
+
+
+def _conclusion(item: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("id", "observer_id", "observed_id", "session_id", "level", "content", "created_at")
+    told = {"times_derived": item.get("times_derived") or 1, "source_ids": item.get("source_ids")}
+    return {**{name: item[name] for name in names}, **told, "metadata": {}, "message_ids": [], "versions": []}

@@ -1,0 +1,236 @@
+"""Any Honcho server, written through its public API. What the API cannot take is counted; nothing is written twice.
+
+Messages and conclusions are the two kinds that a server would store again. Before one of their parts is sent, it is
+noted how much the server holds; when the reply is lost, or the import is killed, that tells whether the part arrived.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hermes.errors import TransferError
+from hermes.transfer.lines import Chunk
+from hermes.transfer.progress import Progress
+from hermes.transfer.remote import RefusedError, Remote, UnheardError, segment
+from hermes.transfer.sections import Item
+
+AT_ONCE = 50
+ATTEMPTS = 5
+QUIET = {"reasoning": {"enabled": False}}
+"""What was concluded from a message comes along: it is not to be concluded again."""
+Numbered = Sequence[tuple[int, dict[str, Any]]]
+IDS = "messages: their ids"
+DATES = "workspace, peers, sessions and scopes: when they were made"
+STAYS = "members: when they joined, and stays that ended"
+CONCLUSIONS = "conclusions: ids, dates, how often they were derived, and what they came from"
+LEVELS = "conclusions that are not explicit: they are stored as explicit ones"
+HISTORIES = "conclusions: what they said before they were edited"
+CARDS = "cards: who wrote them, and when"
+SUMMARIES = "summaries: the server makes its own"
+FILES = "messages: facts of the files they came from"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items that are sent together: where, how, and by how much a count of the server's grows when they arrive."""
+
+    group: Numbered
+    path: str
+    body: dict[str, Any]
+    total: Callable[[], int]
+    grows_by: int
+
+
+class PublicTarget:
+    """Takes what the API can."""
+
+    kind = "honcho"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def take(self, chunk: Chunk, progress: Progress) -> None:
+        if chunk.section == "messages":
+            self._take_messages(chunk.items, progress)
+        elif chunk.section == "conclusions":
+            self._take_conclusions(chunk.items, progress)
+        elif chunk.section == "summaries":
+            progress.state.lacking[SUMMARIES] += sum(len(item["summaries"]) for _, item in chunk.items)
+        else:
+            take: Callable[[Item, Progress], bool] = getattr(self, f"_take_{chunk.section}")
+            for line, item in chunk.items[progress.state.parts :]:
+                self._try(chunk.section, line, item, take, progress)
+
+    def _try(
+        self, section: str, line: int, item: Item, take: Callable[[Item, Progress], bool], progress: Progress
+    ) -> None:
+        """One item that can be brought again without harm; was it?"""
+        try:
+            progress.state.carried[section] += take(item, progress)
+        except RefusedError as error:
+            self._stop_if_barred(error)
+            progress.state.refuse(line, error.reason)
+        progress.state.parts += 1
+        progress.save()
+
+    def _take_workspace(self, item: Item, progress: Progress) -> bool:
+        said = {"metadata": item["metadata"], "configuration": item["configuration"]}
+        self._remote.ask("POST", "/v3/workspaces", {"id": self._remote.workspace, **said})
+        progress.state.lacking[DATES] += 1
+        return True
+
+    def _take_peers(self, item: Item, progress: Progress) -> bool:
+        if item["kind"] == "scope":
+            self._remote.ask("POST", "scopes", {"id": item["id"], "metadata": item["metadata"]})
+        else:
+            self._remote.ask("POST", "peers", {name: item[name] for name in ("id", "metadata", "configuration")})
+        progress.state.lacking[DATES] += 1
+        return True
+
+    def _take_sessions(self, item: Item, progress: Progress) -> bool:
+        self._remote.ask("POST", "sessions", {name: item[name] for name in ("id", "metadata", "configuration")})
+        progress.state.lacking[DATES] += 1
+        return True
+
+    def _take_scopes(self, item: Item, _progress: Progress) -> bool:
+        """Before there are messages: what a scope learnt from them comes along."""
+        for scope in item["scopes"]:
+            self._remote.ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
+        return True
+
+    def _take_memberships(self, item: Item, progress: Progress) -> bool:
+        progress.state.lacking[STAYS] += 1
+        if item["left_seq"] is not None:
+            return False
+        config = {name: item[name] for name in ("observe_me", "observe_others") if item[name] is not None}
+        self._remote.ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
+        return True
+
+    def _take_departures(self, item: Item, _progress: Progress) -> bool:
+        """Who wrote is a member again; who had left leaves."""
+        self._remote.ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
+        return True
+
+    def _take_cards(self, item: Item, progress: Progress) -> bool:
+        target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
+        self._remote.ask("PUT", f"peers/{segment(item['observer_id'])}/card", {"peer_card": item["lines"]}, target)
+        progress.state.lacking[CARDS] += 1
+        return True
+
+    def _take_webhooks(self, item: Item, _progress: Progress) -> bool:
+        self._remote.ask("POST", "webhooks", {"url": item["url"]})
+        return True
+
+    def _take_messages(self, items: Numbered, progress: Progress) -> None:
+        names = ("content", "peer_id", "metadata", "created_at")
+
+        def part_of(group: Numbered) -> Part:
+            session = segment(group[0][1]["session_id"])
+            said = [{**{name: item[name] for name in names}, "configuration": QUIET} for _, item in group]
+            total = partial(self._remote.total, f"sessions/{session}/messages/list")
+            return Part(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
+
+        for group in self._each_once("messages", _by_session(items), _same_session, part_of, progress):
+            progress.state.lacking[IDS] += len(group)
+            _count(progress, FILES, sum(item["file"] is not None for _, item in group))
+
+    def _take_conclusions(self, items: Numbered, progress: Progress) -> None:
+        names = ("content", "observer_id", "observed_id", "session_id")
+
+        def part_of(group: Numbered) -> Part:
+            said = [{name: item[name] for name in names if item[name] is not None} for _, item in group]
+            one = {name: said[0][name] for name in ("content", "observer_id", "observed_id")}
+            twins = sum({name: new[name] for name in one} == one for new in said)
+            total = partial(self._remote.total, "conclusions/list", one)
+            return Part(group, "conclusions", {"conclusions": said}, total, twins)
+
+        for group in self._each_once("conclusions", items, lambda _one, _other: True, part_of, progress):
+            progress.state.lacking[CONCLUSIONS] += len(group)
+            _count(progress, LEVELS, sum(item["level"] != "explicit" for _, item in group))
+            _count(progress, HISTORIES, sum(bool(item["versions"]) for _, item in group))
+
+    def _each_once(
+        self,
+        section: str,
+        items: Numbered,
+        together: Callable[[Item, Item], bool],
+        part_of: Callable[[Numbered], Part],
+        progress: Progress,
+    ) -> Iterator[Numbered]:
+        """Bring items exactly once, a few at a time; those that the server takes. Where it refuses some, one by one."""
+        state = progress.state
+        while state.parts < len(items):
+            most = 1 if state.parts < state.alone_until else AT_ONCE
+            group = _first_group(items[state.parts : state.parts + most], together)
+            refused = self._send(part_of(group), progress)
+            if refused is not None and len(group) > 1:
+                state.alone_until, state.tried = state.parts + len(group), None
+                continue
+            if refused is None:
+                state.carried[section] += len(group)
+                yield group
+            else:
+                state.refuse(group[0][0], refused)
+            state.parts, state.tried = state.parts + len(group), None
+            progress.save()
+
+    def _send(self, part: Part, progress: Progress) -> str | None:
+        """Bring a part exactly once; the reason when the server does not take it."""
+        state = progress.state
+        first, last = part.group[0][0], part.group[-1][0]
+        for attempt in range(ATTEMPTS):
+            if state.tried is not None and self._arrived(state.tried["before"], part):
+                return None
+            state.tried = {"before": part.total()}
+            progress.save()
+            try:
+                self._remote.send_once(part.path, part.body, f"import-{state.sha256[:24]}-{first}-{last}")
+                return None
+            except UnheardError:
+                self._remote.pause(attempt)
+            except RefusedError as error:
+                self._stop_if_barred(error)
+                return error.reason
+        raise TransferError(f"{self._remote.url} does not answer", hint="The same command goes on where it ended")
+
+    def _arrived(self, before: int, part: Part) -> bool:
+        now = part.total()
+        if now not in (before, before + part.grows_by):
+            raise TransferError(
+                f"lines {part.group[0][0]} to {part.group[-1][0]} were sent and it is not known whether they arrived: "
+                f"{self._remote.url} held {before} such items before, and holds {now} now",
+                hint="Somebody else writes there. Look there, then delete the file that ends in .progress",
+            )
+        return now != before
+
+    def _stop_if_barred(self, error: RefusedError) -> None:
+        """A key that does not open, or a server in trouble, refuses everything: that is no word about an item."""
+        if error.status in (401, 403) or error.status >= 500:
+            raise TransferError(f"{self._remote.url}: {error.reason}") from error
+
+
+def _first_group(items: Numbered, together: Callable[[Item, Item], bool]) -> Numbered:
+    """As many of the first items as go together with the very first."""
+    first = items[0][1]
+    return list(itertools.takewhile(lambda one: together(first, one[1]), items))
+
+
+def _count(progress: Progress, what: str, number: int) -> None:
+    if number:
+        progress.state.lacking[what] += number
+
+
+def _by_session(items: Numbered) -> Numbered:
+    """The messages of each session together, in order."""
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for line, item in items:
+        found.setdefault(item["session_id"], []).append((line, item))
+    return [numbered for group in found.values() for numbered in group]
+
+
+def _same_session(one: Item, other: Item) -> bool:
+    return bool(one["session_id"] == other["session_id"])

@@ -1,0 +1,129 @@
+"""A Honcho server, asked about one workspace. What can be asked again is; what may have arrived is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from hermes.errors import TransferError
+
+SECONDS = 60.0
+ATTEMPTS = 6
+FIRST_WAIT = 0.2
+LATER = frozenset({429, 502, 503, 504})
+"""What a server answers that may do it later."""
+REASON_CHARS = 300
+PAGE = 100
+
+
+class RefusedError(Exception):
+    """The server does not take it."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class UnheardError(Exception):
+    """The server may or may not have done it."""
+
+
+class Remote:
+    """Speaks to one server; paths begin inside the workspace unless they begin with a slash."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        workspace: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=SECONDS, transport=transport)
+        self._sleep = sleep
+        self.url = url.rstrip("/")
+        self.workspace = workspace
+
+    def close(self) -> None:
+        self._client.close()
+
+    def extensions(self) -> frozenset[str]:
+        """What the server can do beyond Honcho; nothing when it is not ours."""
+        try:
+            told = self.ask("GET", "/health")
+        except RefusedError:
+            return frozenset()
+        named = told.get("extensions") if isinstance(told, dict) else None
+        return frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
+
+    def ask(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """What the server answers to a request that does no harm when it comes twice."""
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._send(method, path, body, query, {})
+            except UnheardError as error:
+                problem = str(error)
+            except RefusedError as error:
+                if error.status not in LATER:
+                    raise
+                problem = error.reason
+            self.pause(attempt)
+        raise TransferError(f"{self.url} does not answer: {problem}", hint="The same command goes on where it ended")
+
+    def send_once(self, path: str, body: Any, key: str) -> Any:
+        """POST something that must not be done twice. Our own server knows the key; of others the caller finds out."""
+        try:
+            return self._send("POST", path, body, None, {"Idempotency-Key": key})
+        except RefusedError as error:
+            if error.status in LATER:
+                raise UnheardError(error.reason) from error
+            raise
+
+    def pause(self, attempt: int) -> None:
+        """Wait before another attempt; longer after each."""
+        self._sleep(FIRST_WAIT * 2**attempt)
+
+    def total(self, path: str, filters: Mapping[str, Any] | None = None) -> int:
+        """How many items a list has."""
+        told = self.ask("POST", path, {"filters": filters} if filters else {}, {"page": 1, "size": 1})
+        return int(told["total"])
+
+    def _send(
+        self, method: str, path: str, body: Any, query: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> Any:
+        at = path if path.startswith("/") else f"/v3/workspaces/{quote(self.workspace, safe='')}/{path}"
+        try:
+            answer = self._client.request(method, at, json=body, params=query, headers=headers)
+        except httpx.TransportError as error:
+            raise UnheardError(str(error) or type(error).__name__) from error
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise TransferError(f"{self.url} is not an address: {error}") from error
+        if answer.status_code >= 400:
+            raise RefusedError(answer.status_code, _reason(answer))
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise TransferError(f"{self.url}{at} does not answer as a Honcho server does") from error
+
+
+def segment(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = answer.text
+    if isinstance(detail, list) and detail and isinstance(detail[0], dict):
+        detail = detail[0].get("msg", detail[0])
+    return f"{answer.status_code} {' '.join(str(detail).split())}"[:REASON_CHARS]

@@ -1,0 +1,48 @@
+"""Servers to carry memories between."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.memory_server.serving import Served, ending, inside, running, start_module
+from tests.transfer.filling import fill
+
+
+@pytest.fixture(scope="session")
+def old(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server whose memory is taken along."""
+    with running(tmp_path_factory.mktemp("old")) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def new(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that a memory is brought to."""
+    with running(tmp_path_factory.mktemp("new")) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def other(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that offers the public API alone."""
+    folder = tmp_path_factory.mktemp("other")
+    with ending(start_module(["tests.transfer.plain_honcho", str(folder)], folder)) as served:
+        yield served
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
+
+
+@pytest.fixture
+def filled(old: Served, workspace: str) -> str:
+    """A workspace of the old server that holds something of everything."""
+    with inside(old, workspace) as http:
+        fill(http)
+    return workspace
