@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from bench import compression, embedded, gateway, hostile, log, memory_server, outbox, repair, startup, store, turn
+from bench import (
+    compression,
+    embedded,
+    gateway,
+    hostile,
+    log,
+    memory_server,
+    outbox,
+    recall,
+    repair,
+    startup,
+    store,
+    turn,
+)
 
 BENCHES = {
     "startup": startup.run,
@@ -12,6 +25,7 @@ BENCHES = {
     "log": log.run,
     "turn": turn.run,
     "outbox": outbox.run,
+    "recall": recall.run,
     "compression": compression.run,
     "gateway": gateway.run,
     "repair": repair.run,
