@@ -23,7 +23,7 @@ from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.acquaintances import acquaintances, invited
-from hermes.memory.command_host import CommandHost, guarded, make_plugin
+from hermes.memory.command_host import CommandHost, look_over
 from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import NONE, provider_names
@@ -112,8 +112,11 @@ def _check_links(home: Home) -> Iterator[Finding]:
 
 def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
     """Whether the provider that is chosen exists and is configured, and what its owner should know."""
-    env = load_env(home)
-    settings = configure(read_entries(home.config_file), env).settings
+    try:
+        env = load_env(home)
+        settings = configure(read_entries(home.config_file), env).settings
+    except SettingsError:
+        return  # the check of the settings says so
     name, known = settings.get(PROVIDER), provider_names(home.plugins)
     if name not in known:
         detail = f"memory.provider is '{name}', but there is no such provider; known: {', '.join(known)}"
@@ -121,13 +124,13 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
     if name not in known or name == NONE:
         return
     troubles: list[str] = []
-    plugin = make_plugin(name, home.plugins, CommandHost(home.path, home.profile, env, clock, troubles.append))
-    if guarded(name, "is_available", plugin.is_available):
+    host = CommandHost(home.path, home.profile, env, clock, troubles.append)
+    found = look_over(name, home.plugins, host, _acquaintances(home, settings))
+    if found.is_configured:
         yield Finding("memory", "ok", f"{name} is chosen and configured")
     else:
         yield Finding("memory", "fail", f"{name} is chosen but not configured", f"`hermes memory setup {name}`")
-    people = _acquaintances(home, settings)
-    for line in (*troubles, *guarded(name, "remarks", lambda: plugin.remarks(people))):
+    for line in (*troubles, *found.remarks):
         yield Finding("memory", "warn", line)
 
 

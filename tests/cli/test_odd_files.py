@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.chatting import chat, environment, serving, turns
 from tests.conftest import Ran
+from tests.memory.page import install
 
 Hermes = Callable[..., Ran]
 LATIN = "- likes caf\xe9s\n".encode("latin-1")
@@ -159,7 +160,7 @@ def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name
 @pytest.mark.contract("4.3")
 def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(home: Path, hermes: Hermes) -> None:
     (home / "plugins" / "mine").mkdir(parents=True)
-    (home / "plugins" / "mine" / "__init__.py").write_text("raise SystemExit('the doctor loads nothing')\n")
+    (home / "plugins" / "mine" / "__init__.py").write_text("raise SystemExit('it leaves')\n")
     (home / "config.yaml").write_text("memory:\n  provider: honchoo\n")
     ran = hermes("doctor", "--json")
     [found] = [finding for finding in json.loads(ran.out)["findings"] if finding["check"] == "memory"]
@@ -168,4 +169,15 @@ def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(hom
     assert "mine, none" in found["detail"]
     assert "hermes config set memory.provider" in found["fix"]
     hermes("config", "set", "memory.provider", "mine")
-    assert hermes("doctor").code == 0
+    ran = hermes("doctor")
+    assert (ran.code, "cannot be loaded: SystemExit: it leaves" in ran.out) == (1, True)
+
+
+@pytest.mark.contract("4.3", "P4")
+def test_doctor_waits_no_longer_than_it_wants_for_a_provider(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.memory.command_host.PATIENCE", 0.05)
+    install(home, "slow", "import threading\nthreading.Event().wait(60)\n")
+    ran = hermes("doctor")
+    assert (ran.code, "memory provider slow has not come back" in ran.out) == (1, True)

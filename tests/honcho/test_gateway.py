@@ -15,6 +15,9 @@ from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
 from tests.memory.page import install
 
+NOBODY = {"baseUrl": "http://127.0.0.1:9"}
+"""A server that nobody runs: what is said waits."""
+
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
@@ -40,14 +43,14 @@ async def say(core: Core, text: str) -> None:
 async def test_an_edit_of_an_identity_key_counts_from_the_next_message_and_others_open_nothing_anew(
     machine: Machine, opened: list[Address]
 ) -> None:
-    machine.write({"workspace": "one", "hosts": {"hermes": {"aiPeer": "bot"}}})
+    machine.write({"workspace": "one", **NOBODY, "hosts": {"hermes": {"aiPeer": "bot"}}})
     async with running_core(machine.home, memory__provider="honcho") as core:
         await say(core, "hello")
-        elsewhere = {"apiKey": "k", "baseUrl": "http://127.0.0.1:9"}
+        elsewhere = {"apiKey": "k", "baseUrl": "http://127.0.0.1:10"}
         machine.write({"workspace": "one", **elsewhere, "hosts": {"hermes": {"aiPeer": "bot"}, "x": {}}})
         await say(core, "again")
         assert len(opened) == 1, "credentials and foreign keys are not frozen into a session"
-        machine.write({"workspace": "two", "hosts": {"hermes": {"aiPeer": "bot2"}}})
+        machine.write({"workspace": "two", **NOBODY, "hosts": {"hermes": {"aiPeer": "bot2"}}})
         await say(core, "and now")
         assert [(a.data["workspace"], a.data["aiPeer"]) for a in opened] == [("one", "bot"), ("two", "bot2")]
         machine.write("{")
@@ -69,13 +72,13 @@ async def test_with_another_provider_or_none_nobody_looks_at_honchos_files(machi
 
 @pytest.mark.contract("4.4")
 async def test_with_honcho_a_message_opens_no_file_of_its_either(machine: Machine) -> None:
-    machine.write({"peerName": "ann"})
+    machine.write({"peerName": "ann", **NOBODY})
     async with running_core(machine.home, memory__provider="honcho") as core:
         await say(core, "hello")
         with OPENS.counted() as operations:
             await say(core, "again")
         assert operations == []
-        machine.write({"peerName": "bob"})
+        machine.write({"peerName": "bob", **NOBODY})
         with OPENS.counted() as operations:
             await say(core, "changed")
         assert any("honcho.json" in one for one in operations), "the hook hears a read"
@@ -83,6 +86,7 @@ async def test_with_honcho_a_message_opens_no_file_of_its_either(machine: Machin
 
 @pytest.mark.contract("P1")
 async def test_what_is_said_is_kept_for_honcho_in_the_outbox(machine: Machine) -> None:
+    machine.write(NOBODY)
     async with running_core(machine.home, memory__provider="honcho") as core:
         await say(core, "I like figs")
 

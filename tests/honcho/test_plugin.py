@@ -218,7 +218,7 @@ async def test_status_says_what_is_written_when_and_how_is_recalled(
     told = await plugin(machine).status(SystemClock().now() + 3)
     assert told["writing"] == writing
     assert told["recall"] == "hybrid"
-    assert "does not answer" in told["connection"]
+    assert "does not answer" in told["access"]
 
 
 @pytest.mark.contract("5.6", "P5")

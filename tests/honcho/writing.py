@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
+from msgspec import field
 from msgspec.structs import replace
 
 from hermes.clock import Clock
@@ -32,7 +32,7 @@ BATCH, ATTEMPT, PAUSE = 50, 45.0, 15.0
 class KeepingHost(CommandHost, frozen=True):
     """A host without a store that keeps values in memory."""
 
-    values: dict[str, Json] = msgspec.field(default_factory=dict)
+    values: dict[str, Json] = field(default_factory=dict)
 
     async def kept(self, key: str) -> Json:
         return self.values.get(key)

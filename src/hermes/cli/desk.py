@@ -59,8 +59,14 @@ class TerminalDesk(Struct, frozen=True):
 
 
 def open_plugin(app: App, name: str) -> MemoryPlugin:
-    """A provider as commands use it: what is wrong with it goes to standard error."""
-    host = CommandHost(
-        app.home.path, app.home.profile, app.env, app.clock, lambda line: note(f"hermes: {printable(line)}")
-    )
-    return make_plugin(name, app.home.plugins, host)
+    """A provider as commands use it."""
+    return make_plugin(name, app.home.plugins, command_host(app))
+
+
+def command_host(app: App) -> CommandHost:
+    """What a provider is made with by a command: what is wrong goes to standard error."""
+
+    def tell(line: str) -> None:
+        note(f"hermes: {hide_passwords(printable(line))}")
+
+    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, tell)

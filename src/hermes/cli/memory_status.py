@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import typer
 
 from hermes.app import App
 from hermes.assembly import open_provider
-from hermes.cli.desk import open_plugin
+from hermes.cli.desk import command_host
 from hermes.cli.memory_server import read_server, server_lines
 from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
@@ -16,7 +17,7 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import queues, stats
 from hermes.errors import HermesError
 from hermes.memory.acquaintances import acquaintances
-from hermes.memory.command_host import guarded
+from hermes.memory.command_host import look_over
 from hermes.memory.outbox import queue_name
 from hermes.memory.registry import NONE
 from hermes.redaction import hide_passwords
@@ -67,13 +68,11 @@ async def read_remarks(found: App, store: Store) -> list[str]:
     asked, which is told elsewhere."""
     people = await store.read(lambda tx: acquaintances(tx, found.settings.get(ALLOW)))
 
-    def ask() -> list[str]:
-        name = found.settings.get(PROVIDER)
-        plugin = open_plugin(found, name)
-        return list(guarded(name, "remarks", lambda: plugin.remarks(people)))
+    def ask() -> Sequence[str]:
+        return look_over(found.settings.get(PROVIDER), found.home.plugins, command_host(found), people).remarks
 
     try:
-        return await asyncio.to_thread(ask)
+        return list(await asyncio.to_thread(ask))
     except HermesError:
         return []
 

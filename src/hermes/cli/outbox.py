@@ -24,8 +24,9 @@ from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone, new_owner
 from hermes.db.queue import State
-from hermes.db.queue_items import items, queues, stats
-from hermes.errors import StaleError, StoreError, UsageError
+from hermes.db.queue_items import drop as drop_items
+from hermes.db.queue_items import get, items, queues, revive, stats
+from hermes.errors import NotFoundError, StaleError, StoreError, UsageError
 from hermes.logs import start_log
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
@@ -37,6 +38,7 @@ log = logging.getLogger("hermes.memory")
 LEASE = "memory-deliverer"
 TTL = 90.0
 LANES_AT_ONCE = 4
+PAGE = 1000
 STATES: tuple[State, ...] = ("waiting", "dead")
 DETACHED = 0x00000008
 """What Windows calls a process that has no console of ours."""
@@ -105,6 +107,69 @@ def _listed(store: Store, tx: Tx, limit: int) -> list[dict[str, Json]]:
             ]
             found.append({"provider": provider, **to_builtins(counted), "entries": entries})
     return found
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    entries: Annotated[list[int] | None, typer.Argument(help="Ids, as `list` shows them; without any, all.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Give what was put aside another life, at its old place among what is still to be delivered."""
+    _tell(with_store(load_app(ctx), lambda store: store.write(lambda tx: _retry(store, tx, entries))), "retried", json)
+
+
+@app.command()
+def drop(
+    ctx: typer.Context,
+    entries: Annotated[list[int], typer.Argument(help="Ids, as `list` shows them.")],
+    json: AsJson = False,
+) -> None:
+    """Forget entries for good: the provider is not told of them. What was begun may have arrived."""
+    _tell(with_store(load_app(ctx), lambda store: store.write(lambda tx: _drop(tx, entries))), "dropped", json)
+
+
+def _tell(ids: list[int], done: str, json: bool) -> None:
+    if json:
+        print_json({done: ids})
+    else:
+        note(f"{len(ids)} {'entry' if len(ids) == 1 else 'entries'} {done}.")
+
+
+def _retry(store: Store, tx: Tx, ids: list[int] | None) -> list[int]:
+    chosen = _find(tx, ids, ("dead",)) if ids else _all_dead(tx)
+    for entry in chosen:
+        revive(tx, entry, now=store.clock.now())
+    return chosen
+
+
+def _drop(tx: Tx, ids: list[int]) -> list[int]:
+    chosen = _find(tx, ids, STATES)
+    drop_items(tx, chosen)
+    return chosen
+
+
+def _all_dead(tx: Tx) -> list[int]:
+    found: list[int] = []
+    for name in queues(tx, queue_name("")):
+        after = 0
+        while page := items(tx, name, "dead", after_id=after, limit=PAGE):
+            found += [item.id for item in page]
+            after = page[-1].id
+    return found
+
+
+def _find(tx: Tx, ids: list[int], states: tuple[State, ...]) -> list[int]:
+    """These entries of memory outboxes, each once. Raises NotFoundError, and then nothing is changed."""
+    names = set(queues(tx, queue_name("")))
+    for entry in ids:
+        item = get(tx, entry)
+        if item is None or item.queue not in names or item.state not in states:
+            which = "put aside" if states == ("dead",) else "waiting or put aside"
+            raise NotFoundError(
+                f"there is no entry {entry} that is {which}", hint="`hermes memory outbox list` shows them"
+            )
+    return list(dict.fromkeys(ids))
 
 
 async def _deliver(found: App, store: Store) -> int:

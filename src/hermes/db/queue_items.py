@@ -28,6 +28,12 @@ def find(tx: Tx, queue: str, key: str) -> Item | None:
     return None if row is None else Item.from_row(row)
 
 
+def get(tx: Tx, item_id: int) -> Item | None:
+    """The item, whatever its state; None when there is none."""
+    row = tx.execute("SELECT * FROM hermes_queue WHERE id = ?", (item_id,)).fetchone()
+    return None if row is None else Item.from_row(row)
+
+
 def items(
     tx: Tx,
     queue: str,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from hermes.errors import HermesError, UsageError
+from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_entry
 from hermes.honcho.configuration import Configuration
+from hermes.honcho.extensions import Extensions
 from hermes.honcho.identity import find_peer, peer_text
-from hermes.honcho.server import open_client
+from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Speaker
 
@@ -59,6 +60,9 @@ def map_peer(
     ctx: typer.Context,
     old: Annotated[str, typer.Argument(help="The id of a platform user, as the platform gives it.")],
     new: Annotated[str, typer.Argument(help="The peer that it is from now on.")],
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Do not ask: what is known of the old peer becomes the new one's.")
+    ] = False,
     leave: Annotated[
         bool, typer.Option("--leave", help="Do not ask: what is known of the old peer stays there.")
     ] = False,
@@ -69,34 +73,61 @@ def map_peer(
     before, name = find_peer(config.identities, Speaker(old)).name, peer_text(new)
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
-    if not leave:
-        _ask(bench, config, before, name)
+    if merge and leave:
+        raise UsageError("--merge and --leave are two things", hint="Give one of them")
+    if merge or (not leave and _ask(bench, config, before, name) == "merge"):
+        _merge(bench, config, before, name)
     bench.save(set_entry(keys.USER_PEER_ALIASES, old, new))
     bench.desk.print_lines([(old, f"{before} → {name}")])
 
 
-def _ask(bench: Workbench, config: Configuration, before: str, name: str) -> None:
-    """Say what would stay behind, and go on only when the person wants that."""
+def _ask(bench: Workbench, config: Configuration, before: str, name: str) -> str:
+    """Say what would move or stay behind, and ask which of the two it shall be."""
     dialog = bench.desk.dialog
     if not dialog.can_ask:
-        hint = "`--leave` leaves it where it is"
+        hint = "`--merge` moves it where the server can, `--leave` leaves it where it is"
         raise UsageError("nobody can be asked here what becomes of the old memory", hint=hint)
-    dialog.say(f"{_known(bench, config, before)} What is said from now on goes to {name}.")
-    dialog.say("This server cannot merge two peers, so an alias is all there is: it moves nothing.")
+    moving, known = _look(bench, config, before, name)
+    if not known:
+        dialog.say(f"Nothing is known of {before} yet.")
+        return "leave"
+    dialog.say(f"{known} What is said from now on goes to {name}.")
     options = {
-        "leave": f"make the alias; what is known of {before} stays there, where nobody looks for it",
+        **({"merge": f"it becomes {name}'s; that can be undone for seven days"} if moving else {}),
+        "leave": f"it stays with {before}, where nobody looks for it",
         "stop": "change nothing",
     }
-    if dialog.choose(f"What becomes of what is known of {before}?", options, "stop") == "stop":
+    if not moving:
+        dialog.say("This server cannot merge two peers, so an alias is all there is: it moves nothing.")
+    answer = dialog.choose(f"What becomes of what is known of {before}?", options, "merge" if moving else "stop")
+    if answer == "stop":
         raise UsageError("nothing was changed", hint="")
+    return answer
 
 
-def _known(bench: Workbench, config: Configuration, peer: str) -> str:
-    """How much the agent has concluded about a peer, as far as the server can be asked."""
-    agent = config.identities.ai
+def _look(bench: Workbench, config: Configuration, before: str, name: str) -> tuple[bool, str]:
+    """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
     try:
+        server = Extensions(config, bench.machine)
+        if server.can_merge():
+            found = server.preview_merge(before, name)
+            if found is None:
+                return True, ""
+            return True, f"{before} has {found.messages} messages, and {found.conclusions} conclusions concern it."
         with open_client(config, bench.machine) as client:
-            count = client.peer(agent).conclusions_of(peer).list(size=1).total
+            agent = config.identities.ai
+            count = client.peer(agent).conclusions_of(before).list(size=1).total
+            return False, f"{agent} has {count} conclusions about {before}."
     except HermesError as error:
-        return f"How much is known of {peer} cannot be told now ({error.message})."
-    return f"{agent} has {count} conclusions about {peer}."
+        return False, f"How much is known of {before} cannot be told now ({error.message})."
+
+
+def _merge(bench: Workbench, config: Configuration, before: str, name: str) -> None:
+    server = Extensions(config, bench.machine)
+    if not server.can_merge():
+        raise ProviderError(
+            f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
+            hint="`--leave` makes the alias alone",
+        )
+    server.merge(before, name)
+    bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")

@@ -100,10 +100,10 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        connection = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        access = await asyncio.to_thread(look_at, server, self.machine, seconds)
         return {
             "honcho": server.shown,
-            "connection": connection,
+            "access": access,
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,

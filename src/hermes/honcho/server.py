@@ -86,6 +86,12 @@ def embedded_server(machine: Machine) -> Server:
     return Server("embedded", found.base_url, found.api_key)
 
 
+def reachable(config: Configuration, machine: Machine) -> Server:
+    """The server that is meant, with its address; our own is started where it does not run."""
+    found = find_server(config)
+    return embedded_server(machine) if found.kind == "embedded" else found
+
+
 @contextmanager
 def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
@@ -93,8 +99,7 @@ def open_client(config: Configuration, machine: Machine, *, timeout: float = PAT
     import httpx
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
-    found = find_server(config)
-    server = embedded_server(machine) if found.kind == "embedded" else found
+    server = reachable(config, machine)
     with httpx.Client(base_url=server.url, timeout=timeout) as http, in_words():
         yield Honcho(
             api_key=server.key or NO_KEY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -11,12 +11,16 @@ from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, ProviderError
+from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import find_provider
+from hermes.memory.thread_pool import DaemonPool
 from hermes.memory.values import Delivered, Parked, Speaker
 from hermes.types import Json
 
 T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds that a provider has to say something about its configuration."""
 
 
 class CommandHost(Struct, frozen=True):
@@ -61,6 +65,27 @@ def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
     """The provider called `name`. Raises ProviderError when there is none, or it cannot be made."""
     make = find_provider(name, plugins)
     return guarded(name, "making it", lambda: make(host))
+
+
+class Overview(Struct, frozen=True):
+    """What a provider says of its configuration."""
+
+    is_configured: bool
+    remarks: Sequence[str]
+
+
+def look_over(name: str, plugins: Path, host: CommandHost, people: Sequence[Acquaintance]) -> Overview:
+    """Ask a provider about its configuration. Raises ProviderError when it cannot be asked, or does not come back."""
+
+    def look() -> Overview:
+        plugin = make_plugin(name, plugins, host)
+        configured = guarded(name, "is_available", plugin.is_available)
+        return Overview(configured, list(guarded(name, "remarks", lambda: plugin.remarks(people))))
+
+    try:
+        return DaemonPool(1, f"look over {name}").submit(look).result(PATIENCE)
+    except TimeoutError as error:
+        raise ProviderError(f"memory provider {name} has not come back for {PATIENCE:g} s") from error
 
 
 def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseException]) -> T:

@@ -1,0 +1,82 @@
+"""What our own memory server can do beyond the Honcho API. `/health` names it; other Honcho servers have none of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from msgspec import Struct
+
+from hermes.errors import ProviderError
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.server import NO_KEY, PATIENCE, Machine, reachable
+from hermes.redaction import hide_tokens
+
+MERGE = "merge_peers"
+NOT_FOUND = 404
+
+
+class Merge(Struct, frozen=True):
+    """How much of a peer would become another's."""
+
+    messages: int
+    sessions: int
+    conclusions: int
+
+
+class Extensions:
+    """Asks one server, in the workspace of the configuration. Raises ProviderError, in words."""
+
+    def __init__(self, config: Configuration, machine: Machine) -> None:
+        server = reachable(config, machine)
+        self._workspace = f"/v3/workspaces/{quote(config.workspace, safe='')}/ext"
+        self._url = server.url
+        self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
+
+    def can_merge(self) -> bool:
+        """Whether two peers can become one there."""
+        named = self._ask("GET", "/health").get("extensions")
+        return isinstance(named, list) and MERGE in named
+
+    def preview_merge(self, peer: str, into: str) -> Merge | None:
+        """What would become the other's, or None when the server knows no such peer. Nothing is changed."""
+        found = self._ask("GET", f"{self._peer(peer)}/merge", missing={}, params={"into": into})
+        if not found:
+            return None
+        try:
+            return Merge(int(found["messages"]), int(found["sessions"]), int(found["conclusions"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProviderError("the server did not say what a merge would move", hint="") from error
+
+    def merge(self, peer: str, into: str) -> None:
+        """Let a peer become a part of another; the server goes on with it by itself."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)}
+        self._ask("POST", f"{self._peer(peer)}/merge", json={"into": into}, headers=headers)
+
+    def _peer(self, name: str) -> str:
+        return f"{self._workspace}/peers/{quote(name, safe='')}"
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        missing: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **given: Any,
+    ) -> dict[str, Any]:
+        """The server's answer; `missing` for a 404 where that is an answer too."""
+        try:
+            answer = httpx.request(
+                method, f"{self._url}{path}", headers={**self._headers, **(headers or {})}, timeout=PATIENCE, **given
+            )
+            if answer.status_code == NOT_FOUND and missing is not None:
+                return missing
+            answer.raise_for_status()
+            found = answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
+        return found if isinstance(found, dict) else {}

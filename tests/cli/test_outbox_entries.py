@@ -1,0 +1,82 @@
+"""`hermes memory outbox retry` and `drop`: what was put aside gets another life, or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ran
+from tests.memory.page import install
+
+Hermes = Callable[..., Ran]
+CHOOSY = """
+from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Parked, Recalled
+
+class Nothing(MemorySession):
+    async def recall(self, question):
+        return Recalled()
+
+class Choosy(MemoryPlugin):
+    name = "choosy"
+    def is_available(self):
+        return True
+    def address(self, place):
+        return Address("all")
+    def open(self, conversation, address):
+        return Nothing()
+    async def deliver(self, entries, until):
+        taken = self.host.home / "taken"
+        if not taken.exists():
+            return [Parked("no room") for _ in entries]
+        with taken.open("a") as file:
+            file.writelines(f"{entry.text}\\n" for entry in entries)
+        return [Delivered() for _ in entries]
+
+create_plugin = Choosy
+"""
+
+
+def entries(hermes: Hermes) -> list[dict[str, Any]]:
+    listed = json.loads(hermes("memory", "outbox", "list", "--json").out)
+    return [entry for provider in listed for entry in provider["entries"]]
+
+
+@pytest.mark.contract("6.4", "6.9")
+def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY)
+    for text in ("figs", "dates"):
+        assert hermes("chat", "-q", f"I like {text}").code == 0
+    aside = entries(hermes)
+    assert {(entry["state"], entry["reason"]) for entry in aside} == {("put aside", "no room")}
+    assert len(aside) == 4
+    told = json.loads(hermes("memory", "status", "--json").out)["outbox"]
+    assert (told["waiting"], told["put_aside"], told["last_error"]) == (0, 4, "no room")
+    dropped = hermes("memory", "outbox", "drop", str(aside[0]["id"]), str(aside[1]["id"]))
+    assert (dropped.code, dropped.err) == (0, "2 entries dropped.\n")
+    assert json.loads(hermes("memory", "outbox", "retry", str(aside[2]["id"]), "--json").out) == {
+        "retried": [aside[2]["id"]]
+    }
+    assert [entry["state"] for entry in entries(hermes)] == ["waiting", "put aside"]
+    assert hermes("memory", "outbox", "retry").err == "1 entry retried.\n"
+    (home / "taken").touch()
+    assert hermes("memory", "outbox", "deliver").code == 0
+    [first, _] = (home / "taken").read_text().splitlines()
+    assert first == "I like dates"
+    assert entries(hermes) == []
+    assert json.loads(hermes("memory", "status", "--json").out)["outbox"]["last_success"] is not None
+
+
+@pytest.mark.contract("6.4")
+def test_an_entry_that_is_not_there_changes_nothing(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY)
+    assert hermes("chat", "-q", "I like figs").code == 0
+    [one, _] = entries(hermes)
+    ran = hermes("memory", "outbox", "drop", str(one["id"]), "999")
+    assert (ran.code, "there is no entry 999 that is waiting or put aside" in ran.err) == (1, True)
+    assert len(entries(hermes)) == 2
+    ran = hermes("memory", "outbox", "retry", "999")
+    assert "there is no entry 999 that is put aside" in ran.err
