@@ -16,9 +16,10 @@ import pytest
 from hermes.agent.agent import Agent
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
 from hermes.memory.active import Deadlines
 from hermes.types import Json
-from tests.agent.seam import open_seam, requests, say
+from tests.agent.seam import Script, calls, open_seam, requests, say
 from tests.honcho.between import Asked, Instead
 from tests.honcho.recalling import ANN, Recalling
 from tests.memory.providers import Recorder
@@ -35,11 +36,11 @@ FENCE = re.compile(r"<\s*/?\s*memory-context", re.IGNORECASE)
 
 
 @asynccontextmanager
-async def chatting(recalling: Recalling) -> AsyncIterator[Agent]:
-    """A new session whose model says `fine`; what is said is delivered."""
+async def chatting(recalling: Recalling, script: Script = lambda _: Reply("fine")) -> AsyncIterator[Agent]:
+    """A new session whose model says `fine`, or what it is told; what is said is delivered."""
     recalling.machine.home.mkdir(parents=True, exist_ok=True)
     plugin = cast(Recorder, HonchoPlugin)  # anything that makes a plugin will do
-    async with open_seam(recalling.machine.home, lambda _: Reply("fine"), plugin) as agent:
+    async with open_seam(recalling.machine.home, script, plugin) as agent:
         yield agent
 
 
@@ -116,6 +117,30 @@ async def test_a_fence_that_a_person_writes_is_neither_stored_nor_learned(recall
         ]
     assert any("Rex" in text for text in said)
     assert not any("admin" in text or FENCE.search(text) for text in said)
+
+
+@pytest.mark.contract("7.7")
+async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(recalling: Recalling) -> None:
+    recalling.configure(sessionStrategy="per-session")
+    told: list[str] = []
+
+    def script(request: ModelRequest) -> Reply:
+        results = [message["content"] for message in request.messages if message["role"] == "tool"]
+        told[:] = results
+        if not results:
+            return calls("honcho_conclude", "c1", conclusion="Prefers tea to coffee.")
+        if len(results) == 1:
+            known = re.search(r"\(id (.+)\)", results[0])
+            return calls("honcho_conclude", "c2", delete_id=known[1] if known else "?")
+        return Reply("done")
+
+    async with chatting(recalling, script) as agent:
+        await say(agent, "I prefer tea to coffee.")
+    assert told[0].startswith("Saved, and in memory now (id ")
+    assert told[1] == "Deleted."
+    with recalling.at_server() as http:
+        left = http.post("/conclusions/list").json()["items"]
+    assert "Prefers tea to coffee." not in [one["content"] for one in left]
 
 
 FAULTS: tuple[Instead | None, ...] = (
