@@ -108,6 +108,33 @@ async def test_requests_over_twenty_turns_follow_the_cadence(
     assert recalled == [True] * injecting + [False] * (20 - injecting)
 
 
+@pytest.mark.contract("7.3", "7.5")
+async def test_a_conversation_that_goes_on_in_another_process_counts_its_turns_on(recalling: Recalling) -> None:
+    recalling.configure(contextCadence=3, dialecticCadence=3)
+    recalling.between.rule = like_a_model("answer")
+    async with recalling.host() as talk:
+        for number in range(4):
+            await talk.turn(f"question {number}")
+    before = recalling.between.count("context")
+    async with recalling.host() as talk:
+        for number in range(4, 6):
+            await talk.turn(f"question {number}")
+    assert recalling.between.count("context") == before + 1  # ahead of turn 5; the next is for turn 8
+
+
+@pytest.mark.contract("7.5")
+async def test_first_turn_alone_is_the_conversations_first_and_not_the_processs(recalling: Recalling) -> None:
+    recalling.configure(injectionFrequency="first-turn")
+    recalling.between.rule = like_a_model("answer")
+    async with recalling.host() as talk:
+        assert await talk.turn("question 1")
+    before = len(recalling.between.asked)
+    async with recalling.host() as talk:
+        assert await talk.turn("question 2") == ""
+    assert recalling.between.count("context") == 1
+    assert len(recalling.between.asked) == before
+
+
 @pytest.mark.contract("7.5")
 async def test_trivial_input_asks_nothing_and_gets_nothing(recalling: Recalling) -> None:
     recalling.configure()

@@ -74,6 +74,15 @@ async def test_tools_reach_what_is_the_conversations_own(
 
 
 @pytest.mark.contract("7.10")
+async def test_a_group_is_reminded_of_what_each_member_said_there(told: Recalling) -> None:
+    told.tell(SESSIONS["s3"], (BOB, "I bring the tent."))
+    async with told.host() as talk:
+        text = await talk.turn("Who brings what?", GROUP, OWNER)
+    assert "## What 55 said here" in text
+    assert "## What 17 said here" in text
+
+
+@pytest.mark.contract("7.10")
 async def test_a_conclusion_of_someone_else_cannot_be_deleted(told: Recalling) -> None:
     owners = told.conclude(BOT, ANN, f"The owner's word is {OWNERS}.")
     async with told.host() as talk:
