@@ -8,6 +8,7 @@ from bench import (
     compression,
     embedded,
     gateway,
+    honcho_writing,
     hostile,
     log,
     memory_server,
@@ -32,6 +33,7 @@ BENCHES = {
     "memory_server": memory_server.run,
     "hostile": hostile.run,
     "embedded": embedded.run,
+    "honcho_writing": honcho_writing.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

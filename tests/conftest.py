@@ -20,6 +20,8 @@ from tests.scale import load_profile
 GUARD = ProcessGuard()
 load_profile()  # before the modules with properties are read
 
+# A memory server that a test started in the background, and did not end, ends soon.
+os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "30")
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

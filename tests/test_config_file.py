@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -387,3 +390,30 @@ def test_file_that_cannot_be_replaced_is_said(tmp_path: Path) -> None:
     with pytest.raises(HomeError, match=r"cannot write .*config\.yaml"):
         replace_file(tmp_path / "config.yaml", "x")
     assert names(tmp_path) == ["config.yaml"]
+
+
+def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes while ours is on its way to the disk, as late as a look can notice it."""
+    config.write_text("theirs: 0\n")
+    sync, written = os.fsync, itertools.count(1)
+
+    def sync_while_another_writes(file: int) -> None:
+        sync(file)
+        if (number := next(written)) <= 3:
+            config.write_text(re.sub(r"theirs: \d+", f"theirs: {number}", config.read_text()))
+
+    monkeypatch.setattr("hermes.files.os.fsync", sync_while_another_writes)
+    write_setting(config, DEEP, "ours")
+    assert YAML(typ="safe").load(config) == {"theirs": 3, "a": {"b": {"c": "ours"}}}
+
+
+def test_a_file_that_never_stays_the_same_is_given_up_with_a_word(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = (f"theirs: {number}\n" for number in itertools.count())
+    monkeypatch.setattr("hermes.config_file._read", lambda _: next(texts))
+    with pytest.raises(SettingsError, match="another program keeps changing"):
+        write_setting(config, DEEP, "x")
+    assert names(config.parent) == ["config.yaml.lock"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from scripts.stock_homes.check import run, table
 from scripts.stock_homes.drive import make_home
 from scripts.stock_homes.install import install
+from scripts.stock_homes.kills import where_killed
 from scripts.stock_homes.recipes import Recipe, recipes
 from scripts.stock_homes.together import live_together
 
@@ -24,6 +25,7 @@ KEPT = (
     "config.yaml",
     "said.json",
     "stock.out",
+    "stock.killed",
     "logs",
     "sessions",
     "memories",
@@ -45,9 +47,11 @@ def main() -> int:
     python = install(folder / "environment")
     wanted = [recipe for recipe in recipes() if not given.names or recipe.name in given.names]
     if given.command == "check":
-        rows = run(python, folder / "homes", wanted, folder / "work")
-        (folder / "table.md").write_text(table(rows), encoding="utf-8")
-        return 1 if any(row.wrong for row in rows) else 0
+        well = run(python, folder / "homes", wanted, folder / "work", folder / "rows")
+        made = table(folder / "rows")
+        (folder / "table.md").write_text(made, encoding="utf-8")
+        sys.stdout.write(made)
+        return 0 if well else 1
     if given.command == "together":
         shutil.rmtree(folder / "together", ignore_errors=True)
         faults = asyncio.run(live_together(python, folder / "together"))
@@ -74,7 +78,8 @@ def _make(python: Path, folder: Path, wanted: list[Recipe]) -> None:
                 (working / name).replace(home / name)
         shutil.rmtree(working)
         answered = sum(one.answered for one in said)
-        sys.stdout.write(f"{recipe.name}: {answered} of {len(said)} answered, {time.monotonic() - began:.0f} s\n")
+        took, killed = time.monotonic() - began, where_killed(home, recipe)
+        sys.stdout.write(f"{recipe.name}: {answered} of {len(said)} answered, killed {killed}, {took:.0f} s\n")
         sys.stdout.flush()
 
 

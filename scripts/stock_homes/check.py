@@ -4,137 +4,142 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
+import sqlite3
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes.clock import SystemClock
-from hermes.db.engine import Tx
-from hermes.store.store import Store
-from scripts.stock_homes.drive import Stock, open_stock
+from scripts.stock_homes.drive import Said, Stock, open_stock
+from scripts.stock_homes.judge import words
+from scripts.stock_homes.kills import IN_COMPRESSION, NEVER, where_killed
+from scripts.stock_homes.ours import find_doors, run_doctor
 from scripts.stock_homes.recipes import Recipe
+from scripts.stock_homes.turn import find_request, take_turn, what_is_told
 
-LOCK = 30.0
-HELD = ("explained", "repaired", "second repair", "continued", "stock goes on")
+LATER = 1_000
+"""The first number of the replies after the repair."""
+HELD = ("explained", "repaired", "second repair", "our turn", "stock goes on", "our turn again")
+GOING_ON = ("stock on", "stock further grow", "stock again", "stock last")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Row:
-    """One home of the table. `wrong` is empty where everything is as it should be."""
+    """One home of the table: what was found, and what is wrong under each heading; nothing, where all is well."""
 
     name: str
-    found: str
-    wrong: tuple[str, ...]
+    killed: str
+    found: str = "-"
+    wrong: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in HELD})
+
+    @property
+    def faults(self) -> list[str]:
+        return [f"{name}: {fault}" for name, faults in self.wrong.items() for fault in faults]
 
 
 async def check(python: Path, home: Path, recipe: Recipe, work: Path) -> Row:
     """Repair a copy of a home and let both programs go on in it."""
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(home, work)
-    (work / "config.yaml").unlink()
-    _, first = _doctor(work)
+    _move_in(work)
+    row = Row(recipe.name, where_killed(home, recipe))
+    said = [Said(**entry) for entry in json.loads((home / "said.json").read_text(encoding="utf-8"))]
+    plain = Recipe(recipe.name, (), recipe.in_place, window=recipe.window)
+    async with open_stock(python, work, plain, first=LATER) as stock:
+        told = await _repair(work, row)
+        row.wrong["our turn"], said = await take_turn(stock.model, work, said, told, "ours")
+        row.wrong["stock goes on"], said = await _stock_goes_on(stock, work, said)
+        code, report = await run_doctor(work, "--repair", "--yes")
+        if code:
+            row.wrong["our turn again"].append("what stock left is not mended")
+        told = [*told, *what_is_told(report)]
+        faults, _ = await take_turn(stock.model, work, said, told, "ours again")
+        row.wrong["our turn again"] += faults
+    return row
+
+
+def _move_in(work: Path) -> None:
+    """Its bindings name the folder that it was made in: let them name this one, as if it had been made here."""
+    with closing(sqlite3.connect(work / "state.db")) as db, db:
+        db.execute("UPDATE gateway_routing SET scope = ?", (str(work / "sessions"),))
+
+
+async def _repair(work: Path, row: Row) -> list[dict[str, Any]]:
+    """Look, repair, repair again; the findings that only tell."""
+    _, first = await run_doctor(work)
     damage = [finding for finding in first["findings"] if finding["check"] == "sessions" and finding["level"] != "ok"]
-    code, _ = _doctor(work, "--repair", "--yes")
+    row.found = ", ".join(sorted({str(finding["code"]) for finding in damage})) or "-"
+    for finding in damage:
+        if not finding["detail"] or not (finding["remedy"] or finding["fix"]):
+            row.wrong["explained"].append(str(finding["code"]))
+    before = _bytes(work)
+    code, report = await run_doctor(work, "--repair", "--yes")
+    if code:
+        row.wrong["repaired"].append("damage is left")
+    if "repair" not in report and _bytes(work) != before:
+        row.wrong["repaired"].append("there was nothing to repair, and the file changed")
     mended = _bytes(work)
-    again, _ = _doctor(work, "--repair", "--yes")
-    faults = {
-        "explained": all(finding["detail"] and (finding["remedy"] or finding["fix"]) for finding in damage),
-        "repaired": code == 0,
-        "second repair": again == 0 and _bytes(work) == mended,
-        "continued": not (faulty := await find_faults(work)),
-        "stock goes on": await _stock_goes_on(python, work, recipe),
-    }
-    assert tuple(faults) == HELD
-    sys.stderr.write("".join(f"{recipe.name}: {fault}\n" for fault in faulty))
-    codes = ", ".join(sorted({str(finding["code"]) for finding in damage})) or "-"
-    return Row(recipe.name, codes, tuple(name for name, holds in faults.items() if not holds))
+    code, report = await run_doctor(work, "--repair", "--yes")
+    if code or "repair" in report or _bytes(work) != mended:
+        row.wrong["second repair"].append("it changed something")
+    return what_is_told(report)
 
 
-async def find_faults(home: Path) -> list[str]:
-    """What a conversation lacks or has twice in what the next turn would see, for each key and each client's id."""
-    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=LOCK) as store:
-        return await store.read(lambda tx: _judge_all(store, tx))
+async def _stock_goes_on(stock: Stock, work: Path, said: Sequence[Said]) -> tuple[list[str], list[Said]]:
+    """Whether the other program goes on after us: it sees what we were told, compresses, and answers everything."""
+    chat = said[-1].chat
+    doors = await find_doors(work, [chat])
+    room, _, nick = chat.rpartition(":")
+    speaker = f"{doors[chat][-1]}@" if _is_client(chat) else f"{nick}{'#' if room else ''}"
+    await stock.start()
+    faults = []
+    for text in GOING_ON:
+        await stock.step(f"{speaker}> {text}")
+        if not stock.said[-1].answered:
+            faults.append(f"{text!r} was not answered")
+    await stock.stop()
+    shown = [word for message in find_request(stock.model, GOING_ON[0]) for word in words(message.get("content"))]
+    if f"ours {chat}" not in shown:
+        faults.append(f"what we were told is not seen: {shown}")
+    on = [Said(chat, one.text, one.answered, said[-1].number + 1 + one.number) for one in stock.said]
+    return faults, [*said, *on]
 
 
-def _judge_all(store: Store, tx: Tx) -> list[str]:
-    names = {**store.routes.all(tx), **{root: root for root in _unrouted(tx)}}
-    return [fault for name, start in sorted(names.items()) for fault in _judge(store, tx, name, start)]
-
-
-def _judge(store: Store, tx: Tx, name: str, start: str) -> list[str]:
-    live = store.sessions.live_id(tx, start)
-    lineage = store.sessions.lineage(tx, live)
-    view = store.compressions.view(tx, live)
-    seen = _words(message.content for message in view.messages if message.role == "user")
-    said = list(dict.fromkeys(word for one in lineage for word in _words(_said(tx, one))))
-    shown = {word for one in lineage for word in _words(_history(store, tx, one))}
-    faults = [f"{name}: {word!r} is nowhere" for word in said if word not in shown]
-    if len(set(seen)) != len(seen):
-        faults.append(f"{name}: {live} shows something twice: {seen}")
-    if seen != [word for word in said if word in seen]:
-        faults.append(f"{name}: {live} shows its words in another order: {seen}")
-    if said and said[-1] not in seen:
-        faults.append(f"{name}: {live} lacks the last words")
-    return faults
-
-
-def _unrouted(tx: Tx) -> list[str]:
-    rows = tx.execute("SELECT id FROM sessions WHERE source = 'api_server' AND parent_session_id IS NULL")
-    return [str(row["id"]) for row in rows]
-
-
-def _said(tx: Tx, session_id: str) -> list[str | None]:
-    rows = tx.execute("SELECT content FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id", (session_id,))
-    return [row["content"] for row in rows]
-
-
-def _history(store: Store, tx: Tx, session_id: str) -> list[str | None]:
-    return [message.content for message in store.messages.history(tx, session_id) if message.role == "user"]
-
-
-def _words(texts: Iterable[str | None]) -> list[str]:
-    return [text.strip()[:40] for text in texts if text and not text.startswith("[")]
-
-
-async def _stock_goes_on(python: Path, work: Path, recipe: Recipe) -> bool:
-    """Whether the other program answers in its own home after the repair."""
-    over_api = any("@" in step.split(">")[0] for step in recipe.steps)
-    stock: Stock
-    async with open_stock(python, work, Recipe(recipe.name, (), recipe.in_place, window=recipe.window)) as stock:
-        await stock.start()
-        await stock.step("api-chat-1@> and now" if over_api else "ann> and now")
-    return stock.said[-1].answered
-
-
-def _doctor(home: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "hermes", "doctor", "--json", *arguments]
-    env = {**os.environ, "HERMES_HOME": str(home)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    return done.returncode, json.loads(done.stdout)
+def _is_client(chat: str) -> bool:
+    return chat.startswith("api-")
 
 
 def _bytes(home: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.glob("state.db*") if not path.name.endswith("-shm")}
 
 
-def table(rows: Iterable[Row]) -> str:
-    """The table as Markdown, a cell for each thing that must hold."""
-    head = ("home", "found", *HELD)
-    cells = [(row.name, row.found, *("no" if name in row.wrong else "yes" for name in HELD)) for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *cells))
+def table(folder: Path) -> str:
+    """The rows in a folder as Markdown, a cell for each thing that must hold, and how many hold."""
+    rows = [Row(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
+    head = ("home", "killed", "found", *HELD)
+    cells = [(row.name, row.killed, row.found, *("no" if row.wrong[name] else "yes" for name in HELD)) for row in rows]
+    lines = "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *cells))
+    held, damaged = sum(not row.faults for row in rows), sum(row.found != "-" for row in rows)
+    killed = sum(row.killed == IN_COMPRESSION for row in rows)
+    never = ", ".join(row.name for row in rows if row.killed == NEVER) or "none"
+    return (
+        f"{lines}\n{held} of {len(rows)} homes hold in every cell. Something was found in {damaged}. {killed} were "
+        f"killed at a drawn moment in a compression; those whose kill never came: {never}.\n"
+    )
 
 
-def run(python: Path, homes: Path, wanted: Iterable[Recipe], work: Path) -> list[Row]:
-    """Check the homes that are there, one after another."""
-    rows = []
+def run(python: Path, homes: Path, wanted: Iterable[Recipe], work: Path, rows: Path) -> bool:
+    """Check the homes that are there, one after another, and keep a row of each; whether all is well."""
+    rows.mkdir(parents=True, exist_ok=True)
+    well = True
     for recipe in wanted:
         if (homes / recipe.name).exists():
-            rows.append(asyncio.run(check(python, homes / recipe.name, recipe, work)))
-            sys.stdout.write(f"{rows[-1].name}: {rows[-1].found}: {', '.join(rows[-1].wrong) or 'all'}\n")
+            row = asyncio.run(check(python, homes / recipe.name, recipe, work / recipe.name))
+            (rows / f"{row.name}.json").write_text(json.dumps(asdict(row), indent=1), encoding="utf-8")
+            sys.stdout.write(f"{row.name}: {row.killed}: {row.found}: {'; '.join(row.faults) or 'all holds'}\n")
             sys.stdout.flush()
-    return rows
+            well = well and not row.faults and row.killed != NEVER
+    return well

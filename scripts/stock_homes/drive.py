@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scripts.stock_homes.loopback import GROW, Irc, Model, serving
 from scripts.stock_homes.recipes import Recipe
@@ -22,6 +21,7 @@ from scripts.stock_homes.recipes import Recipe
 BOT, ROOM = "bot", "#room"
 KEY = "a-key-for-loopback-alone"
 START, REPLY = 90.0, 60.0
+AT_ONCE = " & "
 PAUSE = 1.0
 """Seconds after a reply: it is sent before the turn is over, and what comes meanwhile interrupts it."""
 STEP = re.compile(r"(?P<who>[\w-]+)(?P<how>#|\$|@@|@|)> (?P<text>.+)")
@@ -29,30 +29,33 @@ CONFIG = """\
 model:
   {{provider: custom, default: loop, base_url: "http://127.0.0.1:{port}/v1", api_key: none, context_length: {window}}}
 compression: {{in_place: {in_place}, threshold: 0.5, protect_first_n: 1, protect_last_n: 4}}
+approvals: {{destructive_slash_confirm: false}}
 """
 
 
 @dataclass(frozen=True)
 class Said:
-    """One message of a person, and whether an answer came."""
+    """One message of a person, and whether an answer came. What was said at once has one number."""
 
     chat: str
     text: str
     answered: bool
+    number: int
 
 
 class Stock:
     """A stock Hermes in one home."""
 
-    def __init__(self, python: Path, home: Path, recipe: Recipe, irc: Irc, ports: tuple[int, int, int]) -> None:
+    def __init__(
+        self, python: Path, home: Path, recipe: Recipe, parts: tuple[Model, Irc], ports: tuple[int, int, int]
+    ) -> None:
         self._python, self._home, self._recipe = python, home, recipe
         self._model_port, self._irc_port, self._api_port = ports
         self._process: asyncio.subprocess.Process | None = None
         self._kill = recipe.kill
         self._named: dict[str, str] = {}
-        self.irc = irc
+        self.model, self.irc = parts
         self.said: list[Said] = []
-        self.requests: list[list[dict[str, Any]]] = []
 
     async def start(self) -> None:
         """Start the gateway and wait until it has joined the room."""
@@ -72,34 +75,47 @@ class Stock:
         self._process = None
 
     async def step(self, step: str) -> None:
-        """What a person does."""
+        """What people do, one or several at once."""
         if step == "restart":
             await self.stop()
             await self.start()
             return
-        found = STEP.fullmatch(step)
-        assert found, step
+        acts = step.split(AT_ONCE)
+        self.model.meet(sum(GROW in act for act in acts))
+        number = len(self.said)
+        self.said += await asyncio.gather(*(self._act(act, number) for act in acts))
+
+    async def _act(self, act: str, number: int) -> Said:
+        found = STEP.fullmatch(act)
+        assert found, act
         who, how, text = found["who"], found["how"], found["text"]
         ask = {"": self._tell, "#": self._tell_room, "@": self._ask, "@@": self._ask_on, "$": self._type}[how]
-        answered = await self._survive(ask(who, text), text)
-        chat = {"#": ROOM, "$": who}.get(how, who)
-        self.said.append(Said(chat, text, answered))
+        answered = await self._survive(ask(who, text), text, by_itself=how == "$")
+        return Said(f"{ROOM}:{who}" if how == "#" else who, text, answered, number)
 
-    async def _survive(self, asking: Coroutine[None, None, bool], text: str) -> bool:
-        """Whether an answer came; False when the process ended first, by its own step or at the drawn moment."""
+    async def _survive(self, asking: Coroutine[None, None, bool], text: str, *, by_itself: bool) -> bool:
+        """Whether an answer came; False when the process ended first, by its own step or at the drawn moment. A
+        terminal is a process by itself."""
         assert self._process is not None
         answer: asyncio.Task[bool] = asyncio.create_task(asking)
-        ended: asyncio.Task[int] = asyncio.create_task(self._process.wait())
-        delay = self._recipe.delay if GROW in text else None
+        ended: asyncio.Task[object] = asyncio.create_task(answer_never() if by_itself else self._process.wait())
         try:
-            if delay is not None and not (await asyncio.wait({answer}, timeout=delay))[0]:
-                await self.stop()
+            if self._recipe.delay is not None and GROW in text:
+                await self._kill_while_summarising(self._recipe.delay)
             await asyncio.wait({answer, ended}, timeout=REPLY, return_when=asyncio.FIRST_COMPLETED)
             return answer.done() and answer.exception() is None and answer.result()
         finally:
             answer.cancel()
             ended.cancel()
             await asyncio.gather(answer, ended, return_exceptions=True)
+
+    async def _kill_while_summarising(self, delay: float) -> None:
+        """Kill it so long after its model was asked for a summary."""
+        self.model.summarising.clear()
+        async with asyncio.timeout(REPLY):
+            await self.model.summarising.wait()
+        await asyncio.sleep(delay)
+        await self.stop()
 
     async def _tell(self, who: str, text: str) -> bool:
         return await self._hear(who, BOT, who, text)
@@ -127,13 +143,15 @@ class Stock:
         return True
 
     async def _type(self, who: str, text: str) -> bool:
-        process = await self._run("chat", "-Q", "-q", text, "--resume", self._session_of(who))
+        kill = None if (self._home / "stock.killed").exists() else self._recipe.kill
+        process = await self._run("chat", "-Q", "-q", text, "--resume", self._session_of(who), kill=kill)
         return await process.wait() == 0
 
     def _session_of(self, who: str) -> str:
         with closing(sqlite3.connect(self._home / "state.db")) as db:
             rows = db.execute("SELECT session_key, entry_json FROM gateway_routing")
-            return str(next(json.loads(entry)["session_id"] for key, entry in rows if key.endswith(f":{who}")))
+            bound = (json.loads(entry)["session_id"] for key, entry in rows if key.endswith(f":{who}"))
+            return str(next(bound, who))
 
     def _post(self, session: str, text: str) -> str:
         """Ask over the HTTP API; the session id that the answer names."""
@@ -171,16 +189,16 @@ class Stock:
 
 
 @asynccontextmanager
-async def open_stock(python: Path, home: Path, recipe: Recipe) -> AsyncIterator[Stock]:
-    """A stock Hermes in a home, with a model and a room; it is ended at the end, whatever it does."""
+async def open_stock(python: Path, home: Path, recipe: Recipe, *, first: int = 1) -> AsyncIterator[Stock]:
+    """A stock Hermes in a home, with a model whose replies are numbered from `first` on, and a room; it is ended at the
+    end, whatever it does."""
     async with AsyncExitStack() as stack:
         irc = Irc()
-        model = Model()
+        model = Model(first)
         model_port = await stack.enter_async_context(serving(model))
         irc_port = await stack.enter_async_context(serving(irc))
-        _configure(home, recipe, model_port)
-        stock = Stock(python, home, recipe, irc, (model_port, irc_port, _free_port()))
-        stock.requests = model.requests
+        configure(home, recipe, model_port)
+        stock = Stock(python, home, recipe, (model, irc), (model_port, irc_port, _free_port()))
         try:
             yield stock
         finally:
@@ -196,7 +214,13 @@ async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
     return stock.said
 
 
-def _configure(home: Path, recipe: Recipe, port: int) -> None:
+async def answer_never() -> None:
+    """Wait until someone loses patience."""
+    await asyncio.Event().wait()
+
+
+def configure(home: Path, recipe: Recipe, port: int) -> None:
+    """The settings of a home whose model is on a port of this machine."""
     home.mkdir(parents=True, exist_ok=True)
     config = CONFIG.format(port=port, window=recipe.window, in_place=str(recipe.in_place).lower())
     (home / "config.yaml").write_text(config, encoding="utf-8")

@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from hermes.store.copies import MERGED, SUMMARY
+
 SESSIONS = ("id", "source", "user_id", "session_key", "chat_id", "chat_type", "thread_id", "parent_session_id",
             "started_at", "ended_at", "end_reason", "message_count", "api_call_count", "model_config")  # fmt: skip
 MESSAGES = ("id", "session_id", "role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp", "active",
@@ -29,6 +31,7 @@ def keep(home: Path, target: Path) -> None:
         }
     log = (home / "logs" / "agent.log").read_text(encoding="utf-8").splitlines()
     kept["log"] = [line for line in log if LOG.match(line)]
+    kept["said"] = json.loads((home / "said.json").read_text(encoding="utf-8"))
     lines = [f'"{name}": [\n{_lines(values)}\n]' for name, values in kept.items()]
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
@@ -45,9 +48,10 @@ def _session(row: sqlite3.Row) -> dict[str, Any]:
 
 def _message(row: sqlite3.Row) -> dict[str, Any]:
     text = row["content"] or ""
-    if text.startswith("[CONTEXT"):  # its own words are long and always the same
-        text = f"{text.partition(']')[0]}] summary {row['id']}"
-    return {**_filled(row), "content": text if len(text) <= LONGEST else text[:LONGEST].strip()}
+    if SUMMARY.match(text):  # its own words are long and always the same
+        opening = text[:LONGEST].strip() if MERGED in text else f"{text.partition(']')[0]}]"
+        text = f"{opening} summary {row['id']} of {row['id']}"
+    return {**_filled(row), "content": text if SUMMARY.match(text) else text[:LONGEST].strip()}
 
 
 def _route(row: sqlite3.Row) -> dict[str, Any]:

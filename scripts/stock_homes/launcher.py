@@ -1,7 +1,7 @@
 """Runs inside the environment of a stock Hermes: its command line, and an end at one of its own durable steps.
 
 `STOCK_KILL` is `STEP:WHEN:COUNT`: the process ends with SIGKILL right before or after the COUNT-th call of that step
-since a compression took its lock.
+since a compression took its lock. It leaves a file `stock.killed` in the home that says so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 LOCK = "try_acquire_compression_lock"
@@ -34,13 +35,17 @@ class Trap:
             self._calls += due
             hit = due and self._calls == self._count
             if hit and self._when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
+                self._end()
             result = original(*args, **kwargs)
             if hit:
-                os.kill(os.getpid(), signal.SIGKILL)
+                self._end()
             return result
 
         return counted
+
+    def _end(self) -> None:
+        Path(os.environ["HERMES_HOME"], "stock.killed").write_text(f"{self._when} {self._step}", encoding="utf-8")
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 GROW = "grow"
@@ -14,24 +14,47 @@ NOTE = "remember that "
 """Words that the model notes with the tool `memory`, up to the end of the line."""
 FULL, LITTLE = 400_000, 1_000
 WINDOW = 600_000
+TALK = "/chat/completions"
+THINKING = 0.06
+"""Seconds that a summary takes."""
+PATIENCE = 40.0
+"""Seconds that those who should grow at once wait for each other."""
 
 
 class Model:
-    """An OpenAI-compatible model that answers at once. `requests` keeps what each conversation's request held."""
+    """An OpenAI-compatible model that answers at once. `requests` keeps what each conversation's request held, and
+    `summarising` is set while it is asked for a summary. Its replies are numbered from `first` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 1) -> None:
         self.requests: list[list[dict[str, Any]]] = []
+        self.summarising = asyncio.Event()
+        self._first = first
+        self._meeting: asyncio.Barrier | None = None
+
+    def meet(self, parties: int) -> None:
+        """From now on so many requests to grow are answered at the same moment, or none; 1 is each by itself."""
+        self._meeting = asyncio.Barrier(parties) if parties > 1 else None
+
+    async def think(self, body: dict[str, Any]) -> None:
+        """Take the time that an answer takes."""
+        if not body.get("tools"):
+            self.summarising.set()
+            await asyncio.sleep(THINKING)
+        elif self._meeting is not None and asks_to_grow(body["messages"]):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._meeting.wait()
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """The message and usage for one request."""
         messages = body.get("messages") or []
-        number = len(self.requests) + 1
+        number = len(self.requests) + self._first
         if not body.get("tools"):
             return {"message": {"role": "assistant", "content": f"summary {number} of {len(messages)}"}, "used": LITTLE}
         self.requests.append(messages)
         last = messages[-1]
         text = str(last.get("content")) if last["role"] == "user" else ""
-        if GROW in text:
+        if asks_to_grow(messages):
             return {"message": _calling(number, "todo", {}), "used": FULL}
         if NOTE in text:
             noted = {"action": "add", "target": "user", "content": text[text.index(NOTE) :].splitlines()[0]}
@@ -45,17 +68,20 @@ class Model:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = next((int(v) for k, v in _headers(head) if k == "content-length"), 0)
                 body = json.loads(await reader.readexactly(length) or b"{}")
-                kind, data = self._reply(head.split()[1], body)
+                path = head.split()[1]
+                if path.endswith(TALK):
+                    await self.think(body)
+                kind, data = self._reply(path, body)
                 writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n".encode())
                 writer.write(data)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            return  # who asked is gone, or the server ends while it answers
         finally:
             writer.close()
 
     def _reply(self, path: str, body: dict[str, Any]) -> tuple[str, bytes]:
-        if not path.endswith("/chat/completions"):
+        if not path.endswith(TALK):
             data = {"object": "list", "data": [{"id": "loop", "object": "model", "context_length": WINDOW}]}
             return "application/json", json.dumps(data).encode()
         made = self.answer(body)
@@ -114,6 +140,11 @@ async def serving(part: Model | Irc) -> AsyncIterator[int]:
     server = await asyncio.start_server(part.serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
+
+
+def asks_to_grow(messages: list[dict[str, Any]]) -> bool:
+    """Whether the last thing that was said has the word after which the window is full."""
+    return messages[-1]["role"] == "user" and GROW in str(messages[-1].get("content"))
 
 
 def _calling(number: int, tool: str, arguments: dict[str, str]) -> dict[str, Any]:

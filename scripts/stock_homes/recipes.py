@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scripts.stock_homes.loopback import WINDOW
+from scripts.stock_homes.loopback import THINKING, WINDOW
 
 ROTATION = (
     "try_acquire_compression_lock:after:1",
-    "append_message:after:3",
     "end_session:before:1",
     "end_session:after:1",
     "create_session:after:1",
     "update_system_prompt:after:1",
     "replace_messages:before:1",
     "replace_messages:after:1",
+    "append_message:after:1",
     "release_compression_lock:after:1",
     "replace_gateway_routing_entries:before:1",
     "replace_gateway_routing_entries:after:1",
@@ -23,6 +24,8 @@ ROTATION = (
 IN_PLACE = ("archive_and_compact:before:1", "archive_and_compact:after:1", "update_system_prompt:after:1")
 BEGIN = ("ann> one", "ann> two", "ann> three", "ann> four", "ann> five")
 GROW = "ann> six grow"
+WRITING = 0.02
+"""Seconds in which a compression writes what it made."""
 LATER = ("ann> seven", "ann> eight")
 
 
@@ -30,9 +33,11 @@ LATER = ("ann> seven", "ann> eight")
 class Recipe:
     """A home. A step is `NICK> text` to the bot, `NICK#> text` in the room, `ID@> text` over the API with a session id
     that the client keeps, `ID@@> text` with the id that the last answer named, `NICK$> text` from a terminal in that
-    person's session, or `restart`, `stop`. `kill` is armed up to the first end; `delay` kills that long after a step
-    whose text has `grow` was said. A text with `fill` is as long as `window` needs it to be full after a few of them:
-    then the compression comes at the beginning of a turn, before its model was asked."""
+    person's session, or `restart`; `A & B` is both at once, and where both grow their models answer at the same moment.
+
+    `kill` is armed up to the first end; `delay` kills that long after the model was asked for a summary. A text with
+    `fill` is as long as `window` needs it to be full after a few of them: then the compression comes at the beginning
+    of a turn, before its model was asked."""
 
     name: str
     steps: tuple[str, ...]
@@ -100,17 +105,34 @@ def _groups() -> Iterator[Recipe]:
     begin = ("ann#> one", "bob#> two", "ann#> three", "bob#> four", "ann#> five", "ann#> six grow")
     yield Recipe("group-rotated", (*begin, "bob#> seven", "ann#> eight"))
     yield Recipe("group-killed", (*begin, "restart", "bob#> seven"), kill="end_session:after:1")
-    beside = ("ann> one", "bob> one", "ann> two", "bob> two", "ann> three", "bob> three", "ann> four", "ann> five")
-    yield Recipe("two-people", (*beside, "ann> six grow", "bob> four", "ann> seven"))
-    yield Recipe("two-people-killed", (*beside, "ann> six grow", "restart", "bob> four"), kill="create_session:after:1")
+    beside = ("ann> one", "bob> uno", "ann> two", "bob> due", "ann> three", "bob> tre", "ann> four", "ann> five")
+    yield Recipe("two-people", (*beside, "ann> six grow", "bob> quattro", "ann> seven"))
+    killed = (*beside, "ann> six grow", "restart", "bob> quattro")
+    yield Recipe("two-people-killed", killed, kill="create_session:after:1")
 
 
 def _random() -> Iterator[Recipe]:
-    for number, delay in enumerate((0.2, 0.35, 0.5, 0.7, 0.9, 1.2), start=1):
-        yield Recipe(f"random-{number}", (*BEGIN, GROW, *(() if number % 2 else ("restart", *LATER))), delay=delay)
+    """Kills while a summary is made, and in the moments after it in which a compression writes."""
+    chance = random.Random(12)
+    delays = [chance.uniform(0, THINKING) for _ in range(3)]
+    delays += [THINKING + chance.uniform(0, WRITING) for _ in range(9)]
+    for number, delay in enumerate(delays, start=1):
+        in_place, goes_on = number % 3 == 0, number % 2 == 0
+        steps = (*BEGIN, GROW, *(("restart", *LATER) if goes_on else ()))
+        yield Recipe(f"random-{number}", steps, in_place, delay=delay)
 
 
 def _two_processes() -> Iterator[Recipe]:
     yield Recipe("terminal-too", (*BEGIN, "ann$> six from the terminal", "ann> seven"))
     yield Recipe("terminal-rotates", (*BEGIN, "ann$> six grow", "ann> seven", "ann> eight"))
     yield Recipe("terminal-in-place", (*BEGIN, "ann$> six grow", "ann> seven"), in_place=True)
+    race = "ann> six grow & ann$> seven grow"
+    yield Recipe("race", (*BEGIN, race))
+    yield Recipe("race-and-on", (*BEGIN, race, "ann> eight", "ann> nine"))
+    yield Recipe("race-in-place", (*BEGIN, race, "ann> eight", "ann> nine"), in_place=True)
+    yield Recipe("race-killed", (*BEGIN, race, "restart", "ann> eight"), kill="end_session:after:1")
+    yield Recipe("race-killed-later", (*BEGIN, race, "restart", "ann> eight"), kill="replace_messages:after:1")
+    talk = tuple(f"api-chat-1@> {word}" for word in ("one", "two", "three", "four", "five"))
+    both = "api-chat-1@> six grow & api-chat-1@> seven grow"
+    yield Recipe("race-api", (*talk, both, "api-chat-1@> eight"))
+    yield Recipe("race-api-terminal", (*talk, "api-chat-1@> six grow & api-chat-1$> seven grow", "api-chat-1@> eight"))

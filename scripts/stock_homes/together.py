@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from scripts.stock_homes.drive import Stock, open_stock
 from scripts.stock_homes.loopback import NOTE
+from scripts.stock_homes.ours import ask_ours, run_ours
 from scripts.stock_homes.recipes import Recipe
 
 SESSIONS, ROUNDS = 10, 3
@@ -22,32 +21,41 @@ async def live_together(python: Path, home: Path) -> list[str]:
         await stock.start()
         for number in range(SESSIONS):
             await stock.step(f"s{number}@> begin s{number}")
+        faults = []
         for turn in range(ROUNDS):
             await _in_turns(stock, home, turn)
-            await _at_once(stock, home, turn)
-        faults = [fault for number in range(SESSIONS) for fault in await _judge(stock, home, number)]
+            faults += await _at_once(stock, home, turn)
+        faults += [fault for number in range(SESSIONS) for fault in await _judge(stock, home, number)]
         faults += [f"{said.text!r} was not answered" for said in stock.said if not said.answered]
     return faults + _judge_notes(home) + _judge_config(home)
 
 
 async def _in_turns(stock: Stock, home: Path, turn: int) -> None:
     for number in range(SESSIONS):
-        await _ours(home, f"s{number}", f"ours {turn}.{number}")
+        await ask_ours(home, f"s{number}", f"ours {turn}.{number}")
         await stock.step(f"s{number}@> stock {turn}.{number}")
-    await _ours(home, "s0", f"{NOTE}ours {turn}")
+    await ask_ours(home, "s0", f"{NOTE}ours {turn}")
     await stock.step(f"s1@> {NOTE}stock {turn}")
-    await _hermes(home, "config", "set", "memory.review_every", str(20 + turn))
+    await run_ours(home, "config", "set", "memory.review_every", str(20 + turn))
     await stock.configure("agent.max_turns", str(40 + turn))
 
 
-async def _at_once(stock: Stock, home: Path, turn: int) -> None:
-    """Each in sessions of its own, and both in the notes."""
+async def _at_once(stock: Stock, home: Path, turn: int) -> list[str]:
+    """Each in sessions of its own, and both in the notes and the settings; what the settings lack then."""
     half = SESSIONS // 2
     for number in range(half):
         await asyncio.gather(
-            _ours(home, f"s{number}", f"{NOTE}ours at once {turn}.{number}"),
+            ask_ours(home, f"s{number}", f"{NOTE}ours at once {turn}.{number}"),
             stock.step(f"s{number + half}@> {NOTE}stock at once {turn}.{number}"),
         )
+    theirs = asyncio.create_task(stock.configure("agent.gateway_timeout", str(600 + turn)))
+    value = 1_000 * (turn + 1)
+    while not theirs.done():  # it takes no lock: whatever it writes in between must stay
+        value += 1
+        await run_ours(home, "config", "set", "gateway.cached_agents", str(value))
+    text = (home / "config.yaml").read_text(encoding="utf-8")
+    return [f"config.yaml lacks {line}" for line in (f"gateway_timeout: {600 + turn}", f"cached_agents: {value}")
+            if line not in text]  # fmt: skip
 
 
 async def _judge(stock: Stock, home: Path, number: int) -> list[str]:
@@ -55,10 +63,10 @@ async def _judge(stock: Stock, home: Path, number: int) -> list[str]:
     faults = []
     for who in ("stock", "ours"):
         if who == "ours":
-            await _ours(home, f"s{number}", f"last ours {number}")
+            await ask_ours(home, f"s{number}", f"last ours {number}")
         else:
             await stock.step(f"s{number}@> last stock {number}")
-        said = _words(stock.requests[-1])
+        said = _words(stock.model.requests[-1])
         wanted = _wanted(number, who)
         if said != wanted:
             faults.append(f"s{number} asked by {who}: {said} instead of {wanted}")
@@ -94,18 +102,3 @@ def _judge_config(home: Path) -> list[str]:
     last = ROUNDS - 1
     return [f"config.yaml lacks {line}" for line in (f"review_every: {20 + last}", f"max_turns: {40 + last}")
             if line not in text]  # fmt: skip
-
-
-async def _ours(home: Path, session: str, text: str) -> None:
-    await _hermes(home, "chat", "-s", session, "-q", text)
-
-
-async def _hermes(home: Path, *arguments: str) -> None:
-    env = {**os.environ, "HERMES_HOME": str(home)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hermes", *arguments, env=env, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, errors = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"{arguments}: {out.decode()} {errors.decode()}")

@@ -10,12 +10,15 @@ from typing import Any
 
 from hermes.config_edit import open_block, put_value, yaml
 from hermes.errors import SettingsError
-from hermes.files import locked, read_file, replace_file
+from hermes.files import locked, read_file, replace_file_if
 from hermes.home import Home
 from hermes.settings import TABLE, Setting
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Given
 from hermes.settings.setting import Table
+
+TRIES = 50
+"""How often a file that another program changes is read anew before a change of ours is given up."""
 
 
 def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
@@ -33,14 +36,27 @@ def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count."""
+    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count.
+
+    Another program that changes the file meanwhile may not know of our lock: what it wrote before our last look, right
+    before the file is replaced, is never written over.
+    """
     with locked(path):
-        _write_setting(path, setting, value)
+        if not any(_put(path, setting, value) for _ in range(TRIES)):
+            raise SettingsError(f"another program keeps changing {path}", hint="Try again in a moment")
 
 
-def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
+def _put(path: Path, setting: Setting[Any], value: object) -> bool:
+    """Whether it is done: the file was still the one that was read."""
     read_entries(path)
-    text = _without_short_form(path, _read(path) or "", setting)
+    seen = _read(path)
+    edited = _edit(path, seen or "", setting, value)
+    return replace_file_if(path, edited, lambda: _read(path) == seen)
+
+
+def _edit(path: Path, seen: str, setting: Setting[Any], value: object) -> str:
+    """The text of the file with one value in it."""
+    text = _without_short_form(path, seen, setting)
     document = _parse(path, text)
     ways = list(_ways(document or {}, setting.key))
     if len(ways) > 1:
@@ -55,7 +71,7 @@ def _write_setting(path: Path, setting: Setting[Any], value: object) -> None:
         out = StringIO()
         yaml().dump(wanted, out)
         edited = out.getvalue()
-    replace_file(path, edited)
+    return edited
 
 
 def _ways(block: Mapping[str, Any], name: str) -> Iterator[list[str]]:

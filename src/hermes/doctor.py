@@ -237,6 +237,15 @@ def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
         )
         fix = f"It is all there: `hermes sessions show {loss.before}`"
         yield Finding("sessions", "warn", detail, fix, "began-anew", (loss.before, loss.today))
+    for left in audit.unseen:
+        numbers = ", ".join(map(str, left.message_ids[:NAMED])) + (", …" if len(left.message_ids) > NAMED else "")
+        moved = f"moved it on to {left.today}, or later" if left.today != left.before else "was at work"
+        detail = (
+            f"what a person said in {left.before} while a compression {moved}, is not seen by the model: message "
+            f"{numbers}"
+        )
+        fix = f"Say it again if it matters; `hermes sessions show {left.before}` shows it"
+        yield Finding("sessions", "warn", detail, fix, "left-behind", tuple(dict.fromkeys((left.before, left.today))))
     for key, (ours, theirs) in sorted(audit.differing.items()):
         detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
         fix = "What was bound last counts here; say something in that chat with the one that you mean to use"

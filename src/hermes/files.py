@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -47,9 +47,24 @@ def replace_file(path: Path, text: str) -> None:
         file.write(text)
 
 
+def replace_file_if(path: Path, text: str, holds: Callable[[], bool]) -> bool:
+    """Replace a file as `replace_file` does, if `holds` says so when all but the last step is done; whether it did."""
+    try:
+        with replacing(path, holds) as file:
+            file.write(text)
+    except _Withdrawn:
+        return False
+    return True
+
+
+class _Withdrawn(Exception):
+    """The old file stays after all."""
+
+
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """Write a file that replaces `path` in one step when all went well; until then the old one stays.
+def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[TextIO]:
+    """Write a file that replaces `path` in one step when all went well; until then the old one stays, and it stays when
+    `holds`, asked right before that step, says so.
 
     A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
     """
@@ -65,6 +80,8 @@ def replacing(path: Path) -> Iterator[TextIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+            if not holds():
+                raise _Withdrawn
             Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)

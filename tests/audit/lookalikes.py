@@ -88,6 +88,13 @@ def summary_pasted_first_thing_after_a_rotation(hand: Hand) -> None:
     hand.say(CHILD, ROTATED_AT + 40, SUMMARY)
 
 
+def summary_quoted_twice_right_after_a_rotation(hand: Hand) -> None:
+    rotate(hand, said_later=None)
+    hand.route(KEY, CHILD)
+    for seconds in (2, 4):
+        hand.say(CHILD, ROTATED_AT + seconds, "[CONTEXT SUMMARY]: is what you wrote, right?")
+
+
 def summary_pasted_where_nothing_was_compressed(hand: Hand) -> None:
     hand.say(old.CLIENT, ROTATED_AT, SUMMARY)
     hand.say(old.CLIENT, ROTATED_AT + 0.2, SUMMARY)
@@ -222,7 +229,8 @@ BOTH: tuple[Callable[[Hand], None], ...] = (
     long_text_sent_twice, rotation_in_a_terminal, conversation_reset_after_a_rotation, straggling_reply,
     straggling_result_of_a_tool, same_summary_in_two_sessions, group_whose_speaker_changed,
     request_that_is_called_a_summary, bot_that_answers_with_summaries, summary_pasted_by_a_person,
-    summary_pasted_first_thing_after_a_rotation, summary_pasted_where_nothing_was_compressed,
+    summary_pasted_first_thing_after_a_rotation, summary_quoted_twice_right_after_a_rotation,
+    summary_pasted_where_nothing_was_compressed,
     talk_that_repeats_itself, talk_that_repeats_itself_beside_two_words_at_once, same_words_at_the_same_time,
     client_that_followed, client_that_said_nothing_since,
     client_that_went_back_and_forth, terminal_that_was_cut_off, reset_after_half_a_compression,

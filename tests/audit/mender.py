@@ -1,4 +1,4 @@
-"""A process that repairs a store, as `hermes doctor --repair --yes` does, and says when it begins."""
+"""A process that repairs a store twice, as `hermes doctor --repair --yes` does, and says when it begins."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def main(home: Path) -> None:
     places = Places(home / "state.db", home / "sessions" / "sessions.json", home / "logs" / "agent.log")
     print("ready", flush=True)  # noqa: T201 - what the parent waits for
     sys.stdin.readline()
-    done = asyncio.run(repair(places, clock=SystemClock(), lock_timeout=30.0))
-    print(f"{len(done.mended)} mended, {len(done.left)} left", flush=True)  # noqa: T201
+    for _ in range(2):
+        done = asyncio.run(repair(places, clock=SystemClock(), lock_timeout=30.0))
+        print(f"{len(done.mended)} mended, {len(done.left)} left", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

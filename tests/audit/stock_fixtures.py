@@ -1,4 +1,5 @@
-"""Homes that a stock 0.19 made (`scripts/stock_homes`), kept small: sessions, messages, routes and lines of the log."""
+"""Homes that a stock 0.19 made (`scripts/stock_homes`), kept small: sessions, messages, routes, lines of the log, and
+what was said."""
 
 from __future__ import annotations
 
@@ -8,10 +9,17 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+from scripts.stock_homes.drive import Said
 from tests.store import old_files as old
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "stock"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def read_said(name: str) -> list[Said]:
+    """What people said in a home."""
+    kept = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return [Said(**entry) for entry in kept["said"]]
 
 
 def put_home(name: str, home: Path) -> None:

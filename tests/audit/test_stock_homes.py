@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.stock_homes.check import find_faults
+from scripts.stock_homes.drive import configure
+from scripts.stock_homes.loopback import Model, serving
+from scripts.stock_homes.ours import run_doctor
+from scripts.stock_homes.recipes import Recipe
+from scripts.stock_homes.turn import take_turn, what_is_told
 from tests.audit.looking import bytes_of, findings
-from tests.audit.stock_fixtures import NAMES, put_home
+from tests.audit.stock_fixtures import NAMES, put_home, read_said
 from tests.conftest import Ran
 from tests.store import old_files as old
 
@@ -25,6 +29,8 @@ FOUND = {
     "early-rotation": ["double-rows", "orphan-child"],
     "group-killed": ["orphan-child"],
     "in-place-thrice": [],
+    "race": [],
+    "race-in-place": [],
     "rotated-twice": [],
     "rotation-after-create-session": ["orphan-child"],
     "rotation-after-end-session": ["orphan-child"],
@@ -33,6 +39,7 @@ FOUND = {
     "rotation-before-replace-gateway-routing-entries": ["orphan-child"],
     "terminal-rotates": [],
 }
+LEFT_BEHIND = {"race", "race-in-place"}
 BEGAN_ANEW = {"rotation-after-end-session-and-on", "rotation-after-replace-messages-and-on"}
 
 
@@ -59,19 +66,31 @@ def test_a_stock_home_is_found_explained_and_repaired_once(hermes: Hermes, home:
     assert bytes_of(home) == after
 
 
+@pytest.mark.processes
 @pytest.mark.contract("3.12", "10.9")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_next_turn_in_a_stock_home_sees_everything_once_and_in_order(hermes: Hermes, home: Path, name: str) -> None:
+def test_the_next_turn_in_a_stock_home_sees_everything_once_and_in_order(home: Path, name: str) -> None:
     put_home(name, home)
-    assert hermes("doctor", "--repair", "--yes").code == 0
-    assert asyncio.run(find_faults(home)) == []
+
+    async def repair_and_ask() -> list[str]:
+        model = Model()
+        async with serving(model) as port:
+            configure(home, Recipe(name, ()), port)
+            code, report = await run_doctor(home, "--repair", "--yes")
+            assert code == 0
+            faults, _ = await take_turn(model, home, read_said(name), what_is_told(report), "and now")
+            return faults
+
+    assert asyncio.run(repair_and_ask()) == []
 
 
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_conversation_that_began_without_its_past_is_said(hermes: Hermes, home: Path, name: str) -> None:
+def test_words_that_no_repair_can_bring_to_where_a_chat_goes_on_are_said(hermes: Hermes, home: Path, name: str) -> None:
     put_home(name, home)
     told = [finding for finding in json.loads(hermes("doctor", "--json").out)["findings"] if finding["code"]]
-    assert [finding["level"] for finding in told if finding["code"] == "began-anew"] == ["warn"] * (name in BEGAN_ANEW)
+    codes = ["began-anew"] * (name in BEGAN_ANEW) + ["left-behind"] * (name in LEFT_BEHIND)
+    said = [finding for finding in told if finding["check"] == "sessions" and finding["level"] == "warn"]
+    assert [finding["code"] for finding in said if finding["fix"]] == codes
     keys = [finding["detail"] for finding in told if "it is whole" in finding["detail"]]
     assert not (keys and FOUND[name]), "nothing is called whole beside a damage of the same conversation"

@@ -80,3 +80,21 @@ def test_an_entry_that_is_not_there_changes_nothing(home: Path, hermes: Hermes) 
     assert len(entries(hermes)) == 2
     ran = hermes("memory", "outbox", "retry", "999")
     assert "there is no entry 999 that is put aside" in ran.err
+
+
+@pytest.mark.contract("6.13")
+def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotten(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY)
+    (home / "taken").touch()
+    for text in ("figs", "dates"):
+        assert hermes("chat", "-q", f"I like {text}").code == 0
+    first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
+    ran = hermes("sessions", "delete", first, "--yes")
+    assert "What choosy was told of it stays there; --everywhere has it forgotten too." in ran.out
+    assert entries(hermes) == []
+    ran = hermes("sessions", "delete", second, "--yes", "--everywhere")
+    assert "choosy is asked to forget it" in ran.out
+    [wish] = entries(hermes)
+    assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)
+    assert hermes("memory", "outbox", "deliver").code == 0
+    assert entries(hermes) == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,17 @@ from hermes.embedded.place import Place
 from tests.memory_server.serving import PLAIN
 
 MESSAGES = "/v3/workspaces/w/sessions/s/messages"
+
+
+HANG = 120.0
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Until it is so; the guard is for a test that would hang."""
+    end = time.monotonic() + HANG
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def place_of(home: Path) -> Place:
@@ -27,9 +41,10 @@ def client_of(connection: Connection) -> httpx.Client:
 
 
 def write(client: httpx.Client, text: str) -> None:
-    """Say something; acknowledged when this returns."""
+    """Say something new; acknowledged when this returns, and kept once however often it is sent."""
     said = {"messages": [{"content": text, "peer_id": "ann"}]}
-    client.post(MESSAGES, json=said).raise_for_status()
+    key = hashlib.sha256(text.encode()).hexdigest()
+    client.post(MESSAGES, json=said, headers={"Idempotency-Key": key}).raise_for_status()
 
 
 def read_all(client: httpx.Client) -> list[str]:

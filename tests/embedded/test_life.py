@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -14,22 +13,15 @@ import pytest
 
 from hermes.embedded.asking import look
 from hermes.embedded.connect import Connection, connect, find_running, stop
+from hermes.embedded.keeping import keeping
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.embedded.seat import is_taken
 from hermes.errors import MemoryServerError
-from tests.embedded.clients import client_of, read_all, write
+from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.memory_server.serving import SECRET, running
 
 pytestmark = pytest.mark.processes
-HANG = 60.0
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.contract("9.2")
@@ -55,13 +47,29 @@ def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_
 
 @pytest.mark.contract("9.2")
 def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
     connection = connect(place)
     with client_of(connection) as client:
-        for _ in range(12):  # three times as long as it takes to end
+        for _ in range(20):  # more than twice as long as it takes to end
             client.get("/metrics").raise_for_status()
             time.sleep(0.25)
     assert connect(place) == connection
+
+
+@pytest.mark.contract("9.2")
+def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
+    monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.1)
+    with keeping(place):
+        connection = connect(place)
+        time.sleep(5)  # more than twice as long as it takes to end
+        assert connect(place) == connection
+    wait_until(lambda: not is_taken(place))
+    with keeping(place):
+        time.sleep(0.5)
+        assert not is_taken(place)
 
 
 def test_wrong_setting_is_logged_and_memory_is_served(place: Place) -> None:

@@ -16,10 +16,10 @@ from msgspec.structs import asdict
 from hermes.embedded.connect import connect
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import Rendezvous, publish
-from hermes.errors import HermesError
+from hermes.errors import HermesError, MemoryServerError
 from tests.embedded.conftest import servers
-from tests.gateway.test_full_disk import fill, small_disk
 from tests.memory_server.serving import ROOT
+from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.processes
 GONE = Rendezvous("http://127.0.0.1:9", "key", "id", 4_000_000, "0.1.0", "background", 0.0)
@@ -142,6 +142,13 @@ def test_server_that_breaks_is_told_with_the_last_line_it_left(place: Place, mon
 
 
 def test_server_that_never_answers_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.embedded.process.PROGRAM", "http.server")  # serves something, and says nothing to us
-    with pytest.raises(HermesError, match=r"did not (answer|start)"):
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_sleeper(_place: Place) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        return started[0]
+
+    monkeypatch.setattr("hermes.embedded.connect.start_process", start_sleeper)
+    with pytest.raises(MemoryServerError, match=r"did not answer within 0\.5 s"):
         connect(place, patience=0.5)
+    started[0].kill()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,32 +14,9 @@ import pytest
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, clean_env, echo_model, wait_until, write_config
+from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.processes
-
-
-@contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    """A disk of a few megabytes."""
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", path], capture_output=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip("mounting is not permitted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
-
-
-def fill(ballast: Path) -> None:
-    """Leave no byte."""
-    with ballast.open("wb", buffering=0) as file:
-        for size in (65536, 4096, 1):
-            try:
-                while file.write(bytes(size)):
-                    pass
-            except OSError:
-                continue
 
 
 def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

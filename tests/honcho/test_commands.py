@@ -181,6 +181,8 @@ def test_map_names_this_directory_and_says_when_that_has_no_effect(
     assert json.loads(chosen.read_text(encoding="utf-8"))["sessions"] == {here: "my-project"}
     assert json.loads(hermes("honcho", "sessions", "--json").out) == {here: "my-project"}
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] == "my-project"
+    nameless = hermes("honcho", "map", "会")
+    assert (nameless.code, "has nothing that a name may have" in nameless.err) == (2, True)
     hermes("honcho", "strategy", "per-session")
     assert "It has no effect now" in hermes("honcho", "map", "other").out
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] is None

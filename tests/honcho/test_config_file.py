@@ -75,6 +75,20 @@ def test_a_home_elsewhere_has_its_own_file_first_and_then_the_users(machine: Mac
     assert found.existing() == machine.home / "honcho.json"
 
 
+@pytest.mark.contract("5.1")
+def test_a_place_that_may_not_be_looked_into_is_passed_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = machine.write({"peerName": "ann"})
+    exists = Path.exists
+
+    def closed(self: Path) -> bool:
+        if self == machine.profile("coder") / "honcho.json":
+            raise PermissionError(13, "Permission denied")
+        return exists(self)
+
+    monkeypatch.setattr(Path, "exists", closed)
+    assert machine.places("coder").existing() == path
+
+
 @pytest.mark.contract("5.2")
 def test_the_host_key_is_the_profiles_unless_a_variable_names_one(machine: Machine) -> None:
     machine.write({"hosts": {"hermes": {"aiPeer": "a"}, "hermes_coder": {"aiPeer": "b"}, "lab": {"aiPeer": "c"}}})

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.embedded.connect import stop
 from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
@@ -264,3 +265,35 @@ async def test_our_own_server_is_started_and_found_again_after_it_was_ended(writ
         assert lane.put_off == []
     finally:
         stop(plugin.machine.memory)
+
+
+@pytest.mark.contract("6.13")
+async def test_a_deleted_conversation_is_forgotten_and_another_in_the_same_session_stays(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    plugin = writer(server.url, workspace=workspace)
+    lane, other = Lane(plugin), Lane(plugin, replace(HERE, session_id="s2"), "other")
+    for number in range(120):
+        lane.put(f"to be forgotten {number}")
+    other.put("to be kept")
+    await lane.drain()
+    await other.drain()
+    key = other.put("", "forget", None, {"session_id": "s1"})
+    outcomes = await other.drain()
+    assert outcomes[key] == Delivered("120 messages were deleted")
+    assert [content for _, content in arrived.said()] == ["to be kept"]
+    again = other.put("", "forget", None, {"session_id": "s1"})
+    assert (await other.drain())[again] == Delivered("0 messages were deleted")
+
+
+@pytest.mark.contract("6.13")
+async def test_a_server_that_cannot_delete_messages_keeps_them_and_that_is_said(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    async with Misbehaving(server.url, is_foreign=True).served() as proxy:
+        lane = Lane(writer(proxy.url, workspace=workspace))
+        lane.put("hello")
+        key = lane.put("", "forget", None, {"session_id": "s1"})
+        outcomes = await lane.drain()
+    assert outcomes[key] == Parked("this server cannot delete messages: 1 stay in its session app")
+    assert arrived.said() == [("ann", "hello")]

@@ -127,7 +127,7 @@ NAMINGS = st.builds(
     Naming,
     st.sampled_from(["per-directory", "per-session", "per-repo", "global"]),
     st.text("ab09_-", min_size=1, max_size=100).filter(clean),
-    st.dictionaries(st.text("/ab", max_size=4), st.text(max_size=5), max_size=3),
+    st.dictionaries(st.text("~/ab", max_size=4), st.text(max_size=5), max_size=3),
     st.booleans(),
     st.booleans(),
 )

@@ -156,6 +156,28 @@ def test_questions_have_what_is_in_force_as_their_answer(
 
 
 @pytest.mark.contract("5.4", "10.3")
+def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = hermes("memory", "setup", "honcho", "--yes", "--unchecked", "--server", "cloud")
+    assert (ran.code, "Honcho Cloud needs a key" in ran.err, document(home)) == (2, True, {})
+    home.mkdir()
+    (home / "honcho.json").write_text(json.dumps({"baseUrl": NOBODY, "apiKey": "old"}), "utf-8")
+    person = Person("cloud", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda *_: "")
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert block(home) == {"apiKey": "hch-new", "baseUrl": ""}
+    assert "Honcho Cloud needs a key." in person.heard
+
+
+@pytest.mark.contract("5.4", "10.3")
+def test_the_url_that_is_offered_counts_when_it_is_taken(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Person("self-hosted", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert block(home) == {"baseUrl": "http://localhost:8000"}
+
+
+@pytest.mark.contract("5.4", "10.3")
 def test_a_key_for_one_server_is_not_sent_to_another(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,11 @@ class KeepingHost(CommandHost, frozen=True):
     """A host without a store that keeps values in memory."""
 
     values: dict[str, Json] = field(default_factory=dict)
+    entries: dict[str, Json] = field(default_factory=dict)
+
+    async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
+        self.entries.setdefault(key, data)
+        return key
 
     async def kept(self, key: str) -> Json:
         return self.values.get(key)

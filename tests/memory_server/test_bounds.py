@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -217,3 +218,14 @@ async def test_headers_without_end_end_the_connection() -> None:
         with suppress(ConnectionResetError):  # it may end before all was read
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_what_is_no_http_is_refused_in_the_shape_of_every_refusal() -> None:
+    async with listening() as address, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"G@T / nonsense\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 400")
+    assert b"Content-Type: application/json" in head
+    assert json.loads(body) == {"detail": "Invalid HTTP request received."}

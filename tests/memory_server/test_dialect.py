@@ -32,6 +32,7 @@ PARTIAL = {
     "WHERE deleted_at IS NULL",
     "conclusions_by_workspace": "CREATE INDEX conclusions_by_workspace ON conclusions (workspace_id, id) "
     "WHERE deleted_at IS NULL",
+    "conclusions_drawn": "CREATE INDEX conclusions_drawn ON conclusions (collection_id) WHERE source_ids IS NOT NULL",
     "jobs_open_by_kind": "CREATE INDEX jobs_open_by_kind ON jobs (kind, id) WHERE state IN ('pending', 'running')",
     "jobs_open_by_unit": "CREATE INDEX jobs_open_by_unit ON jobs (unit, id) WHERE state IN ('pending', 'running')",
     "jobs_finished": "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",

@@ -67,7 +67,9 @@ async def test_disk_without_room_is_seen_before_anyone_writes(tmp_path: Path, mo
         await eventually(lambda: health(client, clock), lambda told: told == (503, "full"))
 
 
-async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(tmp_path: Path) -> None:
+async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = open_database(tmp_path)
 
     def fill(tx: Tx) -> None:
@@ -85,6 +87,9 @@ async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(tm
         await eventually(lambda: health(client, clock), lambda told: told == (503, "damaged"))
         clock.advance(3600)
         assert await health(client, clock) == (503, "damaged"), "what can be read says nothing of the rest"
+        monkeypatch.setattr("hermes.memory_server.db.sqlite.ROOM", 2**63)
+        for _ in range(3):
+            assert await health(client, clock) == (503, "damaged"), "another trouble does not take its place"
 
 
 async def report(client: httpx.AsyncClient, clock: HandClock) -> dict[str, Any]:

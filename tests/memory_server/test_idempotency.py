@@ -53,6 +53,7 @@ def counted(http: httpx.Client) -> list[int]:
 def test_every_route_that_creates_takes_a_key_and_is_tried_here() -> None:
     taking = {operation for operation, told in described().items() if HEADER in told["headers"]}
     creating = {name for name in ROUTES if name.startswith("POST") and not name.endswith(READING)}
+    taking -= {name for name in taking if "/ext/" in name}
     creating -= {name for name in creating if "/ext/" in name} | {f"POST {W}/sessions/{{session_id}}/messages/"}
     assert taking == creating
     tried = {path.replace("talk", "{session_id}").replace("/scopes/x", "/scopes/{scope_id}") for path in CREATING}

@@ -24,7 +24,14 @@ KEYS: dict[str, dict[str, object] | None] = {
     "peer": {"w": "w", "p": "alice"},
     "session": {"w": "w", "s": "talk"},
 }
-REST = {"message_id": "m", "conclusion_id": "c", "scope_id": "none", "endpoint_id": "e", "section": "peers"}
+REST = {
+    "message_id": "m",
+    "conclusion_id": "c",
+    "scope_id": "none",
+    "endpoint_id": "e",
+    "section": "peers",
+    "merge_id": "g",
+}
 PLACES: dict[str, dict[str, str]] = {
     "own": {"workspace_id": "w", "peer_id": "alice", "session_id": "talk", **REST},
     "co-member's": {"workspace_id": "w", "peer_id": "carol", "session_id": "aside", **REST},

@@ -63,8 +63,9 @@ def as_version_one(folder: Path) -> None:
     """Turn a folder back into what the first version wrote."""
     change(
         folder,
-        "DROP TABLE answers; DROP TABLE conclusion_messages; DROP TABLE conclusion_versions;"
-        "ALTER TABLE sessions DROP COLUMN removals;"
+        "DROP TABLE merges; DROP TABLE merge_rows; DROP TABLE answers;"
+        "DROP TABLE conclusion_messages; DROP TABLE conclusion_versions;"
+        "ALTER TABLE sessions DROP COLUMN removals; DROP INDEX conclusions_drawn;"
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"
         "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date; DROP INDEX memberships_observing;"
         "CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('pending', 'running');"

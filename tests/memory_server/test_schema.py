@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, select
 
 from hermes.clock import SystemClock
 from hermes.errors import StoreNewerError
@@ -26,12 +27,16 @@ from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database
 from hermes.memory_server.db.sqlite import SqliteFile, driver
 from hermes.memory_server.db.tables import metadata
 from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.engine.answers import Asked, forget_answers
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import append_messages, list_messages
+from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.provenance import list_concluded, list_sources
 from hermes.memory_server.engine.recall import Choice, View, choose
+from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.worker import Worker
@@ -127,6 +132,15 @@ async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE], "nobody has it open any more"
 
 
+KEYED = replace(draft("I am here.", "peer1"), asked=Asked("message", "m", "d"))
+
+
+def public_id(tx: Tx, table: str) -> str:
+    """That of any row in session s1."""
+    found = metadata.tables[table]
+    return str(tx.execute(select(found.c.public_id).where(found.c.session_id == 2).limit(1)).scalar_one())
+
+
 HOT: dict[str, Callable[[Tx], object]] = {
     "append": lambda tx: append_messages(tx, "w", "s1", [draft("I am here.", "peer1")], NOW),
     "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
@@ -157,6 +171,11 @@ HOT: dict[str, Callable[[Tx], object]] = {
         tx, new_index(), View((1,), 1), Choice(question("house"), None, None, True, 25)
     ),
     "list conclusions": lambda tx: list_conclusions(tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, Page()),
+    "append with keys": lambda tx: append_once(tx, "w", "s1", [KEYED, KEYED], NOW, Asked("messages", "k", "d")),
+    "drop old answers": lambda tx: forget_answers(tx, NOW),
+    "conclusions of a message": lambda tx: list_concluded(tx, "w", "s1", public_id(tx, "messages"), Page()),
+    "messages of a conclusion": lambda tx: list_sources(tx, "w", public_id(tx, "conclusions"), Page()),
+    "delete a message": lambda tx: remove_part(tx, Removal(2, 3, 3), NOW),
     "look for work": lambda tx: has_work(tx, "dream", NOW),
     "claim work": lambda tx: claim_job(tx, "me", "dream", NOW),
 }

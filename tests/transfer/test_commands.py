@@ -71,6 +71,23 @@ def test_key_is_taken_from_the_environment(
         assert hermes("memory", "import", str(tmp_path / "e")).code == 0
 
 
+def test_memory_of_this_home_is_the_one_that_is_meant_when_none_is_named(
+    hermes: Callable[..., Ran], new: Served, workspace: str, tmp_path: Path
+) -> None:
+    with inside(new, workspace) as http:
+        say(http, "talk", "I like tea.")
+        settle(http)
+    file = str(tmp_path / "e.jsonl")
+    assert hermes("memory", "export", workspace, file, "--from", new.url).code == 0
+    try:
+        assert hermes("memory", "import", file).code == 0
+        told = hermes("memory", "export", workspace, str(tmp_path / "again.jsonl"))
+        assert told.code == 0, told.err
+        assert items(Path(file)) == items(tmp_path / "again.jsonl")
+    finally:
+        hermes("memory", "stop")
+
+
 @pytest.mark.stress
 def test_commands_that_are_killed_go_on_where_they_were(
     old: Served, new: Served, workspace: str, tmp_path: Path

@@ -2,7 +2,7 @@
 
     logs ── audit_log ── anomalies, crossings ─┐
     state.db ── read_case ── (pure) ───────────┴─ find_damage ── Damage(code, detail, steps)
-                                                                    └─ repair: backup, then one transaction each
+                                                                    └─ repair: backup, then a hundred in a transaction
 
 Finding changes nothing. A repair records beside the messages and deletes nothing.
 """

@@ -12,6 +12,7 @@ from hermes.audit.crossing import Crossing, find_crossed, find_crossings
 from hermes.audit.damage import Damage
 from hermes.audit.doubles import find_doubles
 from hermes.audit.log import LogAudit, audit_log
+from hermes.audit.unseen import Unseen, find_unseen
 from hermes.db.engine import Tx
 from hermes.store.reading import lend_tables, open_unchanged
 
@@ -27,12 +28,13 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class StoreAudit:
-    """What is wrong, what only was, what is lost for good, and keys that mean one session to us (the first) and another
-    one to another version."""
+    """What is wrong, what only was, what is lost for good or left behind, and keys that mean one session to us (the
+    first) and another one to another version."""
 
     damage: tuple[Damage, ...] = ()
     history: tuple[History, ...] = ()
     losses: tuple[Loss, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
     differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -46,7 +48,8 @@ def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreA
         case = read_case(tx, places.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
         differing = routes_of(tx, places.old_routes_file).differing(tx)
-        return StoreAudit(tuple(found), tuple(find_history(case, found)), tuple(find_losses(case)), differing)
+        history, unseen = tuple(find_history(case, found)), tuple(find_unseen(tx, case, found))
+        return StoreAudit(tuple(found), history, tuple(find_losses(case)), unseen, differing)
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
@@ -56,17 +59,6 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
         *find_doubles(tx, case),
         *find_bindings(case),
     ]
-
-
-def is_still_there(tx: Tx, case: Case, crossings: Iterable[Crossing], damage: Damage) -> bool:
-    """Whether exactly this damage would be found now; only its own kind is looked for."""
-    match damage.code:
-        case "cross-session":
-            return damage in find_crossed(tx, case, crossings)
-        case "double-summary" | "double-rows":
-            return damage in find_doubles(tx, case)
-        case _:
-            return damage in find_bindings(case)
 
 
 def read_log(places: Places) -> LogAudit:

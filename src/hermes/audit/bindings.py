@@ -105,9 +105,14 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
         else:
             detail = (
                 f"{key} leads to session {bound.id}, which a compression made, but the conversation went on in "
-                f"{home.id}: the next message would not see what was said there"
+                f"{home.id}: the next message would not see what was said there{_tell_apart(case, bound)}"
             )
             yield Damage("route-to-child", named, detail, steps)
+
+
+def _tell_apart(case: Case, bound: Session) -> str:
+    """That a person spoke in both, where it is so: no repair makes one conversation of the two."""
+    return f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
 
 
 def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:

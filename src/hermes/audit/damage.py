@@ -10,6 +10,8 @@ Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "
 SUPERSEDED = "superseded"
 ORPHANED = "orphaned_compression"
 ROTATED = "compression"
+NAMED = 10
+"""Steps that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Damage:
     @property
     def remedy(self) -> str:
         """What a repair would do, for a person."""
-        return "; ".join(map(_say, self.steps))
+        more = len(self.steps) - NAMED
+        return "; ".join([*map(_say, self.steps[:NAMED]), *([f"and {more} more of the kind"] if more > 0 else [])])
 
 
 def _say(step: Step) -> str:

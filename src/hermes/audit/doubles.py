@@ -109,8 +109,10 @@ def _resume(rows: Sequence[Row], place: int, found: set[int]) -> int:
 
 def find_summaries(rows: Sequence[Row], born_until: float | None, last_compacted: int | None) -> list[int]:
     """All but the first copy of each summary that a compression wrote: in a child's first moments, or straight after
-    what was compacted, with nothing that a person said in between."""
+    what was compacted, with nothing that a person said in between. Only the first one may be copied a while later: what
+    else begins like a summary and comes again may be a person who quotes it."""
     found: list[int] = []
+    opening: Row | None = None
     first: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         born = born_until is not None and row.time <= born_until
@@ -119,8 +121,9 @@ def find_summaries(rows: Sequence[Row], born_until: float | None, last_compacted
             if fresh and row.role == "user" and not row.is_summary and not born:
                 break  # from here on people speak
             continue
+        opening = opening or (row if row.is_summary else None)
         before = first.setdefault(row.wording, row)
-        limit = BIRTH if row.is_summary else SAME_MOMENT
+        limit = BIRTH if opening is not None and row.wording == opening.wording else SAME_MOMENT
         if before is not row and abs(row.time - before.time) < limit:
             found.append(row.id)
     return found

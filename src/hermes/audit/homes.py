@@ -30,17 +30,18 @@ def find_home(case: Case, members: Sequence[Session], bound: Session) -> Session
 def last_continuation(case: Case, session: Session) -> Session:
     """The last descendant that holds messages and that no clean-up put aside; the session itself when none does."""
     seen = {session.id}
-    while session.end_reason == ROTATED:
-        usable = [
-            child
-            for child in case.children(session)
-            if child.end_reason != ORPHANED and case.said(child).newest and child.id not in seen
-        ]
-        if not usable:
-            break
-        session = usable[-1]
+    while (following := next_continuation(case, session)) is not None and following.id not in seen:
+        session = following
         seen.add(session.id)
     return session
+
+
+def next_continuation(case: Case, session: Session) -> Session | None:
+    """The child in which a session that a compression ended goes on: it holds messages and no clean-up put it aside."""
+    if session.end_reason != ROTATED:
+        return None
+    children = [child for child in case.children(session) if child.end_reason != ORPHANED and case.said(child).newest]
+    return children[-1] if children else None
 
 
 def move_in(case: Case, members: Sequence[Session], home: Session, key: str, loser_reason: str) -> tuple[Step, ...]:

@@ -1,12 +1,13 @@
-"""Mends what an audit found: a backup first, then one transaction per damage. Nothing is deleted."""
+"""Mends what an audit found: a backup first, then a few transactions. Nothing is deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from hermes.audit.audit import Places, find_damage, is_still_there, read_log
+from hermes.audit.audit import Places, find_damage, read_log
 from hermes.audit.backup import back_up
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
@@ -18,6 +19,8 @@ from hermes.store.store import Store
 
 PASSES = 20
 """Mending one damage may bring another to light; each pass looks again."""
+TOGETHER = 100
+"""Damages that are mended in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +51,37 @@ async def repair(places: Places, *, clock: Clock, lock_timeout: float) -> Repair
         seen = await store.look(lambda tx: _look(tx, places, crossings))
         for _ in range(PASSES):
             done = await _mend_all(store, places, crossings, seen)
-            if not done:
-                break
+            before, seen = seen, await store.look(lambda tx: _look(tx, places, crossings))
             mended += done
-            seen = await store.look(lambda tx: _look(tx, places, crossings))
+            if not seen.damage or (not done and seen.damage == before.damage):
+                break
     return Repair(backup, tuple(mended), tuple(seen.damage))
 
 
 async def _mend_all(store: Store, places: Places, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
-    """Mend one after another; what concerns a session that was mended just now is looked at again first."""
+    """Mend what was found, up to TOGETHER in one transaction: each costs the disk one wait."""
+
+    def mend(tx: Tx, chosen: Sequence[Damage]) -> list[Damage]:
+        there = seen if _committed_by_others(tx) == seen.others else _look(tx, places, crossings)
+        still = chosen if there is seen else [damage for damage in chosen if damage in there.damage]
+        for damage in still:
+            _take_steps(tx, store, damage)
+        return list(still)
+
     done: list[Damage] = []
-    touched: set[str] = set()
-    for damage in seen.damage:
-        if touched.isdisjoint(damage.sessions) and await _mend(store, places, crossings, seen.others, damage):
-            done.append(damage)
-            touched.update(damage.sessions)
+    apart = list(_apart(seen.damage))
+    for start in range(0, len(apart), TOGETHER):
+        done += await store.write(partial(mend, chosen=apart[start : start + TOGETHER]))
     return done
 
 
-async def _mend(store: Store, places: Places, crossings: Sequence[Crossing], others: int, damage: Damage) -> bool:
-    """Mend it, if it is still there as it was found; whether it was. Where nobody else has written since, it is."""
-
-    def mend(tx: Tx) -> bool:
-        if _committed_by_others(tx) != others and not is_still_there(
-            tx, read_case(tx, places.old_routes_file), crossings, damage
-        ):
-            return False
-        _take_steps(tx, store, damage)
-        return True
-
-    return await store.write(mend)
+def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
+    """Those that have no session in common with one before; the others are looked at again when that is mended."""
+    touched: set[str] = set()
+    for damage in found:
+        if touched.isdisjoint(damage.sessions):
+            yield damage
+            touched.update(damage.sessions)
 
 
 def _look(tx: Tx, places: Places, crossings: Sequence[Crossing]) -> _Look:

@@ -18,8 +18,11 @@ from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
+from hermes.embedded.keeping import keeping
+from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
 from hermes.gateway.holding import request_stop, running_gateway
@@ -60,7 +63,8 @@ def run_gateway(ctx: typer.Context) -> None:
             form=host.settings.get(LOG_FORMAT),
             secrets=secrets,
         )
-        await _serve(host, store)
+        with keeping(find_place(host.home, load_shared_env(host.home))):
+            await _serve(host, store)
 
     with_store(host, work)
 

@@ -74,7 +74,10 @@ def tell_of_unused(home: Home, place: Place) -> None:
     """Early versions gave each profile a memory of its own; what is there is not read any more."""
     if folders := [old for old in home.old_memories(FILE) if old != place.folder]:
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        note(f"memory of an earlier version in {folders[0]}{more} is not used here; `--data {folders[0]}` serves it")
+        note(
+            f"memory of an earlier version in {folders[0]}{more} is not used here; `hermes memory serve --data "
+            f"{folders[0]}` serves it, and `hermes memory export` and `import` take it along"
+        )
 
 
 def _place(ctx: typer.Context) -> Place:

@@ -19,7 +19,7 @@ from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import Kind, new_rendezvous, new_secret, publish, withdraw
-from hermes.errors import HermesError, UsageError
+from hermes.errors import HermesError, MemoryServerError, UsageError
 from hermes.home import Home
 from hermes.logs import start_log
 from hermes.memory_server import limits, times
@@ -141,11 +141,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(terms: Terms) -> None:
     """Serve until asked to end. A folder that cannot be opened is told in one line."""
-    with AccessLog(terms.place.access_log) as access:
+    with terms.listener, AccessLog(terms.place.access_log) as access:
         server = _Server(terms, access)
         end_loading()
         terms.greet()
-        server.run(sockets=[terms.listener])
+        try:
+            server.run(sockets=[terms.listener])
+        except SystemExit as error:  # uvicorn's way to say that the application did not start; it has logged why
+            folder = terms.place.folder
+            raise MemoryServerError(
+                f"the memory server of {folder} could not begin", hint="Its log tells why"
+            ) from error
     if server.problem is not None:
         raise server.problem
 

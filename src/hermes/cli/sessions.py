@@ -17,11 +17,13 @@ from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
+from hermes.memory.outbox import Outbox
 from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
+from hermes.store.memory_rows import providers_of
 from hermes.store.search import Hit
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
@@ -202,26 +204,48 @@ def delete_session(
     ctx: typer.Context,
     name: SessionName,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Memory providers forget it too.")] = False,
     json: AsJson = False,
 ) -> None:
     """Delete a session with its messages, snapshots, queued work and search entries. Says first what will go."""
     host = load_app(ctx)
 
-    async def plan(store: Store) -> Deletion:
-        return await store.read(lambda tx: store.deletions.plan(tx, store.sessions.find(tx, name).id))
+    async def plan(store: Store) -> tuple[Deletion, list[str]]:
+        def read(tx: Tx) -> tuple[Deletion, list[str]]:
+            planned = store.deletions.plan(tx, store.sessions.find(tx, name).id)
+            told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
+            return planned, sorted(told)
 
-    planned = with_store(host, plan)
+        return await store.read(read)
+
+    planned, told = with_store(host, plan)
     if not json:
         say(f"This deletes {_describe(planned)}.")
+        for provider in told:
+            say(_describe_memory(provider, everywhere=everywhere))
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("deleting needs a yes", hint="Add --yes when nobody is there to answer")
         typer.confirm("Delete it for good?", abort=True)
-    done = with_store(host, lambda store: store.write(lambda tx: store.deletions.delete(tx, planned.session_ids[-1])))
+
+    def delete(store: Store, tx: Tx) -> Deletion:
+        if everywhere:
+            for provider in told:
+                for key in planned.session_ids:
+                    Outbox(provider).forget(tx, key, now=store.clock.now())
+        return store.deletions.delete(tx, planned.session_ids[-1])
+
+    done = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
     if json:
         print_json({"deleted": to_builtins(done)})
     else:
         say("Deleted.")
+
+
+def _describe_memory(provider: str, *, everywhere: bool) -> str:
+    if everywhere:
+        return f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
+    return f"What {provider} was told of it stays there; --everywhere has it forgotten too."
 
 
 def _describe(planned: Deletion) -> str:

@@ -11,8 +11,9 @@ import typer
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.config_file import load_shared_env
+from hermes.embedded.connect import connect
+from hermes.embedded.place import find_place
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 URL, KEY = "HONCHO_URL", "HONCHO_API_KEY"
 EVERY = 1000
 """How many items there are between two lines of progress."""
@@ -22,7 +23,9 @@ def export(
     ctx: typer.Context,
     workspace: Annotated[str, typer.Argument(help="The workspace.")],
     file: Annotated[Path, typer.Argument(help="The file to write.")],
-    from_: Annotated[str | None, typer.Option("--from", help=f"The server (default: {URL}, or {DEFAULT_URL}).")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help=f"The server (default: {URL}, or the memory server of this home).")
+    ] = None,
     json: AsJson = False,
 ) -> int:
     """Write a workspace of a Honcho server to a file. One that was cut off goes on. HONCHO_API_KEY is the key."""
@@ -51,7 +54,9 @@ def export(
 def import_(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="A file that `hermes memory export` wrote.")],
-    to: Annotated[str | None, typer.Option("--to", help=f"The server (default: {URL}, or {DEFAULT_URL}).")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help=f"The server (default: {URL}, or the memory server of this home).")
+    ] = None,
     json: AsJson = False,
 ) -> int:
     """Bring a workspace from a file to a Honcho server. One that was cut off goes on. HONCHO_API_KEY is the key.
@@ -84,9 +89,13 @@ def import_(
 
 
 def _server(ctx: typer.Context, given: str | None) -> tuple[str, str | None]:
-    """Where the server is, and the key for it."""
-    env = load_shared_env(find_home(ctx))
-    return given or env.get(URL) or DEFAULT_URL, env.get(KEY)
+    """Where the server is, and the key for it. That of this home is started when it does not run."""
+    home = find_home(ctx)
+    env = load_shared_env(home)
+    if url := given or env.get(URL):
+        return url, env.get(KEY)
+    found = connect(find_place(home, env), say=note)
+    return found.base_url, found.api_key
 
 
 def _teller(done: str) -> Callable[[str, int], None]:

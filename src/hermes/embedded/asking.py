@@ -40,6 +40,15 @@ def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
     return ("ours", body) if proven else ("stranger", {})
 
 
+def show_key(found: Rendezvous) -> bool:
+    """Whether the server, which has proved itself, took note that it is still needed."""
+    try:
+        answer, _ = _ask(found.url, "GET", "/health", {"Authorization": f"Bearer {found.api_key}"})
+    except (OSError, HTTPException, ValueError):
+        return False
+    return answer.status != 401
+
+
 def ask_to_end(found: Rendezvous) -> bool:
     """Whether the server, which has proved itself, agreed to finish what it is doing and end."""
     try:

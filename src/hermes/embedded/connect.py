@@ -155,7 +155,7 @@ class _Search:
         return MemoryServerError(
             f"the memory server (process {process.pid}) did not answer within {self._patience:g} s: "
             f"{last_words(self._place)}",
-            hint=f"{self._place.log} may tell more",
+            hint="",
         )
 
     def _nobody(self) -> MemoryServerError:

@@ -14,18 +14,18 @@ from hermes.files import locked
 @contextmanager
 def try_lock(path: Path, timeout: float = 0.0) -> Iterator[bool]:
     """The lock beside `path` for the length of a block; False when another process held it all the while."""
-    lock = locked(path, timeout=timeout)
+    lock, ours = locked(path, timeout=timeout), True
     try:
         lock.__enter__()
     except HomeError as error:
         if not isinstance(error.__cause__, TimeoutError):
             raise
-        yield False
-        return
+        ours = False
     try:
-        yield True
+        yield ours
     finally:
-        lock.__exit__(None, None, None)
+        if ours:
+            lock.__exit__(None, None, None)  # what goes wrong in the block is no fault of the lock
 
 
 def is_taken(place: Place) -> bool:

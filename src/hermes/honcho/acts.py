@@ -1,4 +1,4 @@
-"""What the agent's tools do to a memory, as entries of its own: `Host.put(session_id, key, encode_act(act), speaker)`.
+"""Entries of our own: what the agent's tools do to a memory, and the files. `Host.put(…, encode_act(act), speaker)`.
 
 The entry's outcome tells what came of it: for a conclusion, `Delivered.note` is its id.
 """
@@ -35,7 +35,11 @@ class SetCard(msgspec.Struct, frozen=True, tag_field="act", tag="card"):
     about: Whom = "user"
 
 
-Act: TypeAlias = Conclude | Remove | SetCard
+class TakeFiles(msgspec.Struct, frozen=True, tag_field="act", tag="files"):
+    """Tell a session of the owner's what the owner's files hold."""
+
+
+Act: TypeAlias = Conclude | Remove | SetCard | TakeFiles
 
 
 def encode_act(act: Act) -> Json:

@@ -33,6 +33,9 @@ class Target(Struct, frozen=True):
     max_chars: int = MESSAGE_MAX_CHARS.default
     """Where long messages are parted: an entry is parted in the same way at every attempt."""
 
+    takes_files: bool = False
+    """Whether it is one of the owner's own sessions, which are told once what the owner's files hold."""
+
     def to_json(self) -> Json:
         return {
             "workspace": self.workspace,
@@ -41,13 +44,15 @@ class Target(Struct, frozen=True):
             "naming": self.naming,
             "sessionKey": self.session_key,
             "maxChars": self.max_chars,
+            "takesFiles": self.takes_files,
         }
 
     @classmethod
     def from_json(cls, value: Json) -> Target:
         chars = value.get("maxChars", MESSAGE_MAX_CHARS.default)
         named = value.get("naming", "")
-        return cls(value["workspace"], value["session"], value["aiPeer"], named, value.get("sessionKey"), chars)
+        files = value.get("takesFiles", False)
+        return cls(value["workspace"], value["session"], value["aiPeer"], named, value.get("sessionKey"), chars, files)
 
 
 def find_address(config: Configuration, place: Conversation | Notebook) -> Address:
@@ -59,7 +64,8 @@ def find_address(config: Configuration, place: Conversation | Notebook) -> Addre
         return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
     chars = config.get(MESSAGE_MAX_CHARS)
-    target = Target(config.workspace, named.name, ai, mark, place.gateway_session_key, chars)
+    files = place.reach == "everything" and config.naming.strategy != "per-session"
+    target = Target(config.workspace, named.name, ai, mark, place.gateway_session_key, chars, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
 
 

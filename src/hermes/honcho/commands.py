@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +16,7 @@ from hermes.honcho.profile_commands import sync
 from hermes.honcho.server import Machine
 from hermes.honcho.status import status
 from hermes.honcho.wizard import setup
-from hermes.honcho.workbench import Workbench, find_bench
+from hermes.honcho.workbench import Workbench, find_bench, here
 from hermes.memory.provider import Desk
 from hermes.types import Json
 
@@ -138,18 +137,20 @@ def map_directory(
     if name is None:
         sessions(ctx, json)
         return
-    bench, here, fitting = find_bench(ctx), Path.cwd(), fit(name)
+    bench, directory, fitting = find_bench(ctx), here(), fit(name)
+    if directory is None:
+        raise UsageError("this directory is gone", hint="Go to another one")
     if not fitting:
         raise UsageError(f"'{name}' has nothing that a name may have", hint="Use letters, digits, `-` and `_`")
-    bench.save(set_entry(keys.SESSIONS, str(here), fitting))
+    bench.save(set_entry(keys.SESSIONS, str(directory), fitting))
     config = bench.load()
-    bench.desk.print_lines([(str(here), fitting)])
+    bench.desk.print_lines([(str(directory), fitting)])
     if config.get(keys.SESSION_STRATEGY) == "per-session":
         bench.desk.dialog.say(
             "It has no effect now: with the strategy per-session each session is named by its own id. "
             "`hermes honcho strategy per-directory` changes that."
         )
-    elif config.get(keys.SESSIONS).get(str(here)) != fitting:
+    elif config.get(keys.SESSIONS).get(str(directory)) != fitting:
         bench.desk.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
 
 

@@ -57,7 +57,7 @@ class Places(Struct, frozen=True):
 
     def existing(self) -> Path | None:
         """The file that counts, or None while there is none."""
-        return next((path for path in self.candidates if path.exists()), None)
+        return next((path for path in self.candidates if _is_there(path)), None)
 
 
 class Document(Struct, frozen=True):
@@ -83,7 +83,7 @@ def edit_document(places: Places, edit: Edit) -> Path:
     """
     path = places.existing() or places.default
     with locked(path):
-        root = _read(path) if path.exists() else {}
+        root = _read(path) if _is_there(path) else {}
         ours = _stands_under(root, places, path)
         blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
         block = blocks.setdefault(places.host, {})
@@ -104,6 +104,13 @@ def others_can_read(path: Path) -> bool:
         return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
         return False  # that it cannot be read is told elsewhere
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a folder that we may not even look into is not ours
+        return False
 
 
 def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:

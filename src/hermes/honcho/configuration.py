@@ -96,7 +96,7 @@ class Configuration(Struct, frozen=True, dict=True):
         preset, given = PRESETS[self.get(keys.OBSERVATION_MODE)], self.get(keys.OBSERVATION)
         return {peer: {**preset[peer], **given.get(peer, {})} for peer in preset}
 
-    @property
+    @cached_property
     def signature(self) -> dict[str, Any]:
         """What open sessions have taken over, as `honcho.key` and a plain value."""
         frozen = {f"honcho.{row.key}": plain_text(self.get(row)) for row in keys.TABLE if row.frozen}

@@ -3,7 +3,7 @@
 said, reply  ──> messages of the session, under the peer of whoever spoke
 note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
 own          ──> what the agent's tools do (`acts`)
-forget       ──> (`forgetting`)
+forget       ──> the messages of a conversation that was deleted go, where the server can do that
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import msgspec
 
 from hermes.errors import ProviderError
 from hermes.honcho import keys
-from hermes.honcho.acts import Conclude, Remove, SetCard, decode_act
+from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, decode_act
 from hermes.honcho.addresses import MESSAGES, Target
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
+from hermes.honcho.files import Files, take_files
+from hermes.honcho.forgetting import forget_conversation
 from hermes.honcho.links import Links
 from hermes.honcho.members import workspace_path
 from hermes.honcho.messages import write_messages
@@ -48,6 +50,7 @@ class Delivery:
         self._links = links
         self._configuration = configuration
         self._doubts = Doubts(host.clock, patience)
+        self._files = Files(host)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
         """Outcomes for the first so many entries; nothing is begun that could outlive `until`."""
@@ -71,6 +74,7 @@ class Delivery:
         outcomes: list[Outcome] = []
         for group in _groups(entries):
             outcomes += await _deliver_group(attempt, group)
+            await self._files.offer(group, outcomes[-1])
             if isinstance(outcomes[-1], Later):
                 break
         return outcomes
@@ -99,6 +103,8 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
     if entry.kind == "note":
         return await write_note(attempt, target, entry)
+    if entry.kind == "forget":
+        return await forget_conversation(attempt, target, str(entry.data["session_id"]))
     if entry.kind != "own":
         return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
     try:
@@ -110,6 +116,8 @@ async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
             return await conclude(attempt, target, entry, _saying(attempt, target, entry, about, content))
         case Remove(conclusion):
             return await remove_conclusion(attempt, target, conclusion)
+        case TakeFiles():
+            return await take_files(attempt, target, entry)
         case SetCard(lines, about):
             return await _set_card(attempt, target, _saying(attempt, target, entry, about, ""), lines)
 

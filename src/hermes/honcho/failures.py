@@ -2,6 +2,7 @@
 
 Failure
 ├── Unreached     nothing was sent
+│   └── NoTime    because there was no time left for it
 ├── Refusal       the server said no; nothing was written, unless its status leaves that open
 └── Unanswered    it may have arrived: cut off, too late, or not the answer of a Honcho server
 """
@@ -34,6 +35,13 @@ class Failure(Exception):
 
 class Unreached(Failure):
     """Nobody was there."""
+
+
+class NoTime(Unreached):
+    """The time was over before it was begun."""
+
+    def outcome(self) -> Later | Parked:
+        return Later(str(self), after=0.1)
 
 
 class Unanswered(Failure):

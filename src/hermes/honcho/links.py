@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
@@ -17,16 +17,18 @@ from hermes.honcho.server import Machine, Server, find_server
 from hermes.honcho.wire import Answer, Wire
 from hermes.types import Json
 
-KEYS = "idempotency"
-"""What `/health` of our server names: it writes what carries a key once, however often it is sent."""
+KEYS, DELETES = "idempotency", "delete_messages"
+"""What `/health` of our server names: it writes what carries a key once, however often it is sent; and it deletes
+messages one by one."""
 
 
 class Link:
     """A server that was reached. What was set up there is known for as long as the link is used."""
 
-    def __init__(self, wire: Wire, *, takes_keys: bool) -> None:
+    def __init__(self, wire: Wire, extensions: Collection[Json]) -> None:
         self.wire = wire
-        self.takes_keys = takes_keys
+        self.takes_keys = KEYS in extensions
+        self.deletes_messages = DELETES in extensions
         self.members = Members(wire)
 
 
@@ -74,7 +76,7 @@ class Links:
         server = await self._find_own(until) if meant.kind == "embedded" else meant
         wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
         try:
-            return Link(wire, takes_keys=await _takes_keys(wire, until))
+            return Link(wire, await _ask_extensions(wire, until))
         except Failure:
             await wire.retire()
             raise
@@ -98,17 +100,13 @@ def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
     return Wire(server, client, clock, patience)
 
 
-async def _takes_keys(wire: Wire, until: float) -> bool:
-    """Whether the server is one of ours. One that has no such page, or one of its own, is not."""
+async def _ask_extensions(wire: Wire, until: float) -> list[Json]:
+    """What the server can do beyond the API: nothing where it has no such page, or one of its own."""
     try:
         told: Answer = await wire.ask("GET", "/health", until=until)
     except (Refusal, Unanswered) as failure:
         if failure.may_have_arrived:
             raise
-        return False
-    return KEYS in _extensions(told.value)
-
-
-def _extensions(told: Json) -> list[Json]:
-    found = told.get("extensions") if isinstance(told, dict) else None
+        return []
+    found = told.value.get("extensions") if isinstance(told.value, dict) else None
     return found if isinstance(found, list) else []

@@ -154,18 +154,19 @@ async def _write_pieces(attempt: Attempt, path: str, one: Written) -> Outcome:
 async def _find(attempt: Attempt, path: str, entries: Sequence[Entry]) -> dict[str, str]:
     """The entries that are there, with the ids of their messages."""
     filters = {"OR": [{"metadata": {KEY: entry.key}} for entry in entries]}
-    items = await _list(attempt, f"{path}/list?size={AT_ONCE}", filters)
+    items = await list_messages(attempt, f"{path}/list?size={AT_ONCE}", filters)
     found = {message["metadata"].get(KEY): str(message["id"]) for message in items}
     attempt.doubts.absent(entry for entry in entries if entry.key not in found)
     return {entry.key: found[entry.key] for entry in entries if entry.key in found}
 
 
 async def _count_pieces(attempt: Attempt, path: str, entry: Entry) -> int:
-    items = await _list(attempt, f"{path}/list?size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
+    items = await list_messages(attempt, f"{path}/list?size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
     return int(items[0]["metadata"][PIECE]) if items else 0
 
 
-async def _list(attempt: Attempt, path: str, filters: Json) -> list[Json]:
+async def list_messages(attempt: Attempt, path: str, filters: Json) -> list[Json]:
+    """A page of a session's messages. Raises Failure."""
     told = await attempt.ask("POST", path, {"filters": filters})
     items = told.value.get("items") if isinstance(told.value, dict) else None
     if not isinstance(items, list) or not all(

@@ -11,6 +11,7 @@ What stays the same comes before what is a label, so a title never moves a conve
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -89,7 +90,8 @@ def find_manual(naming: Naming, directory: Path | None) -> str | None:
     """The name that was given to a directory by hand."""
     if directory is None:
         return None
-    named = {Path(given).expanduser(): name for given, name in naming.manual.items()}
+    # Not Path.expanduser, which raises for the folder of someone unknown.
+    named = {Path(os.path.expanduser(given)): name for given, name in naming.manual.items()}  # noqa: PTH111
     return named.get(directory)
 
 

@@ -7,9 +7,10 @@ from hermes.honcho import keys
 from hermes.honcho.interview import Interview
 from hermes.honcho.server import LOCAL, find_server
 
+CLOUD_PAGE = "https://app.honcho.dev"
 SERVERS = {
     "embedded": "our own memory server on this machine: no account, no key, no network",
-    "cloud": "Honcho Cloud, with a key from https://app.honcho.dev",
+    "cloud": f"Honcho Cloud, with a key from {CLOUD_PAGE}",
     "self-hosted": "a Honcho server of your own, by its URL",
 }
 
@@ -28,14 +29,33 @@ def ask_server(interview: Interview) -> None:
         return
     interview.put(keys.SERVER, "auto")
     if chosen == "cloud":
-        interview.put(keys.BASE_URL, "")
-        interview.put(keys.ENVIRONMENT, "production")
-        _ask_key(interview, "Key (from https://app.honcho.dev)", is_new=standing == "self-hosted")
+        _ask_cloud(interview)
     else:
-        url = interview.config.get(keys.BASE_URL) or LOCAL
-        interview.text(keys.BASE_URL, "URL of the server", "url", url)
-        elsewhere = standing != "self-hosted" or interview.value(keys.BASE_URL) != interview.config.get(keys.BASE_URL)
-        _ask_key(interview, "Key of this server (empty for none)", is_new=elsewhere)
+        _ask_self_hosted(interview, was_there=standing == "self-hosted")
+
+
+def _ask_cloud(interview: Interview) -> None:
+    config = interview.config
+    elsewhere = bool(config.get(keys.BASE_URL)) or config.get(keys.ENVIRONMENT) == "local"
+    interview.put(keys.BASE_URL, "")
+    interview.put(keys.ENVIRONMENT, "production")
+    if interview.asks:
+        interview.dialog.say("Signing in with a browser comes with a later version; a key works now.")
+    _ask_key(interview, f"Key (from {CLOUD_PAGE})", is_new=elsewhere)
+    while interview.asks and not interview.value(keys.API_KEY):
+        interview.dialog.say("Honcho Cloud needs a key.")
+        _ask_key(interview, f"Key (from {CLOUD_PAGE})", is_new=True)
+    if not interview.value(keys.API_KEY):
+        raise UsageError("Honcho Cloud needs a key", hint="Give --key, or set HONCHO_API_KEY")
+
+
+def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
+    before = interview.config.get(keys.BASE_URL)
+    interview.text(keys.BASE_URL, "URL of the server", "url", before or LOCAL)
+    if not was_there and not interview.value(keys.BASE_URL):
+        interview.put(keys.BASE_URL, LOCAL)  # what was offered, and nobody said otherwise
+    elsewhere = not was_there or interview.value(keys.BASE_URL) != before
+    _ask_key(interview, "Key of this server (empty for none)", is_new=elsewhere)
 
 
 def _use_embedded(interview: Interview) -> None:
@@ -54,8 +74,6 @@ def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
         if is_new and known:
             interview.put(keys.API_KEY, "")
     else:
-        if "cloud" in question or "app.honcho.dev" in question:
-            interview.dialog.say("Signing in with a browser comes with a later version; a key works now.")
         if is_new and known:
             interview.dialog.say("The key so far is for another server: it is not used for this one.")
         interview.put(keys.API_KEY, interview.dialog.ask(question, "" if is_new else known, secret=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ from hermes.honcho.names import SessionName
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
 from hermes.honcho.stock import stock_directory, stock_peer
-from hermes.honcho.workbench import Workbench, find_bench, origin, shown
+from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.types import Json
 
@@ -125,17 +124,18 @@ def _validity(grant: Mapping[str, Any]) -> str:
 
 
 def _session_here(config: Configuration) -> SessionName | None:
-    if config.naming.strategy == "per-session":
+    directory = here()
+    if config.naming.strategy == "per-session" or directory is None:
         return None
-    here = Conversation("", "cli", "everything", Speaker(is_owner=True), directory=Path.cwd())
-    return session_name(config, here)
+    return session_name(config, Conversation("", "cli", "everything", Speaker(is_owner=True), directory=directory))
 
 
 def _stock_session(named: SessionName | None) -> str | None:
     """How a stock Hermes calls the session here, where that is another name."""
-    if named is None or named.source != "directory":
+    directory = here()
+    if named is None or named.source != "directory" or directory is None:
         return None
-    stock = stock_directory(Path.cwd().name)
+    stock = stock_directory(directory.name)
     return stock if stock != named.name else None
 
 
@@ -157,7 +157,7 @@ def _print(bench: Workbench, found: Look) -> None:
     config, desk = found.config, bench.desk
     for problem in config.problems:
         desk.dialog.say(f"Problem: {problem.message}")
-    here = "the id of each session" if found.session is None else f"{found.session.name} (by {found.session.source})"
+    named = "the id of each session" if found.session is None else f"{found.session.name} (by {found.session.source})"
     switched = config.get(keys.ENABLED)
     desk.print_lines(
         [
@@ -170,7 +170,7 @@ def _print(bench: Workbench, found: Look) -> None:
             ("workspace", config.workspace),
             ("you", config.identities.owner),
             ("agent", config.identities.ai),
-            ("session here", here),
+            ("session here", named),
             *([("", f"a stock Hermes calls it {found.stock_session}")] if found.stock_session else []),
         ]
     )
@@ -193,17 +193,17 @@ def _show_all(bench: Workbench, *, as_json: bool) -> None:
     if as_json:
         bench.desk.print_json([look(one).to_json() for one, _ in found])
         return
-    columns = ("profile", "host", "workspace", "you", "agent", "recall", "server")
     rows = [
         (
             one.profile,
-            config.host,
-            config.workspace,
-            config.identities.owner,
             config.identities.ai,
-            config.get(keys.RECALL_MODE),
-            "broken: `status` says why" if config.problems else find_server(config).shown,
+            config.identities.owner,
+            config.workspace,
+            "broken" if config.problems else find_server(config).kind,
         )
         for one, config in found
     ]
-    bench.desk.print_table(columns, rows)
+    bench.desk.print_table(("profile", "agent", "you", "workspace", "server"), rows)
+    for one, config in found:
+        for problem in config.problems:
+            bench.desk.dialog.say(f"{one.profile}: {problem.message}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.clock import Clock
-from hermes.honcho.failures import KEY_REFUSED, Refusal, Unanswered, Unreached
+from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.patience import Patience
 from hermes.honcho.server import NO_KEY, Server
 from hermes.types import Json
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Wire:
-    """Whoever asks for more time than there is until then gets an Unreached: nothing was begun."""
+    """Whoever asks for more time than there is until then gets a NoTime: nothing was begun."""
 
     def __init__(self, server: Server, client: httpx.AsyncClient, clock: Clock, patience: Patience) -> None:
         self.server = server
@@ -53,7 +53,7 @@ class Wire:
 
         seconds = min(self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
-            raise Unreached("there is no time left for it")
+            raise NoTime("there was no time left for it")
         if self._retired:
             raise Unreached("the server was lost meanwhile")
         self._running += 1

@@ -50,7 +50,9 @@ def setup(
     ctx: typer.Context,
     server: Annotated[str | None, typer.Option("--server", help=f"{', '.join(SERVERS)}.")] = None,
     url: Annotated[str | None, typer.Option("--url", help="URL of a self-hosted server.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="The server's key.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The server's key; HONCHO_API_KEY in .env is not seen by others.")
+    ] = None,
     workspace: Annotated[str | None, typer.Option("--workspace", help=keys.WORKSPACE.help)] = None,
     user: Annotated[str | None, typer.Option("--user", help=keys.PEER_NAME.help)] = None,
     ai: Annotated[str | None, typer.Option("--ai", help=keys.AI_PEER.help)] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import typer
 from msgspec import Struct
@@ -94,6 +95,14 @@ def origin(config: Configuration, row: Key[Json]) -> str:
     """Where a value comes from, in a word or two."""
     found = config.settings.origin(row)
     return f"variable {row.env}" if found == "environment" else found
+
+
+def here() -> Path | None:
+    """Where the terminal stands; None in a folder that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def find_bench(ctx: typer.Context) -> Workbench:

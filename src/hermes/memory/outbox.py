@@ -162,6 +162,18 @@ class Outbox(Struct, frozen=True):
         self.release(tx, spot, now=now)
         return ticket
 
+    def forget(self, tx: Tx, session_id: str, *, now: float) -> bool:
+        """Record the wish that the provider forgets a conversation, behind all that it was told of it. Call it before
+        the session is deleted; False when the provider does not take such wishes."""
+        known = find_place(tx, self.provider, session_id)
+        if known is None or known.address is None or "forget" not in known.address["wants"]:
+            return False
+        spot = Spot(session_id, Conversation.from_json(known.about), Address.from_json(known.address))
+        payload = {"text": "", "data": {"session_id": session_id}, "kind": "forget", "address": known.address["data"]}
+        whole = {**payload, "key": secrets.token_hex(16)}
+        # It belongs to no session: it stays when this one goes.
+        return queue.enqueue(tx, self.queue, spot.lane, f"forget:{session_id}", whole, now=now)
+
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
         """Let everything go that was held back in the lane; what was tried keeps its time."""
         queue.release(tx, self.queue, spot.lane, now=now)

@@ -137,7 +137,7 @@ class Entry(Struct, frozen=True):
     session_id: str | None
     data: Json = None
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
-    the person cut off. forget: what."""
+    the person cut off. forget: the session_id of a conversation that was deleted."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
 

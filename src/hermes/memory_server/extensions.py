@@ -1,13 +1,15 @@
-"""What this server can do beyond the Honcho API, by name. `/health` tells it, so that clients need not guess."""
+"""What this server offers beyond the official API; `/health` names it, so that clients know what to ask for."""
 
 from __future__ import annotations
 
-EXTENSIONS = (
+EXTENSIONS: tuple[str, ...] = (
     "idempotency",
     "delete_peer",
     "delete_messages",
     "edit_conclusion",
     "provenance",
+    "merge_peers",
     "export",
     "import",
 )
+"""A name for each; a name keeps its meaning for good."""

@@ -44,13 +44,13 @@ HEAD_BYTES = 65_536
 PROBLEMS = 20
 INPUT_CHARS = 500
 """How many problems of a request are told, and how much of what was sent is shown with each."""
-MEMBERS = 5000
-"""More take so long to look at that others would notice."""
 IMPORTED = 100
 """How many items an import takes at once."""
 SOURCES = 100_000
 """How many messages, conclusions or scopes an imported item may name."""
 SUMMARY_CHARS = 100_000
+MEMBERS = 5000
+"""More take so long to look at that others would notice."""
 CARD_LINES = 1000
 METADATA_CHARS = 100_000
 CONFIGURATION_CHARS = 100_000

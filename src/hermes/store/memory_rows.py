@@ -78,6 +78,14 @@ def find_place(tx: Tx, provider: str, place: str) -> Place | None:
     return Place(json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"])
 
 
+def providers_of(tx: Tx, place: str) -> list[str]:
+    """The providers that were told where the entries of a place go."""
+    rows = tx.execute(
+        "SELECT provider FROM hermes_memory_places WHERE place = ? AND address IS NOT NULL ORDER BY provider", (place,)
+    )
+    return [row["provider"] for row in rows]
+
+
 def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bound: Json) -> None:
     """Keep what a place is and where its entries go. What it was bound to first stays."""
     tx.execute(

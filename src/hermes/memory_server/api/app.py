@@ -13,6 +13,7 @@ from hermes import __version__
 from hermes.clock import Clock
 from hermes.memory_server.api import (
     chat,
+    clone,
     conclusions,
     context,
     extensions,
@@ -119,6 +120,7 @@ def create_app(
         sessions,
         chat,
         scopes,
+        clone,
         webhooks,
         extensions,
         portable,

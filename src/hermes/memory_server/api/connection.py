@@ -1,8 +1,9 @@
-"""A connection whose client must say what it wants within a time and a size."""
+"""A connection whose client must say what it wants within a time and a size, and in HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -31,6 +32,13 @@ class PatientConnection(HttpToolsProtocol):
                 self._end()
                 return
         super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused in the shape of every refusal."""
+        body = json.dumps({"detail": msg}).encode()
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self.transport.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

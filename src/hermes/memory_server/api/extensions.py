@@ -1,4 +1,4 @@
-"""Routes of ours beside Honcho's, under `ext`: deletion of peers and messages, provenance, corrections."""
+"""Routes of ours beside Honcho's, under `ext`: deletion of peers and messages, provenance, corrections, merges."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from fastapi import Query, Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import OwnSession, Workspace
+from hermes.memory_server.api.clean import Text
 from hermes.memory_server.api.conclusions import check_size
-from hermes.memory_server.api.schemas import ConclusionEdit
+from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge
 from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine import provenance
+from hermes.memory_server.engine import merging, provenance
 from hermes.memory_server.engine.deletion import PART
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import begin_removal, remove_part
@@ -28,6 +31,37 @@ async def remove_peer(workspace_id: str, peer_id: str, here: Here, _: Workspace)
     """Delete a peer, with all that it said and held and that was held about it; it is gone from every list at once."""
     await here.write(lambda tx: delete_peer(tx, workspace_id, peer_id, here.now()))
     return wire.Json({"message": "Peer deleted successfully"}, 202)
+
+
+@router.get(f"{ROOT}/peers/{{peer_id}}/merge", response_model=replies.MergePreview)
+async def preview_merge(workspace_id: str, peer_id: str, here: Here, _: Workspace, into: Text) -> Response:
+    """What would become the other peer's."""
+    return wire.Json(await here.read(lambda tx: merging.preview_merge(tx, workspace_id, peer_id, into)))
+
+
+@router.post(f"{ROOT}/peers/{{peer_id}}/merge", status_code=202, response_model=replies.Merge)
+async def merge_peer(
+    workspace_id: str, peer_id: str, body: PeerMerge, here: Here, _: Workspace, idempotency_key: Key = None
+) -> Response:
+    """Let a peer become a part of another; done in the background, and from then on its name leads to the other."""
+
+    def run(tx: Tx) -> Answer:
+        return Answer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
+
+    return await Once(here, asked(f"peers/{peer_id}/merge", idempotency_key, body), workspace_id).write(run)
+
+
+@router.get(f"{ROOT}/merges", response_model=replies.Page[replies.Merge])
+async def list_merges(workspace_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+    """The merges of a workspace and how far they are."""
+    return wire.page(await here.read(lambda tx: merging.list_merges(tx, workspace_id, page)), wire.merge)
+
+
+@router.delete(f"{ROOT}/merges/{{merge_id}}", status_code=202, response_model=replies.Merge)
+async def undo_merge(workspace_id: str, merge_id: str, here: Here, _: Workspace) -> Response:
+    """Undo a merge within seven days."""
+    row = await here.write(lambda tx: merging.begin_undoing(tx, workspace_id, merge_id, here.now()))
+    return wire.Json(wire.merge(row), 202)
 
 
 @router.delete(f"{MESSAGES}/{{message_id}}", response_model=replies.Removed)

@@ -65,6 +65,22 @@ class ConclusionVersion(BaseModel):
     replaced_at: datetime
 
 
+class MergePreview(BaseModel):
+    messages: int
+    sessions: int
+    conclusions: int
+    cards: int
+
+
+class Merge(BaseModel):
+    id: str
+    peer_id: str
+    into: str
+    state: Literal["running", "done", "undoing", "undone"]
+    created_at: datetime
+    undo_until: datetime
+
+
 class Removed(BaseModel):
     deleted: int
 

@@ -245,6 +245,12 @@ class ConclusionBatchCreate(Body):
     ]
 
 
+class PeerMerge(Body):
+    """Which peer another becomes a part of."""
+
+    into: Name
+
+
 class ConclusionEdit(Body):
     """What a conclusion says from now on."""
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Body, Query, Response
 from sqlalchemy import Row
 
-from hermes.errors import StoreError
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
@@ -28,7 +27,6 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
-from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.names import refuse_scopes
@@ -38,7 +36,6 @@ from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
-from hermes.memory_server.faults import Fault
 
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
@@ -157,39 +154,6 @@ async def remove_session(workspace_id: str, session_id: str, here: Here, _: OwnS
     """Delete a session; it is gone from every list at once."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
     return wire.Json({"message": "Session deleted successfully"}, 202)
-
-
-@router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
-async def clone(
-    workspace_id: str,
-    session_id: str,
-    here: Here,
-    _: OwnSession,
-    message_id: str | None = None,
-    idempotency_key: Key = None,
-) -> Response:
-    """Copy a session, up to and with a message."""
-    once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
-    begun = await here.write(
-        lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
-    )
-    if isinstance(begun, Answer):
-        return begun.response()
-    copy, copied = begun, 0
-
-    def finish(tx: Tx) -> Answer:
-        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
-            abandon_clone(tx, copy)
-            return before
-        return once.keep(tx, Answer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
-
-    try:
-        while copied < copy.last:
-            copied = await here.write(partial(copy_part, copy=copy, after=copied))
-        return (await here.write(finish)).response()
-    except (Fault, StoreError):
-        await here.write(lambda tx: abandon_clone(tx, copy))
-        raise
 
 
 @router.post(f"{SESSION}/peers", response_model=replies.Session)

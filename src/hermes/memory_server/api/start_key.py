@@ -6,7 +6,7 @@ import hmac
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes.memory_server.api.traffic import HEALTH, UNAUTHORIZED
+from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
 from hermes.memory_server.api.wire import Json
 
 REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
@@ -20,7 +20,9 @@ class StartKey:
         self._expected = f"Bearer {key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != HEALTH and not self._holds(scope):
+        shown = scope["type"] == "http" and self._holds(scope)
+        scope[KEY_SHOWN] = shown
+        if scope["type"] == "http" and scope["path"] != HEALTH and not shown:
             refusal = Json(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
             await refusal(scope, receive, send)
             return

@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UNAUTHORIZED = 401
 HEALTH = "/health"
+KEY_SHOWN = "hermes.key_shown"
+"""What of a request's scope says that it came with the key of this start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Traffic:
         self._used = time.monotonic()
 
     def unused_for(self) -> float:
-        """Seconds since somebody with the right key got an answer, other than to how we are; 0 while someone waits."""
+        """Seconds since somebody got an answer, other than a 401; 0 while someone waits. Only who shows the key of this
+        start is of account in asking how we are."""
         return 0.0 if self._under_way else time.monotonic() - self._used
 
     def layer(self) -> Callable[[ASGIApp], ASGIApp]:
@@ -75,7 +78,7 @@ class Traffic:
         route = getattr(scope.get("route"), "path", "other")
         client = (scope.get("client") or ("-",))[0]
         visit = Visit(scope["method"], scope["path"], route, status, seconds, client)
-        if status != UNAUTHORIZED and visit.path != HEALTH:
+        if status != UNAUTHORIZED and (visit.path != HEALTH or scope.get(KEY_SHOWN)):
             self._used = time.monotonic()
         for listener in self._listeners:
             listener(visit)

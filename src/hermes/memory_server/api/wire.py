@@ -14,6 +14,7 @@ from hermes.memory_server import times
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.dialectic import Answer
 from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
 from hermes.memory_server.engine.names import SCOPE_PREFIX
 from hermes.memory_server.engine.once import Stamp
 from hermes.memory_server.engine.paging import Paged
@@ -135,6 +136,17 @@ def conclusion(row: Row[Any]) -> Wire:
 
 def conclusion_version(row: Row[Any]) -> Wire:
     return {"content": row.content, "replaced_at": times.to_wire(row.replaced_at)}
+
+
+def merge(row: Row[Any]) -> Wire:
+    return {
+        "id": row.public_id,
+        "peer_id": row.from_name,
+        "into": row.into_name,
+        "state": row.state,
+        "created_at": times.to_wire(row.created_at),
+        "undo_until": times.to_wire(row.created_at + MERGE_KEPT),
+    }
 
 
 def summary(row: Row[Any] | None) -> Wire | None:

@@ -197,6 +197,7 @@ conclusions = Table(
     Index("conclusions_by_digest", "collection_id", "digest"),
     _partial("conclusions_by_workspace", "workspace_id", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_session", "session_id"),
+    _partial("conclusions_drawn", "collection_id", where="source_ids IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 """`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from."""
@@ -317,6 +318,34 @@ answers = Table(
     sqlite_with_rowid=False,
 )
 """First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""
+
+merges = Table(
+    "merges",
+    metadata,
+    Column("id", Whole, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    _reference("workspace_id", "workspaces"),
+    _reference("from_id", "peers"),
+    _reference("into_id", "peers"),
+    _text("from_name"),
+    _text("into_name"),
+    _text("state"),
+    Column("created_at", Whole, nullable=False),
+    Index("merges_by_name", "workspace_id", "from_name"),
+)
+"""Peers that became a part of another. While `state` is `done`, the name of one leads to the other."""
+
+merge_rows = Table(
+    "merge_rows",
+    metadata,
+    Column("id", Whole, primary_key=True),
+    Column("merge_id", Whole, nullable=False),
+    _text("kind"),
+    Column("row_id", Whole, nullable=False),
+    Column("before", Text),
+    Index("merge_rows_by_merge", "merge_id", "kind", "id"),
+)
+"""What a merge moved, so that it can be moved back."""
 
 meta = Table("meta", metadata, Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.meta` reads it."""

@@ -27,7 +27,7 @@ from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
-from hermes.memory_server.engine.peers import DELETED_PEER, find_peer
+from hermes.memory_server.engine.peers import find_peer, is_shown
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
@@ -46,8 +46,8 @@ COLUMNS = (
 )
 CONCLUSIONS = (
     conclusions.join(collections, collections.c.id == conclusions.c.collection_id)
-    .join(observers, and_(observers.c.id == collections.c.observer_id, observers.c.kind != DELETED_PEER))
-    .join(observed, and_(observed.c.id == collections.c.observed_id, observed.c.kind != DELETED_PEER))
+    .join(observers, and_(observers.c.id == collections.c.observer_id, is_shown(observers)))
+    .join(observed, and_(observed.c.id == collections.c.observed_id, is_shown(observed)))
     .join(workspaces, workspaces.c.id == conclusions.c.workspace_id)
     .outerjoin(sessions, sessions.c.id == conclusions.c.session_id)
 )

@@ -19,6 +19,8 @@ from hermes.memory_server.db.tables import (
     job_observers,
     jobs,
     memberships,
+    merge_rows,
+    merges,
     message_vectors,
     messages,
     peers,
@@ -141,7 +143,10 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
         return False
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
-    for table in (collections, webhooks, peers):
+    merged = select(merges.c.id).where(merges.c.workspace_id == workspace_id)
+    if _purge_rows(tx, merge_rows, merge_rows.c.merge_id.in_(merged)):
+        return False
+    for table in (collections, webhooks, merges, peers):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return False
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")

@@ -52,9 +52,9 @@ async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) 
 def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement]) -> None:
     """Store statements as conclusions of each observer, or count those that are there already once more.
 
-    What a message said that was deleted since it was read is not stored."""
-    left = {row.id for row in find_messages(tx, sorted({said.message.id for said in statements}))}
-    statements = [said for said in statements if said.message.id in left]
+    What a message said that was deleted since it was read is not stored, and what its author is now counts."""
+    now = {row.id: row for row in find_messages(tx, sorted({said.message.id for said in statements}))}
+    statements = [replace(said, message=now[said.message.id]) for said in statements if said.message.id in now]
     for observer in sorted(observers):
         for observed in sorted({said.message.peer_id for said in statements}):
             collection = ensure_collection(tx, workspace_id, observer, observed)

@@ -32,7 +32,7 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import observed, observers, select_conclusions
 from hermes.memory_server.engine.messages import select_messages
 from hermes.memory_server.engine.names import SCOPE_PREFIX
-from hermes.memory_server.engine.peers import DELETED_PEER
+from hermes.memory_server.engine.peers import IS_SHOWN, is_shown
 
 PART = 100
 """How many items a page has."""
@@ -79,7 +79,7 @@ def _workspaces(workspace_id: int, after: int) -> Select[Any]:
 
 
 def _peers(workspace_id: int, after: int) -> Select[Any]:
-    own = (peers.c.workspace_id == workspace_id, peers.c.kind != DELETED_PEER, peers.c.id > after)
+    own = (peers.c.workspace_id == workspace_id, IS_SHOWN, peers.c.id > after)
     return select(peers, peers.c.id.label("place")).where(*own).order_by(peers.c.id)
 
 
@@ -143,7 +143,7 @@ def _cards(workspace_id: int, after: int) -> Select[Any]:
     query = select(cards, cards.c.collection_id.label("place")).add_columns(
         observers.c.name.label("observer"), observed.c.name.label("observed")
     )
-    shown = (observers.c.kind != DELETED_PEER, observed.c.kind != DELETED_PEER)
+    shown = (is_shown(observers), is_shown(observed))
     own = (collections.c.workspace_id == workspace_id, cards.c.collection_id > after)
     return query.select_from(joined).where(*own, *shown).order_by(cards.c.collection_id)
 

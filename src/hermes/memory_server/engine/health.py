@@ -39,7 +39,7 @@ NAMES: dict[type[StoreError], str] = {
     StoreReadOnlyError: "read-only",
 }
 LASTING = ("damaged", "gone")
-"""What no later write disproves: a part that works says nothing of the rest."""
+"""What nothing that comes later disproves: a part that works says nothing of the rest."""
 
 
 class Health:
@@ -57,7 +57,7 @@ class Health:
 
     def note(self, error: StoreError) -> None:
         """Something was refused by the file."""
-        self._status = NAMES.get(type(error), self._status)
+        self._become(NAMES.get(type(error), self._status))
 
     def wrote(self) -> None:
         """Something was written."""
@@ -84,7 +84,16 @@ class Health:
             return
         if damage is not None:
             log.error("memory server: the file is damaged: %s", damage)
-            self._status = NAMES[StoreDamagedError]
+            self._become(NAMES[StoreDamagedError])
+
+    def _is_to_be_tried(self) -> bool:
+        """Whether a write would tell something new. One to a damaged file is never made for that."""
+        unknown = self._status != OK or abs(self._clock.now() - self._wrote) >= WRITE_EVERY
+        return unknown and self._status not in LASTING
+
+    def _become(self, status: str) -> None:
+        if self._status not in LASTING:
+            self._status = status
 
     async def close(self) -> None:
         """Wait for a look that is under way: the database is closed after this."""
@@ -97,16 +106,16 @@ class Health:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(_look_around(times.now(self._clock)))
             if not self._database.has_room():
-                self._status = NAMES[StoreFullError]
-            elif self._status not in (OK, *LASTING) or abs(self._clock.now() - self._wrote) >= WRITE_EVERY:
+                self._become(NAMES[StoreFullError])
+            elif self._is_to_be_tried():
                 await self._database.write(_write)
                 self.wrote()
-                self._status = self._status if self._status in LASTING else OK
+                self._become(OK)
         except StoreError as error:
             self.note(error)
         except OSError as error:  # the folder is not there any more
             log.error("memory server: %s", error)
-            self._status = NAMES[StoreGoneError]
+            self._become(NAMES[StoreGoneError])
 
 
 def _look_around(at: int) -> Callable[[Tx], Backlog]:

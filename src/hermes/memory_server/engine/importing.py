@@ -132,8 +132,7 @@ def _take_message(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
         if found != session.id:
             raise Invalid(f"the id {item['id']} belongs to a message elsewhere on this server")
         return False
-    if given.draft is None:
-        raise Invalid("the message was not prepared")
+    assert given.draft is not None, "messages are prepared"
     seq = max(item["seq"], session.message_count + 1)
     add_messages(tx, session, [(item["id"], seq, peer.id, given.draft)], item["created_at"])
     changes = {"message_count": seq}
@@ -203,15 +202,19 @@ def _take_summaries(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     session = _session(tx, place, given.item["session_id"])
     known = {*tx.execute(select(summaries.c.kind).where(summaries.c.session_id == session.id)).scalars()}
     new = [one for one in given.item["summaries"] if one["kind"] not in known]
-    for one in new:
-        covered = select(messages).where(messages.c.session_id == session.id)
-        last = tx.execute(covered.where(messages.c.public_id == one["message_id"])).first()
-        if last is None:
-            raise Missing("Message", one["message_id"], place.name)
-        tokens = count_tokens(one["content"])
-        made = Summary(one["kind"], one["content"], last.id, last.seq, tokens)
+    covered = [_last_covered(tx, place, session, one["message_id"]) for one in new]
+    for one, last in zip(new, covered, strict=True):
+        made = Summary(one["kind"], one["content"], last.id, last.seq, count_tokens(one["content"]))
         store_summary(tx, session.id, made, one["created_at"])
     return bool(new)
+
+
+def _last_covered(tx: Tx, place: Record, session: Record, public_id: str) -> Record:
+    own = (messages.c.session_id == session.id, messages.c.public_id == public_id)
+    found = tx.execute(select(messages).where(*own)).first()
+    if found is None:
+        raise Missing("Message", public_id, place.name)
+    return found
 
 
 def _take_webhook(tx: Tx, place: Record, given: Prepared, at: int) -> bool:

@@ -139,6 +139,21 @@ def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
         tx.execute(delete(job_observers).where(*gone))
 
 
+def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
+    """Let what waits to be learnt from a peer, or to change its view, do so for another."""
+    own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"))
+    tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
+    seen = select(job_observers.c.job_id).where(job_observers.c.peer_id == peer_id)
+    waiting = select(jobs.c.id, jobs.c.payload).where(*own, jobs.c.kind == LEARNING, jobs.c.id.in_(seen))
+    for row in tx.execute(waiting).all():
+        payload = json.loads(row.payload)
+        observers = [*dict.fromkeys(by if observer == peer_id else observer for observer in payload["observers"])]
+        changed = json.dumps({**payload, "observers": observers})
+        tx.execute(update(jobs).where(jobs.c.id == row.id).values(payload=changed))
+        tx.execute(delete(job_observers).where(job_observers.c.job_id == row.id))
+        INSERT_OBSERVERS.run_many(tx, [{"job_id": row.id, "peer_id": observer} for observer in observers])
+
+
 def has_work(tx: Tx, kind: str, at: int) -> bool:
     """Is there a job of this kind that could be claimed now? Cheap, and needs no write lock."""
     return CLAIMABLE.first(tx, kind=kind, at=at) is not None

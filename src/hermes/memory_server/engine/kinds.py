@@ -18,6 +18,7 @@ from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import go_on_deleting
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
@@ -93,6 +94,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
     "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
     "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
+    "merge_peers": Kind(_nothing, lambda tx, job, _, at: go_on_merging(tx, job, at)),
     "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

@@ -12,7 +12,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting
 from hermes.memory_server.db.tables import OBSERVING, memberships, peers
-from hermes.memory_server.engine.peers import ensure_peer_ids
+from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
 from hermes.memory_server.faults import Missing, Refused
 
 ROWS = (
@@ -22,7 +22,6 @@ ROWS = (
     .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
 )
 MEMBER = Prepared(ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
-NAMED = Prepared(ROWS.where(peers.c.name == bindparam("name")))
 WITH_OBSERVERS = Prepared(
     union_all(ROWS.where(text(OBSERVING)), ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
 )
@@ -125,9 +124,9 @@ def remove_others(tx: Tx, session: Record, kept: Collection[str], after: int) ->
 def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
     """Let peers out; who is not in is passed over."""
     for name in names:
-        row = NAMED.first(tx, session_id=session.id, name=name)
-        if row is not None:
-            _leave(tx, session, row.peer_id)
+        peer = find_peer(tx, session.workspace_id, name)
+        if peer is not None:
+            _leave(tx, session, peer.id)
 
 
 def get_observation(tx: Tx, session: Record, name: str) -> Observation:
@@ -163,7 +162,8 @@ def _too_many_observers() -> Refused:
 
 
 def _member(tx: Tx, session: Record, name: str) -> Record:
-    row = NAMED.first(tx, session_id=session.id, name=name)
+    peer = find_peer(tx, session.workspace_id, name)
+    row = None if peer is None else MEMBER.first(tx, session_id=session.id, peer_id=peer.id)
     if row is None:
         raise Missing("Peer", f"{name} in session {session.name}", session.workspace)
     return row

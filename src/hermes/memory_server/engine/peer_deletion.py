@@ -16,6 +16,8 @@ from hermes.memory_server.db.tables import (
     conclusions,
     jobs,
     memberships,
+    merge_rows,
+    merges,
     messages,
     peers,
     sessions,
@@ -30,6 +32,7 @@ from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
 from hermes.memory_server.engine.workspaces import lock_workspace
+from hermes.memory_server.faults import Conflict
 
 
 def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
@@ -37,12 +40,31 @@ def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
     refuse_scopes(name)
     place = lock_workspace(tx, workspace)
     peer = get_peer(tx, workspace, name)
+    if peer.name != name:
+        raise Conflict(f"{name} was merged into {peer.name}; undo that first, or delete {peer.name}")
     _leave_sessions(tx, peer, at)
     _drop_work(tx, peer)
+    _drop_merges(tx, place.id, peer.id, at)
     freed = {"name": f"{name}/{peer.uid}", "kind": DELETED_PEER, "metadata": "{}", "configuration": "{}"}
     tx.execute(update(peers).where(peers.c.id == peer.id).values(freed))
-    payload = {"peer": peer.id, "name": name}
-    add_job(tx, "delete_peer", f"deletion:{place.id}", at, workspace_id=place.id, payload=payload)
+    _queue(tx, place.id, peer.id, name, at)
+
+
+def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
+    """With a peer go those that became a part of it."""
+    sides = or_(merges.c.into_id == peer_id, merges.c.from_id == peer_id)
+    for merge in tx.execute(select(merges).where(merges.c.workspace_id == workspace_id, sides)).all():
+        tx.execute(delete(merge_rows).where(merge_rows.c.merge_id == merge.id))
+        tx.execute(delete(merges).where(merges.c.id == merge.id))
+        if merge.into_id == peer_id and merge.state == "done":
+            _drop_merges(tx, workspace_id, merge.from_id, at)
+            tx.execute(update(peers).where(peers.c.id == merge.from_id).values(kind=DELETED_PEER))
+            _queue(tx, workspace_id, merge.from_id, merge.from_name, at)
+
+
+def _queue(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> None:
+    payload = {"peer": peer_id, "name": name}
+    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, select, true, update
+from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
-from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
+from hermes.memory_server.db.tables import memberships, merges, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
@@ -19,7 +19,16 @@ from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
 
 DELETED_PEER = "deleted"
-"""The kind of a peer that waits for its removal. Its name has a '/', so that no path or body can ask for it."""
+MERGED_PEER = "merged"
+"""Kinds of peers that are not there any more: one waits for its removal, one became a part of another."""
+
+
+def is_shown(table: FromClause) -> ColumnElement[bool]:
+    """Of peers, or another name of their table: those that are there."""
+    return or_(table.c.kind == "peer", table.c.kind == "scope")
+
+
+IS_SHOWN = is_shown(peers)
 COLUMNS = (*peers.c, workspaces.c.name.label("workspace"))
 PEERS = peers.join(workspaces, workspaces.c.id == peers.c.workspace_id)
 FIELDS = {
@@ -35,18 +44,34 @@ FIELDS = {
 NAMED = (
     peers.c.workspace_id == bindparam("workspace_id"),
     peers.c.name == bindparam("name"),
-    peers.c.kind != DELETED_PEER,
+    IS_SHOWN,
 )
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
+BY_ID = Prepared(select(*COLUMNS).select_from(PEERS).where(peers.c.id == bindparam("id"), IS_SHOWN))
 ID = Prepared(select(peers.c.id).where(*NAMED))
+INTO = Prepared(
+    select(merges.c.into_id, merges.c.into_name)
+    .where(merges.c.workspace_id == bindparam("workspace_id"), merges.c.from_name == bindparam("name"))
+    .where(merges.c.state == "done")
+)
 INSERT = Prepared(
     inserting_new(peers, "uid", "workspace_id", "name", "kind", "metadata", "configuration", "created_at")
 )
 
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Record | None:
-    """The peer, or None."""
-    return BY_NAME.first(tx, workspace_id=workspace_id, name=name)
+    """The peer, or None. The name of one that was merged leads to the other."""
+    found = BY_NAME.first(tx, workspace_id=workspace_id, name=name)
+    return found if found is not None else _merged(tx, workspace_id, name)
+
+
+def _merged(tx: Tx, workspace_id: int, name: str) -> Record | None:
+    """The peer that one of this name became a part of, or None."""
+    into = INTO.first(tx, workspace_id=workspace_id, name=name)
+    if into is None:
+        return None
+    found = BY_ID.first(tx, id=into.into_id)
+    return found if found is not None else _merged(tx, workspace_id, into.into_name)
 
 
 def get_peer(tx: Tx, workspace: str, name: str) -> Record:
@@ -62,7 +87,7 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
     """The ids of these peers; those that are missing are made."""
     ids: dict[str, int] = {}
     for name in dict.fromkeys(names):
-        known = ID.first(tx, workspace_id=workspace_id, name=name)
+        known = ID.first(tx, workspace_id=workspace_id, name=name) or _merged(tx, workspace_id, name)
         if known is None:
             _insert(tx, workspace_id, name, at, {}, {})
             [known] = ID.rows(tx, workspace_id=workspace_id, name=name)
@@ -90,7 +115,7 @@ def ensure_peer(
         raise Invalid(f"{name} is a scope: use the routes of scopes")
     given = {"metadata": metadata, "configuration": configuration}
     changes = {key: json.dumps(value) for key, value in given.items() if value is not None}
-    if not changes:
+    if not changes or found.name != name:  # what is said of a peer that was merged is not said of the other
         return found, False
     tx.execute(update(peers).where(peers.c.id == found.id).values(**changes))
     return get_peer(tx, workspace, name), False
@@ -102,7 +127,7 @@ def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: 
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(filters, _fields_in(place)))
     if kind == "all":
-        query = query.where(peers.c.kind != DELETED_PEER)
+        query = query.where(IS_SHOWN)
     else:
         query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
@@ -132,17 +157,12 @@ def list_members(tx: Tx, session_id: int, page: Page) -> Paged:
 
 def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
     """Is the peer in the session now?"""
-    query = (
-        select(memberships.c.id)
-        .select_from(
-            memberships.join(peers, peers.c.id == memberships.c.peer_id)
-            .join(sessions, sessions.c.id == memberships.c.session_id)
-            .join(workspaces, workspaces.c.id == sessions.c.workspace_id)
-        )
-        .where(workspaces.c.name == workspace, sessions.c.name == session, peers.c.name == peer)
-        .where(memberships.c.left_seq.is_(None))
-    )
-    return tx.execute(query).first() is not None
+    place = workspace_id_of(tx, workspace)
+    found = find_peer(tx, place, peer)
+    inside = select(memberships.c.id).select_from(memberships.join(sessions))
+    inside = inside.where(sessions.c.workspace_id == place, sessions.c.name == session)
+    here = (memberships.c.peer_id == (found.id if found is not None else 0), memberships.c.left_seq.is_(None))
+    return tx.execute(inside.where(*here)).first() is not None
 
 
 def _insert(

@@ -89,7 +89,7 @@ def go_on_removing(tx: Tx, job: Job, at: int) -> None:
 def take_out(tx: Tx, rows: Sequence[Record]) -> None:
     """Remove messages of one session, given in order, and all that came from them alone."""
     session_id = rows[0].session_id
-    for first, last in _runs([row.seq for row in rows]):
+    for first, last in runs([row.seq for row in rows]):
         text_index(tx).remove_part(tx, session_id, first, last)
     _forget_sources(tx, [row.id for row in rows])
     drop_messages(tx, rows)
@@ -107,7 +107,7 @@ def _end(tx: Tx, session_id: int, at: int) -> None:
     queue_summaries_again(tx, row, at)
 
 
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Growing numbers as runs without holes."""
     groups = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in group] for _, group in groups]

@@ -27,6 +27,7 @@ from hermes.memory_server.engine.answers import forget_answers
 from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
+from hermes.memory_server.engine.merging import forget_merges
 from hermes.memory_server.engine.webhooks import announce_empty_queue
 
 log = logging.getLogger(__name__)
@@ -231,7 +232,8 @@ class Worker:
     def _forget(self, tx: Tx) -> bool:
         """Drop a part of what was kept long enough. Is there more?"""
         jobs_left = queue.forget_finished(tx, self._now())
-        return forget_answers(tx, self._now()) or jobs_left
+        answers_left = forget_answers(tx, self._now())
+        return forget_merges(tx, self._now()) or answers_left or jobs_left
 
     def _now(self) -> int:
         return times.now(self._clock)

@@ -1,0 +1,84 @@
+"""The owner's files, told once to each of the owner's own sessions: notes under the owner's peer, SOUL.md under the
+agent's. Guests and groups are told nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from hermes.errors import HermesError
+from hermes.files import read_file
+from hermes.home import Home
+from hermes.honcho.acts import TakeFiles, encode_act
+from hermes.honcho.addresses import MESSAGES, Target
+from hermes.honcho.attempt import Attempt
+from hermes.honcho.messages import write_messages
+from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker
+
+log = logging.getLogger(__name__)
+NOTES = ("USER.md", "MEMORY.md")
+LARGEST = 1024 * 1024
+"""Bytes of a file that is told."""
+
+
+class Files:
+    """Sees to it that a session is told, once it is known that the server takes its messages."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._offered: set[str] = set()
+
+    async def offer(self, group: Sequence[Entry], outcome: Outcome) -> None:
+        """An entry for the files is put behind the first messages of a session of the owner's."""
+        entry, target = group[0], Target.from_json(group[0].address)
+        mark = _mark(target)
+        is_first = entry.kind in MESSAGES and target.takes_files and mark not in self._offered
+        if not is_first or entry.session_id is None or not isinstance(outcome, Delivered):
+            return
+        try:
+            if await self._host.kept(mark) is None:
+                await self._host.put(entry.session_id, mark, encode_act(TakeFiles()))
+            self._offered.add(mark)
+        except HermesError as error:  # incognito meanwhile, deleted, a full disk: the next message offers again
+            log.info("the files are not told yet: %s", error.line())
+
+
+async def take_files(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
+    """Tell a session what the files hold now. Raises Failure."""
+    home = Home(attempt.host.home, attempt.host.profile)
+    try:
+        told = await asyncio.to_thread(_read, home, entry)
+    except OSError as error:
+        return Parked(f"a file cannot be told: {error}")
+    outcomes = await write_messages(attempt, target, told) if told else []
+    if wrong := next((one for one in outcomes if not isinstance(one, Delivered)), None):
+        return wrong
+    await attempt.host.keep(_mark(target), entry.key)
+    return Delivered(f"{len(told)} files")
+
+
+def _read(home: Home, entry: Entry) -> list[Entry]:
+    """What there is, as entries of their own: the agent's file is the agent's to say."""
+    owner = Speaker(is_owner=True)
+    found = [*((path, "said") for path in _notes(home.path)), (home.soul_file, "reply")]
+    return [
+        replace(
+            entry, key=f"{entry.key}-{path.name}", kind=kind, text=f"{path.name}:\n\n{text}", speaker=owner, data=None
+        )
+        for path, kind in found
+        if path.exists() and (text := read_file(path)[:LARGEST].decode("utf-8-sig", "replace").strip())
+    ]
+
+
+def _notes(home: Path) -> list[Path]:
+    """Where the notes are: in `memories/`, or in the home itself as early versions had it."""
+    places = [(home / "memories" / name, home / name) for name in NOTES]
+    return [next((path for path in both if path.exists()), both[0]) for both in places]
+
+
+def _mark(target: Target) -> str:
+    return f"files:{target.workspace}/{target.session}"

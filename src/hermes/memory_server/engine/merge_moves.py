@@ -1,0 +1,151 @@
+"""What a merge of two peers moves, row by row, with a note of each so that it can be moved back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, delete, insert, literal, or_, select, update
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.tables import (
+    cards,
+    collections,
+    conclusions,
+    memberships,
+    merge_rows,
+    message_vectors,
+    messages,
+    peers,
+    sessions,
+)
+from hermes.memory_server.engine.conclusions import ensure_collection, let_go
+from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.removal import runs
+
+
+def about(peer: Record) -> ColumnElement[bool]:
+    """What the peer holds, or what is held about it."""
+    held = or_(collections.c.observer_id == peer.id, collections.c.observed_id == peer.id)
+    return and_(collections.c.workspace_id == peer.workspace_id, held)
+
+
+def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        tx.execute(insert(merge_rows), [{"merge_id": merge.id, "kind": kind, "before": None, **row} for row in rows])
+
+
+def move_messages(tx: Tx, merge: Record) -> bool:
+    """Give some messages to the other. Were there any?"""
+    rows = _give(tx, messages.c.peer_id == merge.from_id, merge.into_id)
+    _note(tx, merge, "message", [{"row_id": row.id} for row in rows])
+    return bool(rows)
+
+
+def _give(tx: Tx, which: ColumnElement[bool], peer_id: int) -> Sequence[Record]:
+    """Let some messages be another peer's, also where they are searched by author."""
+    found = tx.execute(select(messages).where(which).order_by(messages.c.id).limit(PART)).all()
+    rows = sorted(found, key=attrgetter("session_id", "seq"))
+    spans = [
+        (session_id, *run)
+        for session_id, said in groupby(rows, key=attrgetter("session_id"))
+        for run in runs([row.seq for row in said])
+    ]
+    for span in spans:
+        text_index(tx).remove_part(tx, *span)
+    ids = [row.id for row in rows]
+    tx.execute(update(messages).where(messages.c.id.in_(ids)).values(peer_id=peer_id))
+    if rows:
+        own = (message_vectors.c.workspace_id == rows[0].workspace_id, message_vectors.c.message_id.in_(ids))
+        tx.execute(update(message_vectors).where(*own).values(peer_id=peer_id))
+    for span in spans:
+        text_index(tx).add_part(tx, *span)
+    return rows
+
+
+def move_conclusions(tx: Tx, merge: Record) -> bool:
+    """Give some conclusions to the other. Were there any?"""
+    gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
+    query = select(conclusions.c.id, collections.c.id.label("collection"), collections.c.observer_id)
+    query = query.add_columns(collections.c.observed_id).join_from(conclusions, collections)
+    rows = tx.execute(query.where(about(gone)).order_by(collections.c.id).limit(PART)).all()
+    for collection_id, held in groupby(rows, key=attrgetter("collection")):
+        found = list(held)
+        pair = [merge.into_id if side == gone.id else side for side in (found[0].observer_id, found[0].observed_id)]
+        target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
+        ids = [row.id for row in found]
+        tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=target))
+        for touched in (collection_id, target):
+            let_go(tx, touched)
+        _note(tx, merge, "conclusion", [{"row_id": row_id, "before": str(collection_id)} for row_id in ids])
+    return bool(rows)
+
+
+def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
+    """Cards by and about one become the other's, unless it has one."""
+    query = select(cards.c.collection_id, collections.c.observer_id, collections.c.observed_id)
+    for row in tx.execute(query.join_from(cards, collections).where(about(gone))).all():
+        pair = [merge.into_id if side == gone.id else side for side in (row.observer_id, row.observed_id)]
+        target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
+        taken = select(cards.c.collection_id).where(cards.c.collection_id == target)
+        if tx.execute(taken).first() is None:
+            own = cards.c.collection_id == row.collection_id
+            tx.execute(update(cards).where(own).values(collection_id=target))
+            _note(tx, merge, "card", [{"row_id": target, "before": str(row.collection_id)}])
+
+
+def move_members(tx: Tx, merge: Record) -> None:
+    """The stays of one become the other's; where both are in a session now, one of the two stays is enough."""
+    inside = select(memberships.c.session_id).where(
+        memberships.c.peer_id == merge.into_id, memberships.c.left_seq.is_(None)
+    )
+    both = (memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None))
+    for row in tx.execute(select(memberships).where(*both, memberships.c.session_id.in_(inside))).all():
+        _note(tx, merge, "stay", [{"row_id": row.id, "before": json.dumps(dict(row._mapping))}])
+        tx.execute(delete(memberships).where(memberships.c.id == row.id))
+    left = select(literal(merge.id), literal("membership"), memberships.c.id)
+    moved = left.where(memberships.c.peer_id == merge.from_id)
+    tx.execute(insert(merge_rows).from_select(["merge_id", "kind", "row_id"], moved))
+    tx.execute(update(memberships).where(memberships.c.peer_id == merge.from_id).values(peer_id=merge.into_id))
+
+
+def _noted(merge: Record, kind: str) -> Select[Any]:
+    return select(merge_rows).where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == kind)
+
+
+def bring_back(tx: Tx, merge: Record) -> None:
+    """Undo `move_members` and `move_cards`."""
+    ids = select(merge_rows.c.row_id).where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "membership")
+    moved = (memberships.c.id.in_(ids), memberships.c.peer_id == merge.into_id)
+    tx.execute(update(memberships).where(*moved).values(peer_id=merge.from_id))
+    for noted in tx.execute(_noted(merge, "stay")).all():
+        stay = {name: value for name, value in json.loads(noted.before).items() if name != "id"}
+        if tx.execute(select(sessions.c.id).where(sessions.c.id == stay["session_id"])).first() is not None:
+            tx.execute(insert(memberships).values(stay))
+    for noted in tx.execute(_noted(merge, "card")).all():
+        own = cards.c.collection_id == noted.row_id
+        tx.execute(update(cards).where(own).values(collection_id=int(noted.before)))
+    done = (merge_rows.c.merge_id == merge.id, merge_rows.c.kind.in_(("membership", "stay", "card")))
+    tx.execute(delete(merge_rows).where(*done))
+
+
+def move_back(tx: Tx, merge: Record) -> bool:
+    """Bring a part of what was moved back. Was there any?"""
+    noted = tx.execute(_noted(merge, "message").limit(PART)).all()
+    if noted:
+        still = (messages.c.id.in_([row.row_id for row in noted])) & (messages.c.peer_id == merge.into_id)
+        _give(tx, still, merge.from_id)
+    else:
+        noted = tx.execute(_noted(merge, "conclusion").limit(PART)).all()
+        for before, rows in groupby(noted, key=attrgetter("before")):
+            ids = [row.row_id for row in rows]
+            now = select(conclusions.c.collection_id).where(conclusions.c.id.in_(ids)).distinct()
+            for touched in (*tx.execute(now).scalars(), int(before)):
+                let_go(tx, touched)
+            tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=int(before)))
+    tx.execute(delete(merge_rows).where(merge_rows.c.id.in_([row.id for row in noted])))
+    return bool(noted)

@@ -1,0 +1,183 @@
+"""Two peers that are one person: all that one said, held and that was held about it becomes the other's.
+
+    begin ── messages, then conclusions, part by part ── end (members, cards, waiting work; the name leads to the other)
+
+What was moved is noted for seven days, and can be moved back. What was written in between stays where it was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import delete, func, insert, or_, select, update
+
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.tables import (
+    cards,
+    collections,
+    conclusions,
+    memberships,
+    merge_rows,
+    merges,
+    messages,
+    peers,
+    workspaces,
+)
+from hermes.memory_server.engine.jobs import Job, add_job, replace_peer
+from hermes.memory_server.engine.merge_moves import (
+    about,
+    bring_back,
+    move_back,
+    move_cards,
+    move_conclusions,
+    move_members,
+    move_messages,
+)
+from hermes.memory_server.engine.names import refuse_scopes
+from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
+from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
+from hermes.memory_server.faults import Conflict, Invalid, Missing
+from hermes.memory_server.ids import new_id
+
+KEPT = 7 * 24 * 3600 * 1_000_000
+"""Microseconds within which a merge can be undone."""
+COLUMNS = (*merges.c, workspaces.c.name.label("workspace"))
+MERGES = merges.join(workspaces, workspaces.c.id == merges.c.workspace_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a merge would move. A card stays behind where the other peer has one."""
+
+    messages: int
+    sessions: int
+    conclusions: int
+    cards: int
+
+
+def preview_merge(tx: Tx, workspace: str, name: str, into: str) -> dict[str, int]:
+    """How much would become the other peer's."""
+    gone, _kept = _pair(tx, workspace, name, into)
+    own = [
+        select(func.count()).select_from(messages).where(messages.c.peer_id == gone.id),
+        select(func.count(memberships.c.session_id.distinct())).where(memberships.c.peer_id == gone.id),
+        select(func.count()).select_from(conclusions.join(collections)).where(about(gone)),
+        select(func.count()).select_from(cards.join(collections)).where(about(gone)),
+    ]
+    return asdict(Preview(*(int(tx.execute(query).scalar_one()) for query in own)))
+
+
+def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record:
+    """Note the merge and queue it. Both go on as two until all is moved."""
+    place = lock_workspace(tx, workspace)
+    gone, kept = _pair(tx, workspace, name, into)
+    busy = select(merges.c.id).where(
+        merges.c.workspace_id == place.id,
+        merges.c.state.in_(("running", "undoing")),
+        or_(*(merges.c[side].in_((gone.id, kept.id)) for side in ("from_id", "into_id"))),
+    )
+    if tx.execute(busy).first() is not None:
+        raise Conflict(f"{name} or {into} is being merged already")
+    public_id = new_id()
+    row = {"public_id": public_id, "workspace_id": place.id, "from_id": gone.id, "into_id": kept.id}
+    tx.execute(insert(merges).values(**row, from_name=name, into_name=kept.name, state="running", created_at=at))
+    _queue(tx, place.id, public_id, at)
+    return get_merge(tx, workspace, public_id)
+
+
+def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
+    """One merge; refused when there is none."""
+    place = get_workspace(tx, workspace)
+    query = select(*COLUMNS).select_from(MERGES).where(merges.c.public_id == public_id)
+    found = tx.execute(query.where(merges.c.workspace_id == place.id)).first()
+    if found is None:
+        raise Missing("Merge", public_id, workspace)
+    return found
+
+
+def list_merges(tx: Tx, workspace: str, page: Page) -> Paged:
+    """The merges of a workspace, the oldest first."""
+    own = merges.c.workspace_id == get_workspace(tx, workspace).id
+    return fetch_page(tx, select(*COLUMNS).select_from(MERGES).where(own), (merges.c.id,), page)
+
+
+def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
+    """Let the name be its own peer again at once, and queue the way back of what was moved."""
+    place = lock_workspace(tx, workspace)
+    merge = get_merge(tx, workspace, public_id)
+    if merge.state != "done":
+        raise Conflict(f"The merge is {merge.state}; only one that is done can be undone")
+    if merge.created_at < at - KEPT:
+        raise Conflict("The merge is older than seven days; it cannot be undone any more")
+    kept = tx.execute(select(peers.c.kind).where(peers.c.id == merge.into_id)).scalar_one_or_none()
+    if kept != "peer":
+        raise Conflict(f"{merge.into_name} was merged or deleted since; undo that first")
+    tx.execute(update(peers).where(peers.c.id == merge.from_id).values(name=merge.from_name, kind="peer"))
+    bring_back(tx, merge)
+    _set_state(tx, merge.id, "undoing")
+    _queue(tx, place.id, public_id, at)
+    return get_merge(tx, workspace, public_id)
+
+
+def go_on_merging(tx: Tx, job: Job, at: int) -> None:
+    """Move a part of a merge, there or back, and queue the rest."""
+    found = select(merges).where(merges.c.public_id == job.payload["merge"]).with_for_update(key_share=True)
+    merge = tx.execute(found).first()
+    if merge is None:
+        return
+    if merge.state == "running":
+        moved = move_messages(tx, merge) or move_conclusions(tx, merge)
+        if not moved:
+            _end(tx, merge)
+    else:
+        moved = merge.state == "undoing" and move_back(tx, merge)
+        if not moved:
+            _let_search_see(tx, merge)
+            _set_state(tx, merge.id, "undone")
+    if moved:
+        _queue(tx, merge.workspace_id, merge.public_id, at)
+
+
+def forget_merges(tx: Tx, at: int) -> bool:
+    """Drop a part of what was noted to undo merges that cannot be undone any more. Is there more to drop?"""
+    old = select(merges.c.id).where(merges.c.created_at < at - KEPT)
+    ids = list(tx.execute(select(merge_rows.c.id).where(merge_rows.c.merge_id.in_(old)).limit(1000)).scalars())
+    tx.execute(delete(merge_rows).where(merge_rows.c.id.in_(ids)))
+    return len(ids) == 1000
+
+
+def _pair(tx: Tx, workspace: str, name: str, into: str) -> tuple[Record, Record]:
+    refuse_scopes(name, into)
+    gone, kept = get_peer(tx, workspace, name), get_peer(tx, workspace, into)
+    if gone.id == kept.id:
+        raise Invalid("A peer cannot be merged into itself")
+    if gone.name != name:
+        raise Invalid(f"{name} is merged into {gone.name} already")
+    return gone, kept
+
+
+def _queue(tx: Tx, workspace_id: int, public_id: str, at: int) -> None:
+    payload = {"merge": public_id}
+    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
+
+
+def _set_state(tx: Tx, merge_id: int, state: str) -> None:
+    tx.execute(update(merges).where(merges.c.id == merge_id).values(state=state))
+
+
+def _end(tx: Tx, merge: Record) -> None:
+    """Nothing is left to be moved in parts: from here on the name leads to the other."""
+    gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
+    move_cards(tx, merge, gone)
+    move_members(tx, merge)
+    replace_peer(tx, merge.workspace_id, merge.from_id, merge.into_id)
+    hidden = {"name": f"{gone.name}/{gone.uid}", "kind": MERGED_PEER}
+    tx.execute(update(peers).where(peers.c.id == gone.id).values(hidden))
+    _let_search_see(tx, merge)
+    _set_state(tx, merge.id, "done")
+
+
+def _let_search_see(tx: Tx, merge: Record) -> None:
+    own = workspaces.c.id == merge.workspace_id
+    tx.execute(update(workspaces).where(own).values(generation=workspaces.c.generation + 1))

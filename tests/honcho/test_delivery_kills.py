@@ -1,0 +1,94 @@
+"""Host and memory server are killed again and again in the middle of a conversation: every turn arrives once, in order,
+under the right peer."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from hermes.embedded.connect import connect, stop
+from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import read_rendezvous
+from tests.honcho.configuring import Machine
+from tests.honcho.talker import PEERS
+from tests.memory_server.serving import PLAIN, ROOT
+from tests.scale import FULL, scale
+
+pytestmark = pytest.mark.processes
+SEED = random.SystemRandom().randrange(10**9) if FULL else 17
+
+
+def talker(machine: Machine, turns: int) -> subprocess.Popen[str]:
+    env = {**os.environ, "HOME": str(machine.folder), "LOGNAME": "ann", "HERMES_HOME": str(machine.home)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.honcho.talker", str(machine.home), str(turns)],
+        cwd=ROOT,
+        env={**env, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_server(place: Place) -> bool:
+    found = read_rendezvous(place.rendezvous)
+    if found is None:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGKILL)
+    return True
+
+
+def read_session(place: Place, session: str) -> list[tuple[str, str]]:
+    found = connect(place)
+    headers = {"Authorization": f"Bearer {found.api_key}"}
+    said: list[tuple[str, str]] = []
+    with httpx.Client(base_url=found.base_url, headers=headers, timeout=60, verify=PLAIN) as client:
+        for page in range(1, 10**6):
+            path = f"/v3/workspaces/lab/sessions/{session}/messages/list?size=100&page={page}"
+            told = client.post(path, json={}).raise_for_status().json()
+            said += [(one["peer_id"], one["content"]) for one in told["items"]]
+            if page >= told["pages"]:
+                return said
+    raise AssertionError("a list without an end")
+
+
+@pytest.mark.stress
+@pytest.mark.contract("6.1", "6.3", "5.8", "P1")
+def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(machine: Machine) -> None:
+    turns, kills = scale(60, 500), scale(3, 20)
+    machine.write({"peerName": "ann", "aiPeer": "bot", "workspace": "lab", "server": "embedded"})
+    place, chance = Place(machine.home / "memory", machine.home), random.Random(SEED)
+    sys.stdout.write(f"seed {SEED}\n")
+    killed = {"host": 0, "server": 0}
+    try:
+        for number in range(2 * kills + 1):
+            is_last = number == 2 * kills
+            with talker(machine, turns) as host:
+                assert host.stdout is not None
+                assert host.stderr is not None
+                for _ in range(10**6 if is_last else chance.randrange(1, turns // kills)):
+                    if not host.stdout.readline():
+                        break
+                if is_last:
+                    assert host.wait(120) == 0, host.stderr.read()
+                elif number % 2:
+                    killed["server"] += kill_server(place)
+                host.kill()
+                killed["host"] += not is_last
+        said = read_session(place, "agent-main-telegram-group--100")
+    finally:
+        stop(place)
+    expected = [
+        one for turn in range(turns) for one in ((PEERS[turn % len(PEERS)], f"turn {turn}"), ("bot", f"reply {turn}"))
+    ]
+    assert said == expected
+    assert killed["host"] >= kills
+    assert killed["server"] >= scale(1, 15)
