@@ -3,9 +3,9 @@ prefix that stays; and a server that fails in every way."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -164,21 +164,18 @@ async def test_whatever_the_server_does_a_person_waits_no_longer_than_the_deadli
     recalling.tell("elsewhere", (ANN, "My cat is called Miso."))
     chance = random.Random(7)
     recalling.between.rule = lambda _: chance.choice(FAULTS)
-    waits: list[float] = []
     async with recalling.host(Deadlines(first_turn=1.0, turn=0.5, prepare=3.0)) as talk:
         memory = await talk.memory()
         for number in range(scale(25, 500)):
             said = await talk.say(f"Question number {number} about my cat")
-            begun = time.monotonic()
-            await memory.recall([said], memory.begin())
-            waits.append(time.monotonic() - begun)
+            async with asyncio.timeout(5):  # a hang guard: the deadline is one second
+                await memory.recall([said], memory.begin())
             await memory.turn_over()
             memory.after_turn([said])
         recalling.between.rule = lambda _: None
         recalling.between.go_on.set()
         await memory.settle()
         assert "Miso" in await talk.turn("And what is my cat called?")
-    assert max(waits) < 5.0  # a hang guard: the deadline is one second
 
 
 @pytest.mark.contract("7.5")
