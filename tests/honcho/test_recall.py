@@ -183,6 +183,19 @@ async def test_what_misses_the_deadline_is_used_in_the_next_turn_and_makes_no_ot
         assert second.missed is None
 
 
+async def test_a_failure_of_what_is_no_longer_asked_does_not_stand(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.between.rule = lambda _: Instead(cut_off=True)
+    async with recalling.host() as talk:
+        memory = await talk.memory()
+        said = await talk.say("What fruit do I like?")
+        await memory.recall([said], memory.begin())
+        recalling.between.rule = like_a_model("a fig")  # it is back before it is asked again, and has a model
+        memory.after_turn([said])
+        await memory.settle()
+        assert memory.state == "ok"
+
+
 @pytest.mark.contract("7.9")
 async def test_an_answer_without_a_model_is_asked_once_with_the_question_and_loses_its_notice(
     recalling: Recalling,

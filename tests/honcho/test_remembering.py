@@ -20,7 +20,7 @@ from hermes.llm.model import ModelRequest
 from hermes.memory.active import Deadlines
 from hermes.types import Json
 from tests.agent.seam import Script, calls, open_seam, requests, say
-from tests.honcho.between import Asked, Instead
+from tests.honcho.between import Asked, Instead, Rule, like_a_model
 from tests.honcho.recalling import ANN, Recalling
 from tests.memory.providers import Recorder
 from tests.memory_server.talking import settle
@@ -179,10 +179,11 @@ async def test_whatever_the_server_does_a_person_waits_no_longer_than_the_deadli
 
 
 @pytest.mark.contract("7.5")
-async def test_a_server_that_dies_and_comes_back_is_told_of_once_each(recalling: Recalling) -> None:
+@pytest.mark.parametrize("back", [lambda _: None, like_a_model("She has a cat.")], ids=["without a model", "with one"])
+async def test_a_server_that_dies_and_comes_back_is_told_of_once_each(recalling: Recalling, back: Rule) -> None:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, "My cat is called Miso."))
-    dead = Instead({"detail": "out of order"}, status=503)
+    dead = Instead(cut_off=True)
 
     def down(_: Asked) -> Instead:
         return dead
@@ -199,12 +200,12 @@ async def test_a_server_that_dies_and_comes_back_is_told_of_once_each(recalling:
         recalling.between.rule = down
         for text in ("What is my cat called?", "ok", "My cat?", "The cat?"):
             await turn(text)
-        recalling.between.rule = lambda _: None
+        recalling.between.rule = back
         for text in ("Which cat?", "And now?"):
             await turn(text)
         recalling.between.rule = down
         for text in ("Still there?", "Hello there?"):
             await turn(text)
     assert [len(lines) for lines in told] == [1, 0, 0, 0, 1, 0, 1, 0]
-    assert "out of order" in told[0][0]
+    assert "the connection to the server broke" in told[0][0]
     assert ["Miso" in text for text in recalled] == [False] * 5 + [True] * 3  # what was fetched last is still there

@@ -11,8 +11,8 @@ one turn wait, not those after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -81,12 +81,12 @@ class Layer:
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
 
-    def fetch(self, turn: int, work: Coroutine[Any, Any, tuple[Section, ...]]) -> None:
+    def fetch(self, turn: int, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
         """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
 
         async def run() -> None:
             try:
-                self.sections = await work
+                self.sections = await work()
             except HermesError as error:
                 self.failure = error
             else:
@@ -140,10 +140,10 @@ class Recaller:
         self._turn = question.turn
         self._begin_words(question, about)
         await self._wait(seconds * (1 - MARGIN))
-        layers = self._layers.values()
-        sections = [section for layer in layers for section in layer.sections]
-        missed = {name: why for name, layer in self._layers.items() if (why := layer.missed()) is not None}
-        for layer in layers:
+        layers = self._in_use()
+        sections = [section for layer in layers.values() for section in layer.sections]
+        missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
+        for layer in layers.values():
             layer.was_given = True
         return Recalled(compose(sections, budget_chars(self._habits.tokens)), missed)
 
@@ -169,9 +169,9 @@ class Recaller:
         base, dialectic = self._layers[BASE], self._layers[DIALECTIC]
         if dialectic.is_due(turn):
             warm = bool(base.sections)
-            dialectic.fetch(turn, self._think(len(question), warm=warm))
+            dialectic.fetch(turn, partial(self._think, len(question), warm=warm))
         if base.is_due(turn):
-            base.fetch(turn, self._fetch_base(question))
+            base.fetch(turn, partial(self._fetch_base, question))
 
     def _begin_words(self, question: Question, about: str | None) -> None:
         """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
@@ -180,7 +180,12 @@ class Recaller:
         if words.was_given:
             words.sections = ()
         if words.is_due(question.turn) and not self._source.reader.has_model:
-            words.fetch(question.turn, self._ask_words(question.text, about))
+            words.fetch(question.turn, partial(self._ask_words, question.text, about))
+
+    def _in_use(self) -> dict[str, Layer]:
+        """The layers that count: where a model answers, nobody asks with the words of a question."""
+        unused = WORDS if self._source.reader.has_model else None
+        return {name: layer for name, layer in self._layers.items() if name != unused}
 
     async def _finish(self) -> None:
         """Wait for what was begun; cancelled, it is stopped. A failure that stands is raised, also when nothing was
@@ -193,7 +198,7 @@ class Recaller:
             for task in running:
                 task.cancel()
             raise
-        for layer in self._layers.values():
+        for layer in self._in_use().values():
             if layer.failure is not None:
                 raise layer.failure
             if layer.task is not None and layer.task.done() and not layer.task.cancelled():
@@ -201,7 +206,7 @@ class Recaller:
 
     async def _wait(self, seconds: float) -> None:
         """Wait for layers that have nothing yet. What made one turn wait in vain, or failed before, makes none wait."""
-        waits = [layer for layer in self._layers.values() if layer.is_running and not layer.sections]
+        waits = [layer for layer in self._in_use().values() if layer.is_running and not layer.sections]
         waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)

@@ -109,7 +109,9 @@ class Reader:
                 told = (await link.wire.ask("GET", "/health", until=until)).value
                 self._is_floor = isinstance(told, dict) and "extensions" in told and told.get("model", "") is None
                 self._asked = link
-        except Refusal:
+        except Refusal as refusal:
+            if refusal.status >= 500:
+                return bool(self._is_floor)  # it is in trouble, and says nothing of what it is
             self._is_floor = False  # a server without such a page is not ours
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
