@@ -56,7 +56,7 @@ def run() -> None:
                 ("server that answers 503", dead.url),
             ):
                 rows += asyncio.run(_compare(Path(folder), name, url))
-    report("Recall: what memory adds to a turn", rows)
+    report("Remembering: what memory adds to a turn", rows)
 
 
 async def _compare(folder: Path, name: str, url: str) -> list[Row]:
