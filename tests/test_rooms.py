@@ -15,7 +15,7 @@ ALLOWED = {
     "hermes.honcho": VALUES
     | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},
     "hermes.llm": VALUES | {"llm"},
-    "hermes.memory_server": VALUES | {"llm", "memory_server", "sqlite"},
+    "hermes.memory_server": VALUES | {"llm", "memory_server", "ranking", "sqlite"},
 }
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 
 HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{1,5})?")
 
@@ -18,6 +19,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)  # asked with every request, and nearly always the same
 def names_loopback(header: str | None) -> bool:
     """Whether a `Host` header names this machine. One that is missing, or that nobody can read, does not: a web page
     whose name was turned to this machine must find no form of it that passes."""

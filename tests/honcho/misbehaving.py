@@ -18,7 +18,9 @@ import httpx
 
 from tests.memory_server.serving import PLAIN
 
-Fault = Literal["latency", "500", "500 after", "429", "401", "reset", "reset after", "hang", "garbage", "garbage after"]
+Fault = Literal[
+    "404", "latency", "500", "500 after", "429", "401", "reset", "reset after", "hang", "garbage", "garbage after"
+]
 FAULTS: tuple[Fault, ...] = (
     *("latency", "500", "500 after", "429", "401"),
     *("reset", "reset after", "hang", "garbage", "garbage after"),
@@ -108,7 +110,7 @@ class Misbehaving:
             self.befallen[fault] += 1
         if not await self._befall(fault, writer):
             return False
-        if fault in ("500", "429", "401", "garbage"):
+        if fault in ("404", "500", "429", "401", "garbage"):
             return await self._refuse(fault, writer)
         status, told, date = await self._pass_on(method, path, headers, body)
         if fault == "reset after":

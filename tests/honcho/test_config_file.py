@@ -255,6 +255,32 @@ def test_changes_of_two_processes_at_once_are_all_there(machine: Machine) -> Non
 
 
 @pytest.mark.contract("5.1")
+def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(machine: Machine) -> None:
+    machine.write({"peerName": "ann"})
+    others = iter(({"peerName": "ann", "theirs": 1}, {"peerName": "ann", "theirs": 2}))
+
+    def meanwhile(block: dict[str, Any], _root: dict[str, Any]) -> None:
+        block["aiPeer"] = "bot"
+        if (written := next(others, None)) is not None:
+            machine.write(written)
+
+    edit_document(machine.places(), meanwhile)
+    assert machine.read() == {"peerName": "ann", "theirs": 2, "hosts": {"hermes": {"aiPeer": "bot"}}}
+
+
+@pytest.mark.contract("5.1")
+def test_a_file_that_never_rests_is_told_and_left_alone(machine: Machine) -> None:
+    count = iter(range(100))
+
+    def meanwhile(block: dict[str, Any], _root: dict[str, Any]) -> None:
+        machine.write({"theirs": next(count)})
+
+    with pytest.raises(HomeError, match="another program changes"):
+        edit_document(machine.places(), meanwhile)
+    assert machine.read().keys() == {"theirs"}
+
+
+@pytest.mark.contract("5.1")
 @pytest.mark.skipif(os.name == "nt", reason="flock")
 def test_a_change_waits_for_the_lock_that_a_stock_hermes_takes(
     machine: Machine, monkeypatch: pytest.MonkeyPatch

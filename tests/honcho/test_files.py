@@ -1,99 +1,92 @@
-"""The owner's files are told to the owner's own sessions, once, and to nobody else."""
+"""`hermes honcho identity` and `migrate`, and `peers map`, against a real server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from hermes.honcho.names import fit
-from hermes.honcho.plugin import HonchoPlugin
-from hermes.memory.provider import Conversation, Delivered
-from tests.honcho.configuring import Machine
-from tests.honcho.misbehaving import Misbehaving, on
-from tests.honcho.writing import ANN, GROUP, HERE, Arrived, KeepingHost, Lane, Writer
+from tests.conftest import Ran
+from tests.honcho.asking import Person
 from tests.memory_server.serving import Served, running
 
-pytestmark = pytest.mark.processes
-GUEST = Conversation("s2", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17")
-FILES = {
-    "memories/USER.md": "likes figs\n",
-    "memories/MEMORY.md": "the build needs make\n",
-    "SOUL.md": "You are kind.\n",
-}
+Hermes = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with running(tmp_path_factory.mktemp("memory")) as served:
-        yield served
+def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A Honcho server of our own, by its URL."""
+    with running(tmp_path_factory.mktemp("memory")) as server:
+        yield server
 
 
 @pytest.fixture
-def workspace(request: pytest.FixtureRequest, machine: Machine) -> str:
-    """A workspace of the test's own, and the owner's files."""
-    for name, text in FILES.items():
-        path = machine.home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return fit(request.node.name)
+def workspace(home: Path, hermes: Hermes, served: Served, request: pytest.FixtureRequest) -> str:
+    """A home that has chosen Honcho on that server, in a workspace of its own."""
+    name = str(request.node.name)[:40]
+    options = ("--server", "self-hosted", "--url", served.url, "--workspace", name, "--user", "ann", "--ai", "bot")
+    assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
+    return name
 
 
-def put_by(plugin: HonchoPlugin) -> dict[str, object]:
-    assert isinstance(plugin.host, KeepingHost)
-    return plugin.host.entries
+def conclusions(served: Served, workspace: str, observed: str) -> set[str]:
+    with served.client() as client:
+        body = {"filters": {"observer_id": "bot", "observed_id": observed}}
+        found = client.post(f"/v3/workspaces/{workspace}/conclusions/list", json=body).json()
+    return {one["content"] for one in found["items"]}
 
 
-@pytest.mark.contract("5.12")
-async def test_a_session_of_the_owner_is_told_once_what_the_files_hold(
-    writer: Writer, server: Served, workspace: str
+@pytest.mark.contract("10.3")
+def test_notes_are_told_once_however_often_it_is_run(
+    home: Path, hermes: Hermes, served: Served, workspace: str
 ) -> None:
-    async with Misbehaving(server.url).served() as proxy:
-        plugin = writer(proxy.url, workspace=workspace)
-        lane = Lane(plugin)
-        lane.put("hello")
-        await lane.drain()
-        [(key, act)] = put_by(plugin).items()
-        assert key == f"files:{workspace}/app"
-        lane.put("", "own", None, act)
-        proxy.choose = on("/messages", "reset after")
-        outcomes = dict(await lane.drain())
-        again = Lane(writer(proxy.url, workspace=workspace), name="again")
-        assert isinstance(again.plugin.host, KeepingHost)
-        assert isinstance(plugin.host, KeepingHost)
-        again.plugin.host.values.update(plugin.host.values)  # what is kept is there after a restart
-        again.put("hello again")
-        await again.drain()
-        assert put_by(again.plugin) == {}
-    assert [type(outcome) for outcome in outcomes.values()] == [Delivered, Delivered]
-    assert Arrived(server, workspace).said() == [
-        ("ann", "hello"),
-        ("ann", "USER.md:\n\nlikes figs"),
-        ("ann", "MEMORY.md:\n\nthe build needs make"),
-        ("bot", "SOUL.md:\n\nYou are kind."),
-        ("ann", "hello again"),
-    ]
+    (home / "memories").mkdir()
+    (home / "memories" / "USER.md").write_text("Likes figs\n§\nLives in Graz\nnear the river", encoding="utf-8")
+    (home / "SOUL.md").write_text("# Bot\n\nYou are kind.\n\nYou are brief.\n", encoding="utf-8")
+    alone = hermes("honcho", "migrate")
+    assert (alone.code, "`--yes` goes on without asking" in alone.err) == (2, True)
+    first = hermes("honcho", "migrate", "--yes")
+    assert first.code == 0, first.err
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river"}
+    assert conclusions(served, workspace, "bot") == {"# Bot", "You are kind.", "You are brief."}
+    (home / "memories" / "MEMORY.md").write_text("Uses uv\n", encoding="utf-8")
+    again = hermes("honcho", "migrate", "--yes")
+    assert "0 told, 2 were there already, about ann" in again.out
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river", "Uses uv"}
 
 
-@pytest.mark.contract("5.12")
-@pytest.mark.parametrize("place", [GUEST, GROUP], ids=["guest", "group"])
-async def test_guests_and_groups_are_told_nothing_of_the_owners_files(
-    writer: Writer, server: Served, workspace: str, place: Conversation
+@pytest.mark.contract("10.3")
+def test_the_agents_identity_is_told_from_a_file_and_shown(
+    home: Path, hermes: Hermes, served: Served, workspace: str, tmp_path: Path
 ) -> None:
-    plugin = writer(server.url, workspace=workspace)
-    lane = Lane(plugin, place)
-    lane.put("hello", speaker=ANN)
-    await lane.drain()
-    assert put_by(plugin) == {}
+    missing = hermes("honcho", "identity")
+    assert (missing.code, "SOUL.md" in missing.err) == (1, True)
+    assert "knows nothing of bot yet" in " ".join(hermes("honcho", "identity", "--show").out.split())
+    (tmp_path / "me.md").write_text("You are brave.\n", encoding="utf-8")
+    assert "1 told, 0 were there already" in hermes("honcho", "identity", str(tmp_path / "me.md")).out
+    told = json.loads(hermes("honcho", "identity", "--show", "--json").out)
+    assert told["agent"] == "bot"
+    assert "brave" in told["representation"]
 
 
-@pytest.mark.contract("5.12")
-async def test_a_session_of_each_conversation_is_not_told_the_files(
-    writer: Writer, server: Served, workspace: str
+@pytest.mark.contract("5.6")
+def test_on_our_own_server_what_is_known_of_the_old_peer_becomes_the_new_ones(
+    home: Path, hermes: Hermes, served: Served, workspace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin = writer(server.url, workspace=workspace, sessionStrategy="per-session")
-    lane = Lane(plugin, replace(HERE, session_id="s9"))
-    lane.put("hello")
-    await lane.drain()
-    assert put_by(plugin) == {}
+    root = f"/v3/workspaces/{workspace}"
+    with served.client() as client:
+        for peer in ("bot", "17", "ann"):
+            client.post(f"{root}/peers", json={"id": peer}).raise_for_status()
+        facts = [{"content": text, "observer_id": "bot", "observed_id": "17"} for text in ("a", "b")]
+        client.post(f"{root}/conclusions", json={"conclusions": facts}).raise_for_status()
+        person = Person("merge").sits_down(monkeypatch)
+        assert hermes("honcho", "peers", "map", "17", "ann").code == 0
+        assert person.heard[0].startswith("17 has 0 messages, and 2 conclusions concern it.")
+        until = time.monotonic() + 60
+        while client.get(f"{root}/ext/merges").json()["items"][0]["state"] != "done":
+            assert time.monotonic() < until, "the merge is not done"
+            time.sleep(0.2)
+    assert conclusions(served, workspace, "ann") == {"a", "b"}

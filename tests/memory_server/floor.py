@@ -7,6 +7,7 @@ from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.vectors import ROWS_KEPT, VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.tokens import count_tokens
+from hermes.ranking.traits import traits_of
 
 EMBEDDER = WordVectors()
 
@@ -18,11 +19,11 @@ def embed(text: str) -> Vector:
 def draft(content: str, peer: str) -> Draft:
     """A message that is ready to be appended."""
     vectors = tuple(to_blob(embed(piece)) for piece in split_pieces(content))
-    return Draft(content, peer, token_count=count_tokens(content), vectors=vectors)
+    return Draft(content, peer, token_count=count_tokens(content), traits=traits_of(content), vectors=vectors)
 
 
 def question(text: str) -> Question:
-    return Question(text, embed(text))
+    return Question(text, embed(text), embed)
 
 
 def new_index(rows_kept: int = ROWS_KEPT) -> VectorIndex:

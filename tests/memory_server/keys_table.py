@@ -30,6 +30,7 @@ ROUTES: dict[str, Rule] = {
     f"PUT {W}": WORKSPACE,
     f"DELETE {W}": WORKSPACE,
     f"POST {W}/search": WORKSPACE,
+    f"POST {W}/ext/search": WORKSPACE,
     f"GET {W}/queue/status": WORKSPACE,
     f"POST {W}/schedule_dream": WORKSPACE,
     f"POST {W}/chat": WORKSPACE,

@@ -68,6 +68,8 @@ def as_version_one(folder: Path) -> None:
         "ALTER TABLE sessions DROP COLUMN removals; DROP INDEX conclusions_drawn;"
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"
         "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date; DROP INDEX memberships_observing;"
+        "ALTER TABLE message_vectors DROP COLUMN traits; ALTER TABLE message_vectors DROP COLUMN said_at;"
+        "INSERT INTO message_index (message_index) VALUES ('rebuild');"
         "CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('pending', 'running');"
         "UPDATE alembic_version SET version_num = '0001'",
     )
@@ -76,13 +78,20 @@ def as_version_one(folder: Path) -> None:
 @pytest.mark.contract("9.10")
 async def test_folder_of_the_first_version_opens_works_on_and_says_its_embedder(tmp_path: Path) -> None:
     database = open_database(tmp_path)
-    await database.write(lambda tx: append_messages(tx, "w", "s", [draft("I keep bees.", "ann")], NOW))
+    said = [draft("I keep bees.", "ann"), draft("我妹妹开了一家面包店。", "ann")]
+    await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
+    known = await database.read(lambda tx: tx.exec_driver_sql("SELECT traits, said_at FROM message_vectors").all())
     await database.close()
     as_version_one(tmp_path)
     database = open_database(tmp_path)
     assert await Worker(database, SystemClock(), EMBEDDER).work_once(), "work that waited is done"
     found = await database.read(lambda tx: search_messages(tx, new_index(), Place(1), question("bees"), None, 5))
-    assert [row.content for row in found] == ["I keep bees."]
+    assert found[0].content == "I keep bees."
+    found = await database.read(lambda tx: search_messages(tx, new_index(), Place(1), question("面包"), None, 5))
+    assert found[0].content == said[1].content
+    assert known == await database.read(
+        lambda tx: tx.exec_driver_sql("SELECT traits, said_at FROM message_vectors").all()
+    )
     assert (
         await database.read(lambda tx: tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()) == HEAD
     )

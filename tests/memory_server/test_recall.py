@@ -122,6 +122,29 @@ def test_what_has_nothing_to_do_with_a_question_is_not_concluded(http: httpx.Cli
     assert http.post("/peers/ann/chat", json={"query": "sailing boats"}).json() == {"content": None}
 
 
+def test_question_that_nothing_answers_is_answered_with_nothing_and_a_search_still_finds(http: httpx.Client) -> None:
+    told = [
+        "I keep bees behind the house.",
+        "My sister moved to Ghent.",
+        "We fixed the stove on Sunday.",
+        "Lovely day!",
+    ]
+    given = [{"content": content, "peer_id": "ann"} for content in told]
+    http.post("/sessions/talk/messages", json={"messages": given}).raise_for_status()
+    settle(http)
+    asked = {"query": "What is the capital of Peru?"}
+    assert http.post("/peers/ann/chat", json=asked).json() == {"content": None}
+    assert http.post("/chat", json=asked).json() == {"content": None}
+    assert len(http.post("/search", json=asked).json()) == 4
+    unsure = http.post("/ext/search", json=asked).json()
+    assert [found["about"] for found in unsure] == [False] * 4
+    sure = http.post("/ext/search", json={"query": "Where did your sister move?", "limit": 2}).json()
+    assert sure[0]["message"]["content"] == told[1]
+    assert sure[0]["about"]
+    assert sure[0]["certainty"] > max(found["certainty"] for found in unsure)
+    assert "Ghent" in http.post("/peers/ann/chat", json={"query": "Where did your sister move?"}).json()["content"]
+
+
 def test_representation_shows_the_level_the_time_and_the_oldest_first(http: httpx.Client) -> None:
     says = [{"content": f"I was in {city}.", "peer_id": "ann", "created_at": f"20{year}-01-02T03:04:05Z"}
             for city, year in (("Rome", 20), ("Bonn", 10))]  # fmt: skip

@@ -11,11 +11,10 @@ import pytest
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.clone import begin_clone, copy_part, finish_clone
-from hermes.memory_server.engine.messages import append_messages, find_messages, list_messages
+from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.words import find_by_words
-from tests.memory_server.floor import draft, embed, new_index, question
+from tests.memory_server.floor import draft, new_index, question
 
 NOW = 1_700_000_000_000_000
 Form = Literal["NFC", "NFD"]
@@ -97,9 +96,10 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     copy = finish_clone(tx, copying, NOW)
     place = Place(1, (copy.id,))
     assert [row.content for row in list_messages(tx, "w", copy.name, None, Page()).rows] == ["I keep bees.", long]
-    assert find_by_words(tx, place, "zeppelin", None, 5) == [5]
-    hits = new_index().nearest_messages(tx, 1, embed("The zeppelin landed in Malta."), 5, sessions=[copy.id])
-    assert [message_id for message_id, _ in hits] == [5, 4]
+    found = search_messages(tx, new_index(), place, question("zeppelin"), None, 5)
+    assert [row.id for row in found] == [5, 4]
+    rows = new_index().outlines.load(tx, 1).rows
+    assert rows.ids[rows.sessions == copy.id].tolist() == [4, 5, 5, 5]
     tx.exec_driver_sql("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
     say(tx, "talk", ["After."])
     assert tx.exec_driver_sql("SELECT max(id), count(*) FROM messages").one() == (6, 6)
@@ -107,5 +107,35 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
 
 def test_one_rare_word_counts_more_than_a_common_one(tx: Tx) -> None:
     say(tx, "talk", ["The kiln broke.", *(f"Lunch number {number}." for number in range(50))])
-    found = find_by_words(tx, Place(1), "lunch kiln", None, 3)
-    assert find_messages(tx, found)[0].content == "The kiln broke."
+    assert search(tx, "lunch kiln", 1) == ["The kiln broke."]
+
+
+def test_what_was_said_twice_comes_again_only_when_nothing_else_is_left(tx: Tx) -> None:
+    say(tx, "talk", ["The kiln broke.", "the kiln broke!", "We need a new kiln.", "The kiln broke."])
+    assert search(tx, "kiln broke", 2)[1] == "We need a new kiln."
+    assert len(search(tx, "kiln broke", 4)) == 4
+
+
+def test_number_that_stands_once_comes_first_whatever_else_is_said(tx: Tx) -> None:
+    say(tx, "talk", [f"The parcel with the order and the invoice for garden {word}." for word in ("a", "b", "c") * 30])
+    say(tx, "other", ["48213 it was."])
+    assert search(tx, "the parcel with order 48213 and the invoice for the garden", 1) == ["48213 it was."]
+
+
+def test_long_answer_does_not_drown_what_a_person_said(tx: Tx) -> None:
+    essay = "Moving house is a project. " + "There are many things to consider about schools, taxes and moving. " * 30
+    say(
+        tx, "talk", ["We are moving to Ghent in June.", essay, essay + "Think of the house.", essay + "Think of Ghent."]
+    )
+    assert search(tx, "where are we moving", 1) == ["We are moving to Ghent in June."]
+
+
+def test_what_the_one_who_is_named_said_of_themselves_comes_first(tx: Tx) -> None:
+    append_messages(tx, "w", "talk", [draft("I play the cello.", "ben"), draft("I play the cello.", "ann")], NOW)
+    found = search_messages(tx, new_index(), Place(1), question("What does Ben play?"), None, 2)
+    assert [row.peer for row in found] == ["ben", "ann"]
+
+
+def test_answer_right_after_the_question_is_found_by_the_words_of_the_question(tx: Tx) -> None:
+    say(tx, "talk", ["Which instrument do you play in the orchestra?", "The cello, since school.", "Lovely weather."])
+    assert search(tx, "instrument orchestra", 2)[1] == "The cello, since school."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,14 +10,16 @@ import pytest
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import SHIPPED
-from hermes.memory_server.engine import vectors
+from hermes.memory_server.engine import outlines
 from hermes.memory_server.engine.deletion import purge_session
-from hermes.memory_server.engine.messages import append_messages, find_messages
+from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.vectors import Matrix
-from tests.memory_server.floor import draft, embed, new_index, question
+from hermes.memory_server.engine.vectors import Matrix, VectorIndex
+from hermes.memory_server.engine.workspaces import workspace_id_of
+from tests.memory_server.floor import draft, new_index, question
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
@@ -25,10 +27,6 @@ pytestmark = pytest.mark.contract("9.1")
 
 def say(tx: Tx, session: str, peer: str, *texts: str) -> None:
     append_messages(tx, "w", session, [draft(text, peer) for text in texts], NOW)
-
-
-def texts(tx: Tx, hits: list[vectors.Hit]) -> list[str]:
-    return [row.content for row in find_messages(tx, [row_id for row_id, _ in hits])]
 
 
 def test_closeness_of_narrow_rows_is_that_of_the_wide_ones() -> None:
@@ -43,46 +41,59 @@ def test_closeness_of_narrow_rows_is_that_of_the_wide_ones() -> None:
     assert [found for found, _ in matrix.rows().nearest(wide[5], 1)] == [5]
 
 
+def found(tx: Tx, place: Place, query: str, limit: int = 10, index: VectorIndex | None = None) -> list[str]:
+    rows = search_messages(tx, new_index() if index is None else index, place, question(query), None, limit)
+    return [row.content for row in rows]
+
+
 def test_search_stays_in_its_session_and_with_its_author(tx: Tx) -> None:
     say(tx, "one", "ann", "I keep bees.", "I bake bread.")
     say(tx, "one", "ben", "I keep bees too.")
     say(tx, "two", "ann", "I keep bees in town.")
-    index, bees = new_index(), embed("I keep bees")
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
 
-    assert len(index.nearest_messages(tx, 1, bees, 10)) == 4
-    inside = index.nearest_messages(tx, 1, bees, 10, sessions=[one])
-    assert sorted(texts(tx, inside)) == ["I bake bread.", "I keep bees too.", "I keep bees."]
-    own = index.nearest_messages(tx, 1, bees, 10, peer=ann)
-    assert sorted(texts(tx, own)) == ["I bake bread.", "I keep bees in town.", "I keep bees."]
-    both = index.nearest_messages(tx, 1, bees, 10, sessions=[one], peer=ann)
-    assert texts(tx, both) == ["I keep bees.", "I bake bread."]
+    assert len(found(tx, Place(1), "keeping bees")) == 4
+    inside = found(tx, Place(1, (one,)), "keeping bees")
+    assert sorted(inside) == ["I bake bread.", "I keep bees too.", "I keep bees."]
+    own = found(tx, Place(1, None, ann), "keeping bees")
+    assert sorted(own) == ["I bake bread.", "I keep bees in town.", "I keep bees."]
+    assert found(tx, Place(1, (one,), ann), "keeping bees") == ["I keep bees.", "I bake bread."]
 
 
 @pytest.mark.parametrize("place", ["workspace", "session", "author"])
 def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
     say(tx, "one", "ann", "I keep bees.")
-    index, bees = new_index(), embed("I keep bees")
+    index = new_index()
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
+    where = Place(1, (one,) if place == "session" else None, ann if place == "author" else None)
 
-    def found() -> list[str]:
-        sessions = [one] if place == "session" else None
-        return texts(
-            tx, index.nearest_messages(tx, 1, bees, 10, sessions=sessions, peer=ann if place == "author" else None)
-        )
-
-    assert found() == ["I keep bees."]
+    assert found(tx, where, "bees", index=index) == ["I keep bees."]
     say(tx, "one", "ann", "I bake bread.")
-    assert found() == ["I keep bees.", "I bake bread."]
+    assert found(tx, where, "bees", index=index) == ["I keep bees.", "I bake bread."]
+    say(tx, "two", "ben", "No bees here.")
     purge_session(tx, one, NOW)
-    assert found() == []
+    assert found(tx, where, "bees", index=index) == (["No bees here."] if place == "workspace" else [])
+    assert found(tx, Place(1), "bees", index=index) == ["No bees here."]
+
+
+def test_what_is_kept_in_memory_is_what_is_read_anew(tx: Tx) -> None:
+    long = "stone " * 300 + "I keep bees in the garden. " * 30
+    index = new_index()
+    for number in range(4):
+        say(tx, f"s{number % 2}", "ann", "Do you keep bees?", long, "Yes.")
+        say(tx, "gone", "ben", "This goes.", long)
+        index.outlines.load(tx, 1)
+    purge_session(tx, get_session(tx, "w", "gone").id, NOW)
+    say(tx, "s0", "ann", "The end.")
+    kept, anew = index.outlines.load(tx, 1).rows, new_index().outlines.load(tx, 1).rows
+    for field in dataclasses.fields(kept):
+        assert getattr(kept, field.name).tolist() == getattr(anew, field.name).tolist(), field.name
 
 
 def test_long_message_at_the_edge_of_a_batch_comes_whole(tx: Tx) -> None:
     long = "stone " * 300 + "I keep bees in the garden. " * 30
-    say(tx, "one", "ann", *["Snow fell."] * (vectors.BATCH - 2), long, "The end.")
-    hits = new_index().nearest_messages(tx, 1, embed("I keep bees in the garden"), 1)
-    assert texts(tx, hits) == [long]
+    say(tx, "one", "ann", *["Snow fell."] * (outlines.BATCH - 2), long, "The end.")
+    assert found(tx, Place(1), "I keep bees in the garden", 1) == [long]
 
 
 def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
@@ -96,17 +107,10 @@ def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
     assert len(search_messages(tx, new_index(), Place(1), question("garden"), None, 5)) == 5
 
 
-def test_many_small_places_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
-    for number in range(400):
-        say(tx, f"s{number}", "ann", "I keep bees.")
-    ids = [get_session(tx, "w", f"s{number}").id for number in range(400)]
-    index, bees = new_index(rows_kept=1000), embed("I keep bees")
-    index.nearest_messages(tx, 1, bees, 1, sessions=ids[:1])
-    tracemalloc.start()
-    try:
-        for session_id in ids:
-            assert len(index.nearest_messages(tx, 1, bees, 1, sessions=[session_id])) == 1
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held < 2 * 1000 * SHIPPED.dimension
+def test_many_small_workspaces_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
+    for number in range(60):
+        append_messages(tx, f"w{number}", "talk", [draft("I keep bees.", "ann")] * 20, NOW)
+    kept = Outlines(SHIPPED.dimension, rows_kept=200)
+    for number in range(60):
+        assert len(kept.load(tx, workspace_id_of(tx, f"w{number}")).rows) == 20
+    assert sum(len(known.outline.rows()) for known in kept._known.values()) <= 200

@@ -128,12 +128,12 @@ def _foreign_rows(
     rows = tx.execute(
         f"""
         SELECT t.id, t.content, {live} AS live, length(t.content) >= {TELLING} AND EXISTS (
-            SELECT 1 FROM messages o WHERE o.session_id = ?2 AND o.role = t.role AND o.content = t.content
+            SELECT 1 FROM messages o WHERE o.session_id = :origin AND o.role = t.role AND o.content = t.content
         ) AS copied
-        FROM messages t WHERE t.session_id = ?1 AND t.timestamp BETWEEN ?3 AND ?4 AND {kept_rows(shape)}
+        FROM messages t WHERE t.session_id = :session AND t.timestamp BETWEEN :first AND :last AND {kept_rows(shape)}
         AND t.id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY t.id
         """,
-        (session_id, origin_id, *window),
+        {"session": session_id, "origin": origin_id, "first": window[0], "last": window[1]},
     )
     return [
         Foreign(row["id"], bool(row["copied"]), bool(row["live"]))

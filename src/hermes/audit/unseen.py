@@ -85,10 +85,10 @@ def _carried(own: Sequence[_Row], new: Sequence[_Row], born: float) -> list[int]
 def _not_contained(tx: Tx, message_ids: Sequence[int], new: Sequence[_Row]) -> tuple[int, ...]:
     """Those whose text stands nowhere in the rest: a compression may merge what it keeps into a longer message."""
     rows = tx.execute(
-        "SELECT m.id FROM messages m WHERE m.id IN (SELECT value FROM json_each(?1)) AND NOT EXISTS ("
-        "SELECT 1 FROM messages o WHERE o.id IN (SELECT value FROM json_each(?2)) "
+        "SELECT m.id FROM messages m WHERE m.id IN (SELECT value FROM json_each(:old)) AND NOT EXISTS ("
+        "SELECT 1 FROM messages o WHERE o.id IN (SELECT value FROM json_each(:new)) "
         "AND instr(o.content, trim(m.content)) > 0) ORDER BY m.id",
-        (json.dumps(message_ids), json.dumps([row.id for row in new])),
+        {"old": json.dumps(message_ids), "new": json.dumps([row.id for row in new])},
     )
     return tuple(row["id"] for row in rows)
 

@@ -112,8 +112,8 @@ def move_items(
 def busy_lanes(tx: Tx, queue: str, prefix: str) -> list[str]:
     """The lanes whose names begin with `prefix` and in which something waits."""
     rows = tx.execute(
-        "SELECT lane FROM hermes_lanes WHERE queue = ?1 AND lane >= ?2 AND lane < ?3 AND due_at IS NOT NULL",
-        (queue, prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)),
+        "SELECT lane FROM hermes_lanes WHERE queue = :queue AND lane >= :first AND lane < :last AND due_at IS NOT NULL",
+        {"queue": queue, "first": prefix, "last": prefix[:-1] + chr(ord(prefix[-1]) + 1)},
     )
     return [row["lane"] for row in rows]
 
@@ -137,9 +137,9 @@ def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
     tx.execute(
         """
         UPDATE hermes_lanes SET due_at = (
-            SELECT max(not_before, ?3) FROM hermes_queue
-            WHERE queue = ?1 AND lane = ?2 AND state = 'waiting' ORDER BY id LIMIT 1
-        ) WHERE queue = ?1 AND lane = ?2
+            SELECT max(not_before, :earliest) FROM hermes_queue
+            WHERE queue = :queue AND lane = :lane AND state = 'waiting' ORDER BY id LIMIT 1
+        ) WHERE queue = :queue AND lane = :lane
         """,
-        (queue, lane, not_before),
+        {"queue": queue, "lane": lane, "earliest": not_before},
     )

@@ -163,9 +163,9 @@ def release(tx: Tx, queue: str, *lanes: str, now: float) -> int:
     released = 0
     for lane in lanes:
         freed = tx.execute(
-            "UPDATE hermes_queue SET not_before = ?1 "
-            "WHERE queue = ?2 AND lane = ?3 AND state = 'waiting' AND tried_at IS NULL AND not_before > ?1",
-            (now, queue, lane),
+            "UPDATE hermes_queue SET not_before = :now "
+            "WHERE queue = :queue AND lane = :lane AND state = 'waiting' AND tried_at IS NULL AND not_before > :now",
+            {"now": now, "queue": queue, "lane": lane},
         ).rowcount
         if freed:
             schedule(tx, queue, lane)

@@ -100,8 +100,8 @@ def revive(tx: Tx, item_id: int, *, now: float) -> None:
     if row is None:
         raise NotFoundError(f"there is no dead item {item_id}")
     tx.execute(
-        "UPDATE hermes_lanes SET due_at = coalesce(min(due_at, ?1), ?1) WHERE queue = ?2 AND lane = ?3",
-        (now, row["queue"], row["lane"]),
+        "UPDATE hermes_lanes SET due_at = coalesce(min(due_at, :now), :now) WHERE queue = :queue AND lane = :lane",
+        {"now": now, "queue": row["queue"], "lane": row["lane"]},
     )
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.errors import SettingsError
-from hermes.files import locked, read_file, replace_file
+from hermes.errors import HomeError, SettingsError
+from hermes.files import locked, read_file, replace_file_if
 from hermes.home import Home
 
 FILE = "honcho.json"
@@ -25,6 +25,8 @@ GLOBAL = Path(".honcho") / "config.json"
 HOSTS = "hosts"
 LONGEST = 4 * 1024 * 1024
 """Bytes of a file that is read."""
+TRIES = 5
+"""How often a change is made anew because another program wrote the file."""
 MEND = "Mend it; nothing was changed"
 
 Block = dict[str, Any]
@@ -70,7 +72,7 @@ class Document(Struct, frozen=True):
 
 def read_document(path: Path, places: Places) -> Document:
     """What the file says. Raises SettingsError when it cannot be read or is not what it should be."""
-    root = _read(path)
+    root = _parse(path, _raw(path) or b"{}")
     host = _stands_under(root, places, path)
     return Document(root, _hosts(root, path).get(host, {}), host)
 
@@ -83,19 +85,27 @@ def edit_document(places: Places, edit: Edit) -> Path:
     """
     path = places.existing() or places.default
     with locked(path):
-        root = _read(path) if _is_there(path) else {}
-        ours = _stands_under(root, places, path)
-        blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
-        block = blocks.setdefault(places.host, {})
-        if path == places.shared:
-            top = dict(root)
-            edit(block, top)
-            block.update({name: value for name, value in top.items() if value != root.get(name)})
-        else:
-            edit(block, root)
-        root[HOSTS] = blocks
-        replace_file(path, json.dumps(root, ensure_ascii=False, indent=2) + "\n")
+        if not any(_put(path, places, edit) for _ in range(TRIES)):
+            raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
     return path
+
+
+def _put(path: Path, places: Places, edit: Edit) -> bool:
+    """Make the change; False when a program that does not know of our lock wrote the file meanwhile."""
+    before = _raw(path)
+    root = {} if before is None else _parse(path, before)
+    ours = _stands_under(root, places, path)
+    blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
+    block = blocks.setdefault(places.host, {})
+    if path == places.shared:
+        top = dict(root)
+        edit(block, top)
+        block.update({name: value for name, value in top.items() if value != root.get(name)})
+    else:
+        edit(block, root)
+    root[HOSTS] = blocks
+    text = json.dumps(root, ensure_ascii=False, indent=2) + "\n"
+    return replace_file_if(path, text, lambda: _raw(path) == before)
 
 
 def others_can_read(path: Path) -> bool:
@@ -132,11 +142,15 @@ def _hosts(root: Mapping[str, Any], path: Path) -> dict[str, Block]:
     return hosts
 
 
-def _read(path: Path) -> Block:
+def _raw(path: Path) -> bytes | None:
+    """What the file holds; None when there is none."""
     try:
-        raw = read_file(path)
+        return read_file(path) if _is_there(path) else None
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
+
+
+def _parse(path: Path, raw: bytes) -> Block:
     if len(raw) > LONGEST:
         raise SettingsError(f"{path} has more than {LONGEST // 1024 // 1024} MB", hint="Is it the right file?")
     try:

@@ -73,9 +73,10 @@ class Delivery:
         attempt = Attempt(link, config, self._doubts, self._host, until)
         outcomes: list[Outcome] = []
         for group in _groups(entries):
-            outcomes += await _deliver_group(attempt, group)
-            await self._files.offer(group, outcomes[-1])
-            if isinstance(outcomes[-1], Later):
+            done = await _deliver_group(attempt, group)
+            outcomes += done
+            await self._files.offer(group, done[-1])
+            if isinstance(done[-1], Later) or len(done) < len(group):
                 break
         return outcomes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,12 +51,18 @@ class Question:
 
     text: str
     vector: Vector
+    direction: Callable[[str], Vector] | None = None
+    """How a shorter text is embedded where that takes no time at all: embedders that can have this method."""
+
+    def shortened(self, text: str) -> Vector:
+        """The direction of a part of it; of all of it where that would take time."""
+        return self.vector if self.direction is None else self.direction(text)
 
 
 async def make_question(embedder: Embedder, text: str) -> Question:
     """The question that a text asks."""
     [vector] = await embedder.embed([text])
-    return Question(text, vector)
+    return Question(text, vector, getattr(embedder, "direction", None))
 
 
 def split_pieces(text: str) -> list[str]:

@@ -11,5 +11,6 @@ EXTENSIONS: tuple[str, ...] = (
     "merge_peers",
     "export",
     "import",
+    "search_scores",
 )
 """A name for each; a name keeps its meaning for good."""

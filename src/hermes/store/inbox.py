@@ -128,9 +128,9 @@ def remove_pairing(tx: Tx, platform: str, user_id: str) -> bool:
 def set_status(tx: Tx, part: str, state: str, detail: str, *, now: float) -> None:
     """Tell how a part is; `since` only moves when its state changes."""
     tx.execute(
-        "INSERT INTO hermes_gateway_status VALUES (?1, ?2, ?3, ?4) ON CONFLICT (part) DO UPDATE SET "
-        "since = CASE WHEN state = ?2 THEN since ELSE ?4 END, state = ?2, detail = ?3",
-        (part, state, detail, now),
+        "INSERT INTO hermes_gateway_status VALUES (:part, :state, :detail, :now) ON CONFLICT (part) DO UPDATE SET "
+        "since = CASE WHEN state = :state THEN since ELSE :now END, state = :state, detail = :detail",
+        {"part": part, "state": state, "detail": detail, "now": now},
     )
 
 

@@ -90,20 +90,27 @@ def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bou
     """Keep what a place is and where its entries go. What it was bound to first stays."""
     tx.execute(
         """
-        INSERT INTO hermes_memory_places (provider, place, about, address, bound) VALUES (?1, ?2, ?3, ?4, ?5)
+        INSERT INTO hermes_memory_places (provider, place, about, address, bound)
+        VALUES (:provider, :place, :about, :address, :bound)
         ON CONFLICT (provider, place) DO UPDATE SET
-            about = ?3, address = coalesce(?4, address), bound = coalesce(bound, ?5)
+            about = :about, address = coalesce(:address, address), bound = coalesce(bound, :bound)
         """,
-        (provider, place, _dumps(about), _dumps(address), _dumps(bound)),
+        {
+            "provider": provider,
+            "place": place,
+            "about": _dumps(about),
+            "address": _dumps(address),
+            "bound": _dumps(bound),
+        },
     )
 
 
 def count_turn(tx: Tx, provider: str, place: str, last_said: int) -> int:
     """A turn begins that ends in message `last_said`: which one it is, from 1. One that begins again counts once."""
     row = tx.execute(
-        "UPDATE hermes_memory_places SET turns = turns + (last_said < ?3), last_said = max(last_said, ?3) "
-        "WHERE provider = ?1 AND place = ?2 RETURNING turns",
-        (provider, place, last_said),
+        "UPDATE hermes_memory_places SET turns = turns + (last_said < :said), last_said = max(last_said, :said) "
+        "WHERE provider = :provider AND place = :place RETURNING turns",
+        {"provider": provider, "place": place, "said": last_said},
     ).fetchone()
     return 1 if row is None else int(row["turns"])
 
@@ -138,14 +145,17 @@ def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> 
     tx.execute(
         """
         INSERT INTO hermes_memory_health (provider, last_success, last_error, last_error_at, failing_since)
-        VALUES (?1, iif(?2 IS NULL, ?3, NULL), ?2, iif(?2 IS NULL, NULL, ?3), iif(?2 IS NULL, NULL, ?3))
+        VALUES (
+            :provider, iif(:error IS NULL, :now, NULL), :error, iif(:error IS NULL, NULL, :now),
+            iif(:error IS NULL, NULL, :now)
+        )
         ON CONFLICT (provider) DO UPDATE SET
             last_success = coalesce(excluded.last_success, last_success),
             last_error = coalesce(excluded.last_error, last_error),
             last_error_at = coalesce(excluded.last_error_at, last_error_at),
-            failing_since = iif(?2 IS NULL, NULL, coalesce(failing_since, ?3))
+            failing_since = iif(:error IS NULL, NULL, coalesce(failing_since, :now))
         """,
-        (provider, error, now),
+        {"provider": provider, "error": error, "now": now},
     )
 
 

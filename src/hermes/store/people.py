@@ -95,9 +95,9 @@ def people(tx: Tx) -> list[KnownPerson]:
 def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
     """Someone may talk, or does: from now on they are listed. Those who are known stay what they are."""
     tx.execute(
-        "INSERT INTO hermes_people (platform, user_id, name) VALUES (?1, ?2, ?3) ON CONFLICT (platform, user_id) "
-        "DO UPDATE SET name = ?3 WHERE ?3 <> '' AND name <> ?3",
-        (platform, user_id, name),
+        "INSERT INTO hermes_people (platform, user_id, name) VALUES (:platform, :user, :name) "
+        "ON CONFLICT (platform, user_id) DO UPDATE SET name = :name WHERE :name <> '' AND name <> :name",
+        {"platform": platform, "user": user_id, "name": name},
     )
 
 
@@ -105,8 +105,9 @@ def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> 
     """The owner says who someone is."""
     meet(tx, platform, user_id, "")
     row = tx.execute(
-        "UPDATE hermes_people SET is_owner = ?3, marked_at = ?4 WHERE platform = ?1 AND user_id = ?2 RETURNING name",
-        (platform, user_id, int(is_owner), now),
+        "UPDATE hermes_people SET is_owner = :owner, marked_at = :now "
+        "WHERE platform = :platform AND user_id = :user RETURNING name",
+        {"platform": platform, "user": user_id, "owner": int(is_owner), "now": now},
     ).fetchone()
     return KnownPerson(platform, user_id, row["name"], is_owner, now)
 

@@ -46,11 +46,16 @@ class Routes:
         )
         if self._has_old_table:
             tx.execute(
-                "UPDATE gateway_routing SET updated_at = ?3, "
-                "entry_json = json_set(entry_json, '$.session_id', ?2, '$.updated_at', ?4) "
-                "WHERE rowid = (SELECT rowid FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json) "
+                "UPDATE gateway_routing SET updated_at = :now, "
+                "entry_json = json_set(entry_json, '$.session_id', :session, '$.updated_at', :shown) "
+                "WHERE rowid = (SELECT rowid FROM gateway_routing WHERE session_key = :key AND json_valid(entry_json) "
                 "AND json_type(entry_json) = 'object' ORDER BY updated_at DESC LIMIT 1)",
-                (session_key, session_id, now, datetime.fromtimestamp(now).isoformat()),
+                {
+                    "key": session_key,
+                    "session": session_id,
+                    "now": now,
+                    "shown": datetime.fromtimestamp(now).isoformat(),
+                },
             )
 
     def lookup(self, tx: Tx, session_key: str) -> str | None:
@@ -103,8 +108,8 @@ class Routes:
             "SELECT session_key, json_extract(entry, '$.session_id') AS session_id, "
             "json_extract(entry, '$.updated_at') AS updated_at FROM (SELECT session_key, updated_at AS written, "
             "CASE WHEN json_valid(entry_json) THEN entry_json ELSE 'null' END AS entry FROM gateway_routing "
-            "WHERE ?1 IS NULL OR session_key = ?1) ORDER BY written",
-            (session_key,),
+            "WHERE :key IS NULL OR session_key = :key) ORDER BY written",
+            {"key": session_key},
         )
         return {
             row["session_key"]: Binding(row["session_id"], _local_time(row["updated_at"]))

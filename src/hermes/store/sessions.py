@@ -124,7 +124,7 @@ class Sessions:
 
     def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
         """The sessions that were active last. Those that a rotation continued elsewhere only with `everything`."""
-        wanted = ["(?1 IS NULL OR t.source = ?1)"]
+        wanted = ["(:source IS NULL OR t.source = :source)"]
         if not everything:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")
         rows = tx.execute(
@@ -138,11 +138,11 @@ class Sessions:
                     (SELECT timestamp FROM messages m WHERE m.session_id = t.id ORDER BY m.id DESC LIMIT 1),
                     t.started_at
                 ) AS last_active
-                FROM sessions t WHERE {" AND ".join(wanted)} ORDER BY last_active DESC LIMIT ?2
+                FROM sessions t WHERE {" AND ".join(wanted)} ORDER BY last_active DESC LIMIT :limit
             ) a JOIN ({self._shape.select}) s ON s.id = a.id
             ORDER BY a.last_active DESC
             """,
-            (source, limit),
+            {"source": source, "limit": limit},
         )
         return [
             Listed(session_from_row(row), as_time(row["last_active"]), as_text(row["preview"]) or "") for row in rows
@@ -181,9 +181,9 @@ class Sessions:
             )
         else:
             tx.execute(
-                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (?1, ?2) "
-                "ON CONFLICT (session_id) DO UPDATE SET message_count = coalesce(message_count, 0) + ?2",
-                (session_id, added),
+                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (:session, :added) "
+                "ON CONFLICT (session_id) DO UPDATE SET message_count = coalesce(message_count, 0) + :added",
+                {"session": session_id, "added": added},
             )
 
     def continuation(self, tx: Tx, session_id: str) -> str | None:
@@ -193,10 +193,10 @@ class Sessions:
         if parent is None or parent.end_reason != "compression":
             return None
         row = tx.execute(
-            f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND {self._continues('?2')} "
-            f"AND {self._newest('t.id')} > coalesce({self._newest_said('?1')}, 0) "
+            f"{self._shape.select} WHERE t.id IN ({self._children_sql()}) AND {self._continues(':ended')} "
+            f"AND {self._newest('t.id')} > coalesce({self._newest_said(':parent')}, 0) "
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 1",
-            (session_id, parent.ended_at or 0),
+            {"parent": session_id, "ended": parent.ended_at or 0},
         ).fetchone()
         return None if row is None else str(row["id"])
 
@@ -224,10 +224,10 @@ class Sessions:
         return parent if parent is not None and self.continuation(tx, parent) == session_id else None
 
     def _children_sql(self) -> str:
-        beside = "SELECT session_id FROM hermes_session_extra WHERE parent_session_id = ?1"
+        beside = "SELECT session_id FROM hermes_session_extra WHERE parent_session_id = :parent"
         if "parent_session_id" not in self._shape.columns:
             return beside
-        return f"SELECT id FROM sessions WHERE parent_session_id = ?1 UNION {beside}"
+        return f"SELECT id FROM sessions WHERE parent_session_id = :parent UNION {beside}"
 
     def _continues(self, ended_at: str) -> str:
         """The condition on a child `t` that goes on for its parent: no clean-up put it aside, nobody branched it off,

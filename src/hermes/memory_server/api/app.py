@@ -22,6 +22,7 @@ from hermes.memory_server.api import (
     peers,
     portable,
     scopes,
+    search,
     sessions,
     webhooks,
     workspaces,
@@ -29,6 +30,7 @@ from hermes.memory_server.api import (
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import Intake
 from hermes.memory_server.api.life import Life, end_when_unused
+from hermes.memory_server.api.loading import Loading
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Here, Options, Server
@@ -80,7 +82,8 @@ def create_app(
         database = open_()
         health = Health(database, clock)
         delivery = Delivery(options.webhook_secret)
-        vectors = VectorIndex(embedder.space.dimension)
+        vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
+        loading = Loading(database, vectors.outlines)
         server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
         beside = [
@@ -98,6 +101,7 @@ def create_app(
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            await loading.close()
             await health.close()
             await database.close()
 
@@ -112,6 +116,7 @@ def create_app(
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
     for room in (
+        search,
         messages,
         context,
         workspaces,

@@ -89,7 +89,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
         view = View((pair[0].id,), pair[1].id)
         wanted = body.top_k if not rest else FIRST_LOOK
         while True:
-            rows = query_conclusions(tx, here.vectors, view, question.vector, wanted, body.distance)
+            rows = query_conclusions(tx, here.vectors, view, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
             if len(fitting) >= body.top_k or len(rows) < wanted:
                 return [wire.conclusion(row) for row in fitting[: body.top_k]]

@@ -15,7 +15,6 @@ from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
     Filter,
-    MessageSearch,
     PeerCardSet,
     PeerCreate,
     PeerFilter,
@@ -24,14 +23,12 @@ from hermes.memory_server.api.schemas import (
 )
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.names import SCOPE_PREFIX, refuse_scopes
 from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
 from hermes.memory_server.engine.scopes import get_scope
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
@@ -91,20 +88,6 @@ async def list_peer_sessions(
     return wire.page(
         await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page)), wire.session
     )
-
-
-@router.post(f"{PEER}/search", response_model=list[replies.Message])
-async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: Here, _: OwnPeer) -> Response:
-    """Search what the peer said."""
-    question = await here.ask(body.query)
-
-    def run(tx: Tx) -> list[wire.Wire]:
-        place = workspace_id_of(tx, workspace_id)
-        author = find_peer(tx, place, peer_id)
-        where = Place(place, ()) if author is None else Place(place, peer=author.id)
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
-
-    return wire.Json(await here.read(run))
 
 
 @router.post(f"{PEER}/representation", response_model=replies.Representation)

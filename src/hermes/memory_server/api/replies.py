@@ -48,6 +48,15 @@ class Message(BaseModel):
     token_count: int
 
 
+class Found(BaseModel):
+    """A message that a search found. `certainty` goes from 0 to 1; `about` says whether that is enough."""
+
+    message: Message
+    score: float
+    certainty: float
+    about: bool
+
+
 class Conclusion(BaseModel):
     id: str
     content: str

@@ -17,14 +17,12 @@ from hermes.memory_server.api.once import Answer, Key, Once, asked
 from hermes.memory_server.api.schemas import (
     Filter,
     Members,
-    MessageSearch,
     SessionCreate,
     SessionPeerConfig,
     SessionUpdate,
 )
 from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.deletion import delete_session
@@ -33,7 +31,6 @@ from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
 
@@ -254,18 +251,5 @@ async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Membe
         found = read_summaries(tx, engine.live_session_id(tx, workspace_id, session_id))
         short, long = wire.summary(found.get("short")), wire.summary(found.get("long"))
         return {"id": session_id, "short_summary": short, "long_summary": long}
-
-    return wire.Json(await here.read(run))
-
-
-@router.post(f"{SESSION}/search", response_model=list[replies.Message])
-async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
-    """Search the messages of a session."""
-    question = await here.ask(body.query)
-
-    def run(tx: Tx) -> list[wire.Wire]:
-        session = engine.find_live_session(tx, workspace_id, session_id)
-        where = Place(0, ()) if session is None else Place(session.workspace_id, (session.id,))
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
     return wire.Json(await here.read(run))

@@ -11,16 +11,13 @@ from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
 from hermes.memory_server.api.clean import Name
 from hermes.memory_server.api.once import Answer, Key, Once, asked
-from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceSearch, WorkspaceUpdate
+from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceUpdate
 from hermes.memory_server.api.server import Here, Paging, new_router
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
 from hermes.memory_server.engine.queue_status import read_status
-from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")
@@ -67,20 +64,6 @@ async def remove_workspace(workspace_id: str, here: Here, _: Workspace) -> Respo
     """Delete a workspace that has no active session."""
     await here.write(lambda tx: delete_workspace(tx, workspace_id, here.now()))
     return wire.Json({"message": "Workspace deletion accepted"}, 202)
-
-
-@router.post(f"{ROOT}/search", response_model=list[replies.Message])
-async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
-    """Search the messages of a workspace, or of a scope in it."""
-    question = await here.ask(body.query)
-
-    def run(tx: Tx) -> list[wire.Wire]:
-        place = engine.workspace_id_of(tx, workspace_id)
-        sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace_id, body.scope))
-        where = Place(place, sessions if place else ())
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
-
-    return wire.Json(await here.read(run))
 
 
 @router.get(f"{ROOT}/queue/status", response_model=replies.QueueStatus)

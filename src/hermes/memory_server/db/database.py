@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
@@ -26,6 +27,11 @@ class Database(Protocol):
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where what was worked out of it may be kept from one start to the next; None for nowhere."""
         ...
 
     def has_room(self) -> bool:

@@ -1,4 +1,4 @@
-"""Functions of ours inside SQLite, for the conditions that `matching` names."""
+"""Functions of ours inside SQLite: the conditions that `matching` names, and what an index holds of a text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+from hermes.ranking.words import segment
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
@@ -23,6 +25,7 @@ def register_functions(connection: sqlite3.Connection) -> None:
     connection.create_function("holds_json", 2, holds_json, deterministic=True)
     connection.create_function("compares_json", 4, compares_json, deterministic=True)
     connection.create_function("holds_any", 2, holds_any, deterministic=True)
+    connection.create_function("segmented", 1, segment, deterministic=True)
 
 
 def holds_text(text: str | None, part: str) -> int | None:

@@ -52,6 +52,10 @@ class SqliteFile(SqliteDatabase[Tx]):
             prepare=prepare,
         )
 
+    @property
+    def folder(self) -> Path | None:
+        return self.path.parent
+
     def has_room(self) -> bool:
         return self.free_bytes() >= ROOM
 

@@ -13,6 +13,7 @@ from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import Entry, Ids, Place
+from hermes.ranking.words import segment
 
 TEXTS = """
 CREATE VIEW message_texts AS
@@ -23,7 +24,8 @@ CREATE VIRTUAL TABLE message_index USING fts5(
     scope, content, content = 'message_texts', content_rowid = 'id', tokenize = 'porter unicode61 remove_diacritics 2'
 )
 """
-"""`scope` is searched together with the words, so that a search costs what its scope holds."""
+"""`scope` is searched together with the words, so that a search costs what its scope holds. What is written without
+spaces is indexed in pairs (`segment`), which SQLite does not know of: a rebuild is ours alone."""
 PAGES = 16
 """How much of the index is merged while the write lock is held."""
 PART = (
@@ -31,9 +33,10 @@ PART = (
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
 ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content {PART}")
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {PART}")
 REMOVE_PART = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {PART}"
+    "INSERT INTO message_index (message_index, rowid, scope, content) "
+    f"SELECT 'delete', id, scope, segmented(content) {PART}"
 )
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -73,7 +76,7 @@ class SqliteTextIndex:
         tx.exec_driver_sql(INDEX)
 
     def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
-        ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": e.content} for e in entries])
+        ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": segment(e.content)} for e in entries])
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(ADD_PART, {"session_id": session_id, "first": first, "last": last})
@@ -98,13 +101,17 @@ class SqliteMatcher:
         self._scope = f"({scope}) AND " if scope else ""
 
     def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
-        all_of_them = "content : (" + " AND ".join(f'"{word}"' for word in words) + ")"
+        all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
         given = {"match": self._scope + all_of_them, "most": limit or ALL}
         if between is None:
             [(ids,)] = NEWEST.rows(self._tx, **given)
         else:
             [(ids,)] = BETWEEN.rows(self._tx, first=between[0], last=between[1], **given)
         return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+
+
+def _quoted(word: str) -> str:
+    return f'"{word[:-1]}"*' if word.endswith("*") else f'"{word}"'
 
 
 def _scope(entry: Entry) -> str:

@@ -146,9 +146,12 @@ message_vectors = Table(
     Column("session_id", Whole, nullable=False),
     Column("peer_id", Whole, nullable=False),
     Column("vector", LargeBinary, nullable=False),
+    Column("traits", Whole, nullable=False, server_default="0"),
+    Column("said_at", Whole, nullable=False, server_default="0"),
     Index("message_vectors_by_session", "session_id"),
     sqlite_with_rowid=False,
 )
+"""What searches keep in memory of a message. `traits` are those of `hermes.ranking.traits`, `said_at` is its date."""
 
 message_facts = Table(
     "message_facts",

@@ -100,7 +100,9 @@ def select_conclusions() -> Select[Any]:
     return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
 
 
-BY_ID = Prepared(select_conclusions().where(conclusions.c.id == bindparam("id")))
+AT_ONCE = 10
+KEYS = [f"id{number}" for number in range(AT_ONCE)]
+BY_IDS = Prepared(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
 
 
 def check_size(content: str) -> None:
@@ -126,8 +128,13 @@ def create_conclusions(
 
 def find_conclusions(tx: Tx, ids: Iterable[int]) -> list[Record]:
     """The conclusions with these ids, in this order; those that are gone are left out."""
-    found = [BY_ID.first(tx, id=row_id) for row_id in ids]
-    return [row for row in found if row is not None]
+    wanted = list(ids)
+    found: dict[int, Record] = {}
+    for start in range(0, len(wanted), AT_ONCE):
+        part = wanted[start : start + AT_ONCE]
+        given = dict(zip(KEYS, part + part[-1:] * (AT_ONCE - len(part)), strict=True))
+        found.update({row.id: row for row in BY_IDS.rows(tx, **given)})
+    return [found[row_id] for row_id in wanted if row_id in found]
 
 
 def insert_conclusion(

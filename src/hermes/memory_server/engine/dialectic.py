@@ -14,9 +14,10 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import Question
 from hermes.memory_server.engine.recall import View, query_views
-from hermes.memory_server.engine.search import search_messages
+from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.scoring import ABOUT
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
 """How many conclusions and messages each reasoning level reads."""
@@ -44,10 +45,11 @@ def answer(
     level: str,
     filters: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """The most fitting conclusions of these views, and messages of this place that the filters let through."""
+    """The most fitting conclusions of these views, and messages of this place that the filters let through. What is not
+    about the question is left out."""
     width = WIDTHS[level]
-    chosen = query_views(tx, index, views, question.vector, width, MAX_DISTANCE)
-    said = search_messages(tx, index, place, question, filters, width)
+    chosen = query_views(tx, index, views, question, width, MAX_DISTANCE, least=ABOUT)
+    said = [hit.row for hit in find_hits(tx, index, place, question, filters, width) if hit.is_about]
     quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
     return Answer(_write(chosen, quoted), chosen, quoted)
 

@@ -10,6 +10,7 @@ from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
 from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
+from hermes.ranking.traits import traits_of
 
 LONG = 20_000
 """From so many characters on, tokens are counted in a thread: words that were seen before are counted fast."""
@@ -17,7 +18,7 @@ LONG = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` counts its tokens and makes its vectors.
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` works out the rest.
 
     With a key it is appended once."""
 
@@ -29,6 +30,7 @@ class Draft:
     file: str | None = None
     asked: Asked | None = None
     token_count: int = 0
+    traits: int = 0
     vectors: tuple[bytes, ...] = ()
 
 
@@ -42,6 +44,11 @@ async def prepare_drafts(embedder: Embedder, drafts: Sequence[Draft]) -> list[Dr
     pieces = [split_pieces(content) for content in contents]
     vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
     return [
-        replace(draft, token_count=count, vectors=tuple(to_blob(next(vectors)) for _ in parts))
+        replace(
+            draft,
+            token_count=count,
+            traits=traits_of(draft.content),
+            vectors=tuple(to_blob(next(vectors)) for _ in parts),
+        )
         for draft, count, parts in zip(drafts, counts, pieces, strict=True)
     ]

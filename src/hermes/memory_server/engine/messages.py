@@ -135,7 +135,15 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
         tx, [Entry(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
     )
     vectors = [
-        {**place, "message_id": message.id, "peer_id": message.peer_id, "piece": piece, "vector": vector}
+        {
+            **place,
+            "message_id": message.id,
+            "peer_id": message.peer_id,
+            "piece": piece,
+            "vector": vector,
+            "traits": message.draft.traits,
+            "said_at": message.created_at,
+        }
         for message in appended
         for piece, vector in enumerate(message.draft.vectors)
     ]
@@ -171,7 +179,7 @@ def find_messages(tx: Tx, ids: Iterable[int]) -> list[Record]:
     found: dict[int, Record] = {}
     for start in range(0, len(wanted), AT_ONCE):
         part = wanted[start : start + AT_ONCE]
-        given = {f"id{number}": part[min(number, len(part) - 1)] for number in range(AT_ONCE)}
+        given = dict(zip(KEYS, part + part[-1:] * (AT_ONCE - len(part)), strict=True))
         found.update({row.id: row for row in BY_IDS.rows(tx, **given)})
     return [found[message_id] for message_id in wanted if message_id in found]
 
@@ -234,7 +242,8 @@ def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
 
 
 AT_ONCE = 10
-BY_IDS = Prepared(select_messages().where(messages.c.id.in_([bindparam(f"id{n}") for n in range(AT_ONCE)])))
+KEYS = [f"id{number}" for number in range(AT_ONCE)]
+BY_IDS = Prepared(select_messages().where(messages.c.id.in_([bindparam(key) for key in KEYS])))
 RANGE = Prepared(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))

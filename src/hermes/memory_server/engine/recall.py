@@ -7,16 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.tables import collections, conclusions
-from hermes.memory_server.embedder import Question, Vector
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import collections, conclusions, peers
+from hermes.memory_server.embedder import Question
+from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.ranking.words import share_held
 
 DEFAULT_MAXIMUM = 100
+CANDIDATES = 20
+"""How many of the closest conclusions are looked at for their words."""
+OWNER = Prepared(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
     ("deductive", "## Deductive Observations"),
@@ -54,7 +60,7 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
             tx,
             index,
             view,
-            choice.search.vector,
+            choice.search,
             choice.search_top_k or max(1, maximum // 3),
             choice.search_max_distance,
         )
@@ -68,30 +74,47 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
 
 
 def query_conclusions(
-    tx: Tx, index: VectorIndex, view: View, vector: Vector, top_k: int, max_distance: float | None
+    tx: Tx, index: VectorIndex, view: View, question: Question, top_k: int, max_distance: float | None
 ) -> list[Record]:
-    """The conclusions closest in meaning, the closest first."""
-    return query_views(tx, index, [view], vector, top_k, max_distance)
+    """The conclusions that fit best, the best first."""
+    return query_views(tx, index, [view], question, top_k, max_distance)
 
 
 def query_views(
-    tx: Tx, index: VectorIndex, views: Iterable[View], vector: Vector, top_k: int, max_distance: float | None
+    tx: Tx,
+    index: VectorIndex,
+    views: Sequence[View],
+    question: Question,
+    top_k: int,
+    max_distance: float | None,
+    *,
+    least: float = -1.0,
 ) -> list[Record]:
-    """The closest of several views together, the closest first."""
+    """The conclusions of several views that fit best, the best first: by meaning, and by the words of the question that
+    they hold. At least so sure must it be that one is about the question."""
+    owner = next((_workspace_of(tx, view) for view in views), 0)
+    asked = understand(tx, owner, question)
     hits: list[tuple[int, float, View]] = []
     for view in views:
         for collection in _collections(tx, view):
-            near = index.nearest_conclusions(tx, collection, vector, top_k * 2, sessions=view.sessions)
+            near = index.nearest_conclusions(
+                tx, collection, asked.vector, max(CANDIDATES, top_k * 2), sessions=view.sessions
+            )
             hits += [(*hit, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
-    found: dict[int, Record] = {}
-    for row_id, _, view in sorted(hits, key=lambda hit: -hit[1]):
-        if len(found) == top_k:
-            break
-        for row in find_conclusions(tx, [row_id]):
-            # Only what was said has a session that it surely comes from.
-            if view.sessions is None or row.level == "explicit":
-                found[row.id] = row
-    return list(found.values())
+    hits = sorted(hits, key=lambda hit: -hit[1])[: max(CANDIDATES, top_k * 2)]
+    rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
+    fits: dict[int, float] = {}
+    for row_id, closeness, view in hits:
+        # Only what was said has a session that it surely comes from.
+        if (row := rows.get(row_id)) is not None and (view.sessions is None or row.level == "explicit"):
+            fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
+    best = sorted(fits, key=lambda row_id: -fits[row_id])
+    return [rows[row_id] for row_id in best if fits[row_id] >= least][:top_k]
+
+
+def _workspace_of(tx: Tx, view: View) -> int:
+    found = OWNER.first(tx, id=view.observed)
+    return 0 if found is None else int(found.workspace_id)
 
 
 def write_representation(rows: Iterable[Record]) -> str:

@@ -1,68 +1,121 @@
-"""Search in messages: by words (full text) and by meaning (vectors), fused by rank."""
+"""Search in messages: candidates by words and by meaning, in the order of all that speaks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
+from sqlalchemy import ColumnElement, and_, exists, or_, true
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
-from hermes.memory_server.db.text_index import Ids, Place
-from hermes.memory_server.embedder import Question, Vector
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import Question
 from hermes.memory_server.engine.allowed import Allowed
+from hermes.memory_server.engine.asking import understand
+from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import find_by_words
+from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.scoring import ABOUT, certainty, score
 
-RANK_OFFSET = 60
-"""How little the first ranks differ from each other when two lists are fused."""
-LOOKED_AT = 5000
-"""How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
+ALIKE = 48
+"""Vectors with fewer signs that differ may be those of one text in other letters."""
 NOBODY = 0
 """The author of no message."""
-DELETED = Prepared(
-    select(sessions.c.id)
-    .where(sessions.c.workspace_id == bindparam("workspace_id"), sessions.c.is_active.is_(False))
-    .limit(1)
-)
-"""Sessions that are not shown: deleted and not yet removed, or copies that are not whole. Mostly there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that was found, how well it fits, and how sure it is that it is about the question: 1.0 while that
+    cannot be told."""
+
+    row: Record
+    score: float
+    certainty: float
+
+    @property
+    def is_about(self) -> bool:
+        """Is it about the question, as far as can be told?"""
+        return self.certainty >= ABOUT
+
+
+class Fitting(NamedTuple):
+    """The id of a message, and what is said of it."""
+
+    id: int
+    score: float
+    certainty: float
 
 
 def search_messages(
     tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Record]:
     """The messages that fit best, the best first."""
+    return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
+
+
+def find_hits(
+    tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
+) -> list[Hit]:
+    """The messages that fit best, the best first; what was said twice comes again only when nothing else is left."""
     condition = search_condition(tx, place.workspace_id, filters)
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:
         return []
-    hides = DELETED.first(tx, workspace_id=place.workspace_id) is not None
     if condition is None:
-        ids = _ranked(tx, index, where, question, None, 2 * limit if hides else limit)
-        shown = [row for row in find_messages(tx, ids) if row.is_shown]
-        if len(shown) >= limit or len(shown) == len(ids):
-            return shown[:limit]
+        fitting = _ranked(tx, index, where, question, None, limit)
+        shown = [hit for hit in _fetch(tx, fitting) if hit.row.is_shown]
+        if len(shown) == len(fitting):
+            return _once(shown, limit)
+        # Some of it is deleted and not yet removed, or a copy that is not whole.
         condition = true()
     allowed = Allowed(tx, where, and_(condition, sessions.c.is_active.is_(True)), narrow(tx, where, filters or {}))
     if allowed.known is not None and not len(allowed.known):
         return []
-    return find_messages(tx, _ranked(tx, index, where, question, allowed, limit))
+    return _once(_fetch(tx, _ranked(tx, index, where, question, allowed, limit)), limit)
 
 
 def _ranked(
     tx: Tx, index: VectorIndex, place: Place, question: Question, allowed: Allowed | None, limit: int
-) -> list[int]:
-    by_words = find_by_words(tx, place, question.text, allowed, limit * 2)
-    by_meaning = _by_meaning(tx, index, place, question.vector, allowed, limit * 2)
-    return fuse(by_words, by_meaning)[:limit]
+) -> list[Fitting]:
+    """What fits best; more than is wanted where some of it may be the same text. While the outline is read for the
+    first time, words alone decide."""
+    asked = understand(tx, place.workspace_id, question)
+    seen = index.outlines.find(tx, place.workspace_id)
+    if seen is None:
+        return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+    found = find_candidates(tx, seen, place, asked, allowed)
+    scores, certain = score(found.evidence), certainty(found.evidence, found.known)
+    order = np.lexsort((-found.ids, -scores))
+    best = order[:limit]
+    lines = seen.rows.lines(found.rows[best])
+    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
+        best = order[: 2 * limit]
+    return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+
+
+def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
+    told = {found.id: found for found in fitting}
+    return [Hit(row, *told[row.id][1:]) for row in find_messages(tx, told)]
+
+
+def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Each text once before any comes again."""
+    seen: set[str] = set()
+    first: list[Hit] = []
+    again: list[Hit] = []
+    for hit in hits:
+        same = "".join(letter for letter in hit.row.content.casefold() if letter.isalnum()) if len(hits) > limit else ""
+        (again if same and same in seen else first).append(hit)
+        seen.add(same)
+    return [*first, *again][:limit]
 
 
 def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
@@ -75,15 +128,6 @@ def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
         author = next(iter(rows_named(tx, peers, place.workspace_id, names)), NOBODY)
         peer = author if peer in (None, author) else NOBODY
     return Place(place.workspace_id, sessions_, peer)
-
-
-def fuse(*ranked: Sequence[int]) -> list[int]:
-    """Several rankings as one: who stands high in many stands highest."""
-    scores: dict[int, float] = {}
-    for ids in ranked:
-        for rank, found in enumerate(ids, start=1):
-            scores[found] = scores.get(found, 0.0) + 1.0 / (RANK_OFFSET + rank)
-    return sorted(scores, key=lambda found: (-scores[found], -found))
 
 
 def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
@@ -108,27 +152,3 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
-
-
-def _by_meaning(
-    tx: Tx, index: VectorIndex, place: Place, vector: Vector, allowed: Allowed | None, limit: int
-) -> list[int]:
-    if not vector.any():
-        return []
-
-    def nearest(wanted: int, among: Ids | None = None) -> list[int]:
-        hits = index.nearest_messages(
-            tx, place.workspace_id, vector, wanted, sessions=place.sessions, peer=place.peer, among=among
-        )
-        return [message_id for message_id, _ in hits]
-
-    if allowed is None:
-        return nearest(limit)
-    wanted = limit
-    while allowed.known is None and wanted <= LOOKED_AT:
-        ids = nearest(wanted)
-        kept: list[int] = allowed.keep(tx, np.array(ids, dtype=np.int64)).tolist()
-        if len(kept) >= limit or len(ids) < wanted:
-            return kept[:limit]
-        wanted *= 8
-    return nearest(limit, allowed.all(tx))

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, bindparam, select
+from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import collections, conclusions, message_vectors, messages, workspaces
-from hermes.memory_server.db.text_index import Ids
+from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
+from hermes.memory_server.engine.outlines import Outlines
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
@@ -44,26 +45,6 @@ class Source:
     generation: Prepared
 
 
-def _message_rows(*conditions: ColumnElement[bool]) -> Prepared:
-    """Vectors of messages, labelled with their authors."""
-    query: Select[Any] = select(message_vectors.c.message_id, message_vectors.c.peer_id, message_vectors.c.vector)
-    inside = query.where(message_vectors.c.workspace_id == bindparam("workspace_id"), *conditions)
-    return Prepared(inside.order_by(message_vectors.c.message_id, message_vectors.c.piece).limit(BATCH))
-
-
-NEWER = message_vectors.c.message_id > bindparam("last")
-WRITTEN = (
-    select(messages.c.id)
-    .where(messages.c.peer_id == bindparam("key"), messages.c.id > bindparam("last"))
-    .order_by(messages.c.id)
-    .limit(BATCH)
-)
-WORKSPACE_GENERATION = Prepared(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
-WORKSPACE = Source("workspace", _message_rows(NEWER), WORKSPACE_GENERATION)
-SESSION = Source(
-    "session", _message_rows(NEWER, message_vectors.c.session_id == bindparam("key")), WORKSPACE_GENERATION
-)
-AUTHOR = Source("author", _message_rows(message_vectors.c.message_id.in_(WRITTEN)), WORKSPACE_GENERATION)
 COLLECTION = Source(
     "collection",
     Prepared(
@@ -116,12 +97,6 @@ class Rows:
             np.matmul(wide[: len(narrow)], vector, out=scores[start : start + BLOCK])
         scores *= self.scales
         return scores
-
-    def among(self, ids: Ids) -> Rows:
-        """The rows with one of these ids, which are in order."""
-        places = np.searchsorted(ids, self.ids)
-        places[places == len(ids)] = 0
-        return self._take(np.flatnonzero(ids[places] == self.ids)) if len(ids) else self._take(ids)
 
     def _labelled(self, labels: Collection[int]) -> Rows:
         return self._take(np.flatnonzero(np.isin(self.labels, np.fromiter(labels, dtype=np.int64))))
@@ -186,37 +161,12 @@ def _grown(array: NDArray[Any], room: int) -> NDArray[Any]:
 class VectorIndex:
     """The matrices of one process. Safe to use from several threads."""
 
-    def __init__(self, dimension: int, rows_kept: int = ROWS_KEPT) -> None:
+    def __init__(self, dimension: int, rows_kept: int = ROWS_KEPT, *, folder: Path | None = None) -> None:
+        self.outlines = Outlines(dimension, folder=folder)
         self._guard = threading.Lock()
         self._dimension = dimension
         self._rows_kept = rows_kept
         self._matrices: OrderedDict[tuple[str, int], Matrix] = OrderedDict()
-
-    def nearest_messages(
-        self,
-        tx: Tx,
-        workspace_id: int,
-        vector: Vector,
-        limit: int,
-        *,
-        sessions: Iterable[int] | None = None,
-        peer: int | None = None,
-        among: Ids | None = None,
-    ) -> list[Hit]:
-        """The closest messages of a workspace, or of some sessions or one author in it, or `among` some of those. The
-        rest is not touched."""
-
-        def rows(source: Source, key: int) -> Rows:
-            found = self._rows(tx, source, key, workspace_id)
-            return found if among is None else found.among(among)
-
-        if sessions is not None:
-            authors = None if peer is None else (peer,)
-            hits = [hit for key in sessions for hit in rows(SESSION, key).nearest(vector, limit, authors)]
-            return sorted(hits, key=lambda hit: (-hit[1], -hit[0]))[:limit]
-        if peer is not None:
-            return rows(AUTHOR, peer).nearest(vector, limit)
-        return rows(WORKSPACE, workspace_id).nearest(vector, limit)
 
     def nearest_conclusions(
         self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Collection[int] | None = None
@@ -224,10 +174,10 @@ class VectorIndex:
         """The closest conclusions of a collection, or of some sessions in it."""
         return self._rows(tx, COLLECTION, collection_id).nearest(vector, limit, sessions)
 
-    def _rows(self, tx: Tx, source: Source, key: int, workspace_id: int = 0) -> Rows:
+    def _rows(self, tx: Tx, source: Source, key: int) -> Rows:
         matrix = self._matrix(source.kind, key)
         with holding(matrix.guard):
-            _follow(tx, matrix, source, {"key": key, "workspace_id": workspace_id})
+            _follow(tx, matrix, source, {"key": key})
             return matrix.rows()
 
     def _matrix(self, kind: str, key: int) -> Matrix:

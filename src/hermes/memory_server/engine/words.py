@@ -2,97 +2,85 @@
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, bindparam, func, select, true
+from sqlalchemy import ColumnElement, Select, select, true
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
-from hermes.memory_server.db.statements import Prepared
-from hermes.memory_server.db.tables import messages, sessions
+from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import Ids, Matcher, Place
 from hermes.memory_server.engine.allowed import Allowed
+from hermes.memory_server.engine.asking import Asked
 from hermes.memory_server.engine.messages import MESSAGES
+from hermes.memory_server.engine.outline import Places
+from hermes.memory_server.engine.outlines import Seen
+from hermes.memory_server.engine.postings import HOLDERS
+from hermes.ranking.scoring import Flags
 
-WORDS = 48
-"""How many words of a long question are looked for."""
-HOLDERS = 3000
-"""How many messages that hold a word are looked at, the newest first."""
 ENOUGH = 200
-"""Of those, as many that a filter allows are enough."""
-COUNTED = 2 * HOLDERS
-"""How far the messages of a place are counted."""
-SESSIONS_COUNTED = 100
-"""In how many sessions messages are counted before they are counted one by one."""
+"""Of those that hold a word, as many that a filter allows are enough."""
 SUBSTRING_ROWS = 2000
 """How far back a text is looked for letter by letter when no word was found."""
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be but by did do does for from had has have how i in is it its me my of on or our so that "
-        "the their them they this to was we were what when where which who why will with you your",
-    )
-)
-SESSION_SIZE = Prepared(select(sessions.c.message_count).where(sessions.c.id == bindparam("id")))
+SUBSTRING_HITS = 200
 
 
-def _size_by(owner: ColumnElement[int]) -> Prepared:
-    some = select(messages.c.id).where(owner == bindparam("id")).limit(COUNTED).subquery()
-    return Prepared(select(func.count().label("size")).select_from(some))
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The words of a question that anybody uses, and for each the rows that hold it, in order."""
+
+    words: Sequence[str]
+    rows: Sequence[Places]
+    all_of_them: Places
+    """Rows that hold every word, where some are frequent: also older ones than were looked at for each."""
 
 
-AUTHOR_SIZE = _size_by(messages.c.peer_id)
-WORKSPACE_SIZE = _size_by(messages.c.workspace_id)
-SOME_SESSIONS = (
-    select(sessions.c.message_count)
-    .where(sessions.c.workspace_id == bindparam("id"))
-    .order_by(sessions.c.is_active.desc(), sessions.c.created_at.desc())
-    .limit(SESSIONS_COUNTED)
-    .subquery()
-)
-SESSIONS_SIZE = Prepared(
-    select(func.count().label("sessions"), func.coalesce(func.sum(SOME_SESSIONS.c.message_count), 0).label("size"))
-)
-
-
-def find_by_words(tx: Tx, place: Place, query: str, allowed: Allowed | None, limit: int) -> list[int]:
-    """The ids of the messages that hold the telling words of the query, the best first."""
+def rank_by_words(tx: Tx, place: Place, asked: Asked, allowed: Allowed | None, limit: int) -> list[int]:
+    """The ids of messages that hold most of the words, the newer first among equals: all that can be told without an
+    outline."""
     index = text_index(tx).within(tx, place)
-    looked = {word: _holders(tx, index, [word], allowed) for word in telling_words(query)}
-    holders = {word: ids for word, ids in looked.items() if len(ids)}
-    if not holders:
-        return _by_letters(tx, place, query.strip(), allowed, limit)
-    found = _rank(holders, _size(tx, place), limit)
-    if len(holders) > 1 and any(len(ids) == HOLDERS for ids in holders.values()):
+    found = [ids for word in asked.words if len(ids := _holders(tx, index, [word], allowed))]
+    if not found:
+        return _by_letters(tx, place, asked.text.strip(), allowed, limit)
+    ids, places = np.unique(np.concatenate(found), return_inverse=True)
+    scores = np.bincount(places, weights=np.repeat([1 / len(some) for some in found], [*map(len, found)]))
+    best: list[int] = ids[np.lexsort((-ids, -scores))[:limit]].tolist()
+    return best
+
+
+def find_holders(
+    tx: Tx, seen: Seen, place: Place, inside: Flags | None, asked: Asked, allowed: Allowed | None
+) -> Holders:
+    """Who holds the words in a place, whose rows are `inside`. When nobody holds any: who holds the text, letter by
+    letter."""
+    index = text_index(tx).within(tx, place)
+
+    def look(word: str) -> Places:
+        if allowed is None:
+            if inside is None:
+                return seen.postings.read(index, seen.rows, word, seen.newest).rows
+            known = seen.postings.known(word)
+            if known is not None and known.is_complete and known.upto == seen.newest:
+                return known.rows[inside[known.rows]]
+        return seen.rows.first(_holders(tx, index, [word], allowed)[::-1])
+
+    found = {word: rows for word in asked.words if len(rows := look(word))}
+    everything: Places = np.zeros(0, dtype=np.int64)
+    if not found:
+        part = asked.text.strip()
+        ids = np.array(_by_letters(tx, place, part, allowed, SUBSTRING_HITS)[::-1], dtype=np.int64)
+        found = {part: rows} if len(rows := seen.rows.first(ids)) else {}
+    elif len(found) > 1 and any(len(rows) >= HOLDERS for rows in found.values()):
         # Together even frequent words tell something, and who holds them all may be older than what was looked at.
-        all_of_them = _holders(tx, index, [*holders], allowed)[:limit]
-        found = list(dict.fromkeys([*all_of_them.tolist(), *found]))
-    return found[:limit]
-
-
-def telling_words(query: str) -> list[str]:
-    """The words to look for. Punctuation is no operator."""
-    words = [word for word in _split(query.lower()) if any(letter.isalnum() for letter in word)]
-    telling = [word for word in words if word not in STOP_WORDS] or words
-    return list(dict.fromkeys(telling))[:WORDS]
-
-
-def _split(text: str) -> list[str]:
-    if text.isascii():
-        return re.findall(r"\w+", text)
-    # A mark (an accent, a vowel sign) is a part of the word that it stands in.
-    kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
-    return "".join(kept).split()
-
-
-def _is_mark(letter: str) -> bool:
-    return unicodedata.category(letter).startswith("M")
+        everything = seen.rows.first(_holders(tx, index, [*found], allowed)[::-1])
+        if not len(everything):
+            # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
+            found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
+    return Holders([*found], [*found.values()], everything)
 
 
 def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> Ids:
@@ -109,33 +97,6 @@ def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | No
         return ids
     holding = index.match(words, None, (int(ids[0]), int(ids[-1])))
     return allowed.keep(tx, holding)[:HOLDERS]
-
-
-def _size(tx: Tx, place: Place) -> int:
-    """How many messages there are, as far as they are counted."""
-    if place.sessions is not None:
-        found = [SESSION_SIZE.first(tx, id=session) for session in place.sessions]
-        return min(COUNTED, sum(int(row.message_count) for row in found if row is not None))
-    if place.peer is not None:
-        return int(AUTHOR_SIZE.rows(tx, id=place.peer)[0].size)
-    [counted] = SESSIONS_SIZE.rows(tx, id=place.workspace_id)
-    if counted.size >= COUNTED or counted.sessions < SESSIONS_COUNTED:
-        return min(COUNTED, int(counted.size))
-    return int(WORKSPACE_SIZE.rows(tx, id=place.workspace_id)[0].size)
-
-
-def _rank(holders: Mapping[str, Ids], size: int, limit: int) -> list[int]:
-    """Messages by how many of the words they hold, and how rare those are here; among equals the newer first.
-
-    How often a message holds a word, and how long it is, was worth less than nothing where we measured it. Words that
-    everyone uses are left out when there are others: of their holders only the newest were looked at.
-    """
-    rare = [ids for ids in holders.values() if len(ids) < HOLDERS] or [*holders.values()]
-    weights = [math.log(1 + max(size - len(ids), 0) / len(ids)) for ids in rare]
-    found, places = np.unique(np.concatenate(rare), return_inverse=True)
-    scores = np.bincount(places, weights=np.repeat(weights, [len(ids) for ids in rare]))
-    best: list[int] = found[np.lexsort((-found, -scores))[:limit]].tolist()
-    return best
 
 
 def _by_letters(tx: Tx, place: Place, part: str, allowed: Allowed | None, limit: int) -> list[int]:

@@ -1,0 +1,62 @@
+"""What a question asks for, in one workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import peers
+from hermes.memory_server.embedder import Question, Vector
+from hermes.ranking.dates import Dates, asks_when, find_dates
+from hermes.ranking.names import leave_out, spellings
+from hermes.ranking.words import split_words, telling_words
+
+AT_ONCE = 32
+"""How many spellings of names are looked up in one statement."""
+KEYS = [f"n{number}" for number in range(AT_ONCE)]
+NAMED = Prepared(
+    select(peers.c.id, peers.c.name).where(
+        peers.c.workspace_id == bindparam("workspace_id"),
+        peers.c.name.in_([bindparam(key) for key in KEYS]),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question without the names of peers, which say whose words are meant."""
+
+    text: str
+    words: tuple[str, ...]
+    vector: Vector
+    named: frozenset[int]
+    """The peers that it names."""
+    dates: Dates
+    asks_when: bool
+
+
+def understand(tx: Tx, workspace_id: int, question: Question) -> Asked:
+    """Read a question in the light of who is in the workspace."""
+    named = _named(tx, workspace_id, question.text)
+    text = leave_out(question.text, [*named.values()])
+    return Asked(
+        text,
+        tuple(telling_words(split_words(text))),
+        question.vector if text == question.text else question.shortened(text),
+        frozenset(named),
+        find_dates(question.text),
+        asks_when(question.text),
+    )
+
+
+def _named(tx: Tx, workspace_id: int, text: str) -> dict[int, str]:
+    found: dict[int, str] = {}
+    names = spellings(text)
+    for start in range(0, len(names), AT_ONCE):
+        part = names[start : start + AT_ONCE]
+        given = dict(zip(KEYS, part + part[-1:] * (AT_ONCE - len(part)), strict=True))
+        found.update({row.id: row.name for row in NAMED.rows(tx, workspace_id=workspace_id, **given)})
+    return found

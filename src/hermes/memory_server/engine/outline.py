@@ -1,0 +1,232 @@
+"""What is kept in memory of a workspace's messages: who said it where and when, what stands before and after it, and
+the signs of its vectors. 68 bytes for each, so that a million of them fit.
+
+The tables are the truth. Rows that other processes wrote are picked up by their ids, rows that disappeared (the
+generation changed) are left out. Throwing an outline away costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hermes.memory_server.db.text_index import Ids
+from hermes.memory_server.embedder import Vector
+from hermes.ranking.dates import MICROSECONDS
+from hermes.ranking.scoring import Flags
+
+Whole = NDArray[np.int32]
+Places = NDArray[np.signedinteger[Any]]
+"""Numbers of rows."""
+Signs = NDArray[np.uint64]
+NONE = -1
+"""The row of no message."""
+BLOCK = 32768
+"""How many rows are compared at a time: few enough to stay in the processor's cache."""
+EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""The bits of each byte."""
+SIGN_AT = 15
+"""The bit of a half float that holds its sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A row for each piece of a message, in the order of ids, as they were at one moment."""
+
+    ids: Ids
+    sessions: Whole
+    peers: Whole
+    days: Whole
+    traits: Whole
+    before: Whole
+    """The last row of the message before it in its session, or NONE."""
+    after: Whole
+    """For the last row of a message the first row of the next one, or NONE, or a row that came later than this."""
+    numbers: Whole
+    """Which message of its session it belongs to, from 1 on."""
+    signs: Signs
+    """A line for each 64 numbers of a vector."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def is_dense(self) -> bool:
+        """Is no number missing, and does none come twice?"""
+        return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
+
+    def last(self, rows: Places) -> Places:
+        """The last row of the message that each row belongs to."""
+        if not len(self.ids) or self.is_dense:
+            return rows
+        return np.searchsorted(self.ids, self.ids[rows], side="right") - 1
+
+    def first(self, ids: Ids) -> Places:
+        """The first row of each message that is here."""
+        if not len(self.ids):
+            return np.zeros(0, dtype=np.int64)
+        if self.is_dense:
+            rows: Places = ids - self.ids[0]
+            known: Flags = (rows >= 0) & (rows < len(self.ids))
+        else:
+            rows = np.searchsorted(self.ids, ids)
+            rows[rows == len(self.ids)] = 0
+            known = self.ids[rows] == ids
+        return rows if known.all() else rows[known]
+
+    def nearest(self, vector: Vector, wanted: int, within: Places | None = None) -> Places:
+        """The rows whose signs agree most with those of a vector, in no order; of equals the newest."""
+        signs = self.signs if within is None else self.signs[:, within]
+        found = _closest(_disagreement(signs, signs_of(vector[None].astype(np.float16).tobytes(), len(vector))), wanted)
+        return found if within is None else within[found]
+
+    def lines(self, rows: Places) -> Signs:
+        """The signs of rows, a line for each."""
+        return self.signs[:, rows].T
+
+    def closeness(self, rows: Places, vector: Vector) -> Vector:
+        """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""
+        packed = np.ascontiguousarray(self.signs[:, rows].T).view(np.uint8)
+        wide = np.zeros(packed.shape[1] * 8, dtype=np.float32)
+        wide[: len(vector)] = vector
+        negative = (EIGHT @ wide.reshape(-1, 8).T).T.ravel()  # what each byte adds, by its place
+        found = negative[packed + np.arange(packed.shape[1]) * 256].sum(axis=1)
+        close: Vector = (vector.sum() - 2 * found) / np.float32(len(vector) ** 0.5)
+        return close
+
+
+class Outline:
+    """The rows of one workspace, which grow."""
+
+    def __init__(self, dimension: int) -> None:
+        self.guard = threading.Lock()
+        self.is_whole = False
+        """Was it ever read to its end?"""
+        self.generation = NONE
+        self.last_id = self.count = 0
+        self.on_disk = 0
+        """How many rows its file has."""
+        self._dimension = dimension
+        self._kept = _empty(dimension)
+        self._ends: dict[int, int] = {}
+        """The last row of each session."""
+
+    def add(self, rows: Sequence[Any]) -> None:
+        """Append rows of (id, session, author, date, traits, vector), which are newer than all before."""
+        start, end = self.count, self.count + len(rows)
+        if end > len(self._kept.ids):
+            self._kept = _grown(self._kept, max(16, end + end // 8))
+        kept, new = self._kept, slice(start, end)
+        ids, sessions, peers, dates, traits, blobs = zip(*rows, strict=True)
+        kept.ids[new] = ids
+        kept.sessions[new] = sessions
+        kept.peers[new] = peers
+        kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS
+        kept.traits[new] = traits
+        kept.signs[:, new] = signs_of(b"".join(blobs), self._dimension)
+        self._link(start, ids, sessions)
+        self.count, self.last_id = end, int(ids[-1])
+
+    def _link(self, start: int, ids: Sequence[int], sessions: Sequence[int]) -> None:
+        ends, kept = self._ends, self._kept
+        befores: list[int] = []
+        numbers: list[int] = []
+        last_id = self.last_id if start else NONE
+        for row, (message, session) in enumerate(zip(ids, sessions, strict=True), start):
+            end = ends.get(session, NONE)
+            if message == last_id:  # another piece of the same message
+                befores.append(befores[-1])
+                numbers.append(numbers[-1])
+            else:
+                befores.append(end)
+                numbers.append(1 if end == NONE else 1 + (numbers[end - start] if end >= start else kept.numbers[end]))
+                if end != NONE:
+                    kept.after[end] = row
+            ends[session] = row
+            last_id = message
+        new = slice(start, start + len(ids))
+        kept.before[new] = befores
+        kept.numbers[new] = numbers
+
+    def keep(self, authors: Mapping[int, int]) -> None:
+        """Leave out the rows of all messages but these, whose authors are told. Whoever holds rows keeps them."""
+        stays = [place for place, message in enumerate(self.rows().ids.tolist()) if message in authors]
+        kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
+        kept.after[:] = NONE
+        kept.peers[:] = [authors[message] for message in kept.ids.tolist()]
+        self._kept, self._ends, self.count = kept, {}, 0
+        self._link(0, kept.ids.tolist(), kept.sessions.tolist())
+        self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
+
+    def restore(self, rows: Rows) -> None:
+        """Hold these rows, which are its own from now on."""
+        self._kept = rows
+        self.count = self.on_disk = len(rows)
+        self.last_id = int(rows.ids[-1]) if len(rows) else 0
+        sessions, from_end = np.unique(rows.sessions[::-1], return_index=True)
+        self._ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))
+
+    def rows(self) -> Rows:
+        """What it holds now."""
+        return _taken(self._kept, slice(self.count))
+
+    def sizes(self, sessions: Places) -> Places:
+        """How many messages each of the sessions has."""
+        ends = [self._ends.get(session, NONE) for session in sessions.tolist()]
+        return self._kept.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)
+
+
+def signs_of(halves: bytes, dimension: int) -> Signs:
+    """The signs of vectors that are stored as half floats, 64 in a number."""
+    bits = np.frombuffer(halves, dtype=np.uint16).reshape(-1, dimension) >> SIGN_AT
+    packed = np.packbits(bits.astype(np.uint8), axis=1)
+    width = -(-dimension // 64) * 8
+    if packed.shape[1] < width:
+        packed = np.pad(packed, ((0, 0), (0, width - packed.shape[1])))
+    return np.ascontiguousarray(packed).view(np.uint64).T
+
+
+def _disagreement(signs: Signs, wanted: Signs) -> NDArray[np.uint16]:
+    """In how many places the signs of each row are others."""
+    total = np.zeros(signs.shape[1], dtype=np.uint16)
+    for start in range(0, len(total), BLOCK):
+        part = total[start : start + BLOCK]
+        for line, word in zip(signs, wanted[:, 0], strict=True):
+            part += np.bitwise_count(line[start : start + BLOCK] ^ word)
+    return total
+
+
+def _closest(apart: NDArray[np.uint16], wanted: int) -> Places:
+    """The places of the smallest numbers; of equals the last ones."""
+    if len(apart) <= wanted:
+        return np.arange(len(apart))
+    limit = int(np.searchsorted(np.cumsum(np.bincount(apart)), wanted))
+    below = np.flatnonzero(apart < limit)
+    at_limit = np.flatnonzero(apart == limit)
+    return np.concatenate([below, at_limit[len(at_limit) - (wanted - len(below)) :]])
+
+
+def _empty(dimension: int, rows: int = 0) -> Rows:
+    def whole() -> Whole:
+        return np.full(rows, NONE, dtype=np.int32)
+
+    signs = np.zeros((-(-dimension // 64), rows), dtype=np.uint64)
+    ids = np.zeros(rows, dtype=np.int64)
+    return Rows(ids, whole(), whole(), whole(), whole(), whole(), whole(), whole(), signs)
+
+
+def _grown(rows: Rows, room: int) -> Rows:
+    grown = _empty(len(rows.signs) * 64, room)
+    for field in fields(Rows):
+        array = getattr(rows, field.name)
+        getattr(grown, field.name)[..., : array.shape[-1]] = array
+    return grown
+
+
+def _taken(rows: Rows, which: slice | Places) -> Rows:
+    return Rows(*(getattr(rows, field.name)[..., which] for field in fields(Rows)))

@@ -1,0 +1,85 @@
+"""An outline on the disk, so that the first search after a start need not read all vectors again.
+
+It is trusted only when it is whole, was made the same way, and ends at a message that is still there under its name:
+a database that was replaced since has others. What came or went later is followed as always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from hermes.memory_server.engine.outline import Outline, Rows
+
+FORMAT = 1
+HEAD_BYTES = 4096
+logger = logging.getLogger(__name__)
+
+
+def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: str) -> None:
+    """Write it in one step. Where that cannot be done, it is said in the log and nothing else happens."""
+    rows = outline.rows()
+    arrays = [np.ascontiguousarray(getattr(rows, field.name)) for field in fields(Rows)]
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(array.data)
+    head = {
+        "format": FORMAT,
+        "generation": outline.generation,
+        "last_name": last_name,
+        "arrays": [[array.dtype.str, *array.shape] for array in arrays],
+        "digest": digest.hexdigest(),
+    }
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".outline-", delete=False) as file:
+            file.write(json.dumps(head).encode().ljust(HEAD_BYTES - 1) + b"\n")
+            for array in arrays:
+                file.write(array.data)
+        Path(file.name).replace(_path(folder, workspace_id))
+    except OSError as error:
+        logger.warning("An outline for searches cannot be kept: %s", error)
+
+
+def load_outline(folder: Path, workspace_id: int, outline: Outline, name_of: Callable[[int], str]) -> None:
+    """Fill an empty outline from its file, if that is there and true."""
+    try:
+        content = _path(folder, workspace_id).read_bytes()
+        head = json.loads(content[:HEAD_BYTES])
+        body = memoryview(content)[HEAD_BYTES:]
+        if head["format"] != FORMAT or hashlib.blake2b(body, digest_size=16).hexdigest() != head["digest"]:
+            return
+        rows = _rows(body, head["arrays"])
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("The outline of workspace %d is not used and will be made again: %s", workspace_id, error)
+        return
+    if (
+        len(rows)
+        and rows.signs.shape[0] == outline.rows().signs.shape[0]
+        and (name_of(int(rows.ids[-1])) == head["last_name"])
+    ):
+        outline.restore(rows)
+        outline.generation = int(head["generation"])
+
+
+def _rows(body: memoryview, shapes: list[list[int | str]]) -> Rows:
+    arrays = []
+    start = 0
+    for kind, *shape in shapes:
+        size = int(np.dtype(str(kind)).itemsize * np.prod([int(length) for length in shape]))
+        part = np.frombuffer(body[start : start + size], dtype=str(kind))
+        arrays.append(part.reshape([int(length) for length in shape]).copy())
+        start += size
+    return Rows(*arrays)
+
+
+def _path(folder: Path, workspace_id: int) -> Path:
+    return folder / f"outline-{workspace_id}"

@@ -1,0 +1,169 @@
+"""The outlines of a process, filled from the tables as far as these have grown."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, func, select
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.patience import check_reading, holding
+from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
+from hermes.memory_server.engine.outline import NONE, Outline, Rows
+from hermes.memory_server.engine.outline_file import load_outline, save_outline
+from hermes.memory_server.engine.postings import Postings
+
+ROWS_KEPT = 2_000_000
+"""How many rows stay in memory over all workspaces; the ones used longest ago go first."""
+SMALLEST = 64
+"""An outline counts as so many rows more: also an empty one takes memory."""
+BATCH = 1000
+AT_ONCE = 20_000
+"""How many rows a search reads itself. More are read in the background, while it goes by words alone."""
+WORTH_KEEPING = 20_000
+"""After so many rows more it is written to its file again."""
+NEWER = Prepared(
+    select(
+        *(message_vectors.c[name] for name in ("message_id", "session_id", "peer_id", "said_at", "traits", "vector"))
+    )
+    .where(message_vectors.c.workspace_id == bindparam("workspace_id"))
+    .where(message_vectors.c.message_id > bindparam("last"))
+    .order_by(message_vectors.c.message_id, message_vectors.c.piece)
+    .limit(BATCH)
+)
+NEWEST = select(func.max(messages.c.id)).where(messages.c.workspace_id == bindparam("workspace_id")).scalar_subquery()
+STATE = Prepared(
+    select(workspaces.c.generation, NEWEST.label("newest")).where(workspaces.c.id == bindparam("workspace_id"))
+)
+
+
+def count_waiting(most: int) -> Prepared:
+    """How many messages a workspace has beyond one, counted up to one more than `most`."""
+    some = select(messages.c.id).where(
+        messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
+    )
+    return Prepared(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
+
+
+WAITING = count_waiting(AT_ONCE)
+AUTHORS = Prepared(
+    select(messages.c.id, messages.c.peer_id)
+    .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))
+    .where(peers.c.workspace_id == bindparam("workspace_id"), messages.c.id <= bindparam("last"))
+)
+"""All of it is in an index."""
+NAME_OF = Prepared(select(messages.c.public_id).where(messages.c.id == bindparam("id")))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A workspace as one transaction sees it. An outline may know of messages that are newer."""
+
+    outline: Outline
+    postings: Postings
+    rows: Rows
+    newest: int
+    """The newest message that the transaction sees."""
+
+
+class Known(NamedTuple):
+    """What is kept of one workspace."""
+
+    outline: Outline
+    postings: Postings
+
+
+class Outlines:
+    """What one process keeps of each workspace. Safe to use from several threads."""
+
+    def __init__(self, dimension: int, *, folder: Path | None = None, rows_kept: int = ROWS_KEPT) -> None:
+        """With a folder, large outlines are kept there from one start to the next."""
+        self.load_later: Callable[[int], None] | None = None
+        """Called with a workspace whose outline should be loaded; with none, whoever searches loads it."""
+        self._dimension = dimension
+        self._folder = folder
+        self._rows_kept = rows_kept
+        self._guard = threading.Lock()
+        self._known: OrderedDict[int, Known] = OrderedDict()
+
+    def find(self, tx: Tx, workspace_id: int) -> Seen | None:
+        """The workspace's messages; None while they are being read for the first time."""
+        outline, _ = self._of(workspace_id)
+        if not outline.is_whole and self.load_later is not None:
+            if outline.guard.locked():
+                return None
+            if self._is_far_behind(tx, outline, workspace_id):
+                self.load_later(workspace_id)
+                return None
+        return self.load(tx, workspace_id)
+
+    def load(self, tx: Tx, workspace_id: int) -> Seen:
+        """Read what is not known yet of a workspace."""
+        outline, postings = self._of(workspace_id)
+        state = STATE.first(tx, workspace_id=workspace_id)
+        generation, newest = (0, 0) if state is None else (int(state.generation), int(state.newest or 0))
+        with holding(outline.guard):
+            if outline.generation == NONE:
+                self._restore(tx, outline, workspace_id)
+            if outline.generation < generation:
+                _leave_out(tx, outline, workspace_id)
+                postings.clear()
+                outline.generation = generation
+            if outline.last_id < newest:
+                _follow(tx, outline, workspace_id)
+            outline.is_whole = True
+            if outline.count - outline.on_disk >= WORTH_KEEPING and self._folder is not None:
+                save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
+                outline.on_disk = outline.count
+            return Seen(outline, postings, outline.rows(), newest)
+
+    def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
+        with holding(outline.guard):
+            if outline.generation == NONE:
+                self._restore(tx, outline, workspace_id)
+            return int(WAITING.rows(tx, workspace_id=workspace_id, last=outline.last_id)[0].size) > AT_ONCE
+
+    def _restore(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
+        if self._folder is not None:
+            load_outline(self._folder, workspace_id, outline, lambda last: _name_of(tx, last))
+
+    def _of(self, workspace_id: int) -> Known:
+        with self._guard:
+            known = self._known.get(workspace_id)
+            if known is not None:
+                self._known.move_to_end(workspace_id)
+                return known
+            while self._known and sum(SMALLEST + k.outline.count for k in self._known.values()) > self._rows_kept:
+                self._known.popitem(last=False)
+            return self._known.setdefault(workspace_id, Known(Outline(self._dimension), Postings()))
+
+
+def _leave_out(tx: Tx, outline: Outline, workspace_id: int) -> None:
+    """Leave out what the tables have no more, and take over who wrote the rest: a message may get another author."""
+    if outline.count:
+        authors = dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=outline.last_id)))
+        outline.keep(authors)
+
+
+def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
+    """Read what the tables have beyond the outline."""
+    while rows := NEWER.rows(tx, workspace_id=workspace_id, last=outline.last_id):
+        is_last = len(rows) < BATCH
+        if not is_last and rows[0][0] != rows[-1][0]:
+            # The last message may have more pieces: it comes whole with the next batch.
+            rows = [row for row in rows if row[0] != rows[-1][0]]
+        outline.add(rows)
+        if is_last:
+            return
+        check_reading()
+
+
+def _name_of(tx: Tx, message_id: int) -> str:
+    found = NAME_OF.first(tx, id=message_id)
+    return "" if found is None else str(found.public_id)

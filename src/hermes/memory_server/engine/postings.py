@@ -1,0 +1,77 @@
+"""Which rows of an outline hold a word: read from the text index once, and from then on only what is new."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hermes.memory_server.db.text_index import Matcher
+from hermes.memory_server.engine.outline import Rows
+
+HOLDERS = 3000
+"""How many messages that hold a word are looked at, the newest first."""
+KEPT = 500_000
+"""How many rows are kept over all words of a workspace; the words asked for longest ago go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """The newest rows that hold a word, in order, as far as a message."""
+
+    rows: NDArray[np.int32]
+    upto: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Are there no others?"""
+        return len(self.rows) < HOLDERS
+
+
+class Postings:
+    """The words of one workspace that were asked for. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._known: OrderedDict[str, Posting] = OrderedDict()
+        self._size = 0
+
+    def known(self, word: str) -> Posting | None:
+        """What was read before, if anything."""
+        with self._guard:
+            return self._known.get(word)
+
+    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> Posting:
+        """Who holds a word in the whole workspace, up to the newest message that the transaction of `index` sees."""
+        known = self.known(word)
+        if known is None:
+            found = Posting(_rows(rows, index.match([word], HOLDERS)), newest)
+        elif known.upto < newest:
+            more = _rows(rows, index.match([word], HOLDERS, (known.upto + 1, newest)))
+            found = Posting(np.concatenate([known.rows, more])[-HOLDERS:], newest)
+        else:
+            found = known
+        with self._guard:
+            self._keep(word, found)
+        return found
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._guard:
+            self._known.clear()
+            self._size = 0
+
+    def _keep(self, word: str, posting: Posting) -> None:
+        old = self._known.pop(word, None)
+        self._size += len(posting.rows) - (0 if old is None else len(old.rows))
+        self._known[word] = posting
+        while self._size > KEPT:
+            _, gone = self._known.popitem(last=False)
+            self._size -= len(gone.rows)
+
+
+def _rows(rows: Rows, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+    return rows.first(ids[::-1]).astype(np.int32)

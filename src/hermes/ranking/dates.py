@@ -1,0 +1,98 @@
+"""Dates in a question, and how well the day of a message fits them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Days = NDArray[np.int32]
+"""Days since 1970."""
+MICROSECONDS = 86_400_000_000
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan januar enero",
+            "february feb februar febrero",
+            "march märz marzo",
+            "april apr abril",
+            "mai mayo",
+            "june jun juni junio",
+            "july jul juli julio",
+            "august aug agosto",
+            "september sept sep septiembre",
+            "october oct oktober octubre",
+            "november nov noviembre",
+            "december dec dezember diciembre",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+YEAR = re.compile(r"(?<![\dA-Za-z])(?:19|20)\d\d(?![\dA-Za-z])")
+DAY = re.compile(r"(?<!\d)([12]\d|3[01]|0?[1-9])(?:st|nd|rd|th|\.|日)?(?![\w:])")
+ISO = re.compile(r"(?<!\d)((?:19|20)\d\d)[-/.年](\d\d?)(?:[-/.月](\d\d?)日?)?(?!\d)")
+MONTH_OF_CJK = re.compile(r"(?<!\d)(1[0-2]|0?[1-9])月")
+DIGIT = re.compile(r"\d")
+WORD = re.compile(r"[^\W\d_]+")
+ASKS_WHEN = re.compile(
+    r"(?i)\b(?:when|what (?:date|day|month|year|time)|how (?:long|old|many (?:days|weeks|months|years))"
+    r"|wann|wie lange|cuándo|cuánto tiempo)\b|什么时候|何时|哪天|いつ|何年|何月|متى"
+)
+FIRST_YEAR, MONTHS_OF_YEAR = 1970, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Dates:
+    """The years, months and days of the month that a question speaks of."""
+
+    years: frozenset[int]
+    months: frozenset[int]
+    days: frozenset[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.months or self.years)
+
+    def fit(self, days: Days) -> NDArray[np.floating[Any]]:
+        """2 for the very day, 1 for its month (or its year when no month is named), 0 for another time."""
+        at = days.astype("datetime64[D]")
+        months = at.astype("datetime64[M]").astype(np.int64)
+        fits = np.ones(len(days), dtype=bool)
+        if self.years:
+            fits &= np.isin(months // MONTHS_OF_YEAR + FIRST_YEAR, [*self.years])
+        if not self.months:
+            return fits.astype(np.float32) / 2
+        fits &= np.isin(months % MONTHS_OF_YEAR + 1, [*self.months])
+        in_month = (at - at.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1
+        return fits.astype(np.float32) + (fits & np.isin(in_month, [*self.days]))
+
+
+NO_DATES = Dates(frozenset(), frozenset(), frozenset())
+
+
+def find_dates(text: str) -> Dates:
+    """The dates that a text speaks of."""
+    if "May" not in text and not DIGIT.search(text) and MONTHS.keys().isdisjoint(WORD.findall(text.lower())):
+        return NO_DATES
+    iso = [tuple(int(part) if part else 0 for part in found) for found in ISO.findall(text)]
+    rest = ISO.sub(" ", text)
+    months = {MONTHS[word.lower()] for word in WORD.findall(rest) if word.lower() in MONTHS}
+    if re.search(r"\bMay\b(?!\s+I\b)", rest):  # in small letters it is a verb
+        months.add(5)
+    months |= {int(found) for found in MONTH_OF_CJK.findall(rest)}
+    days = {int(found) for found in DAY.findall(MONTH_OF_CJK.sub(" ", rest))} if months else set()
+    years = {int(found) for found in YEAR.findall(rest)}
+    return Dates(
+        frozenset(years | {date[0] for date in iso}),
+        frozenset(months | {date[1] for date in iso}),
+        frozenset(days | {date[2] for date in iso if date[2]}),
+    )
+
+
+def asks_when(text: str) -> bool:
+    """Does the question want to know a time?"""
+    return ASKS_WHEN.search(text) is not None

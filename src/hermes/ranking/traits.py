@@ -1,0 +1,51 @@
+"""What is known of a message without its words: kept as one whole number beside its vector."""
+
+from __future__ import annotations
+
+from hermes.ranking.words import split_words
+
+ASKS = 1
+"""It holds a question."""
+IS_QUESTION = 2
+"""It ends as one."""
+TELLS_TIME = 4
+"""It names a time: a day, a month, yesterday."""
+OF_ONESELF = 8
+"""Who wrote it speaks of themselves."""
+LENGTH_AT = 4
+"""Above the flags stands how many words it has."""
+LONGEST = 0xFFFF
+READ = 4000
+"""How many characters are looked at; a longer text has as many words more as it is longer."""
+QUESTION_MARKS = "?？؟"
+TIME = frozenset(
+    """
+    yesterday today tomorrow tonight ago last next week weeks weekend month months year years day days recently since
+    monday tuesday wednesday thursday friday saturday sunday january february march april june july august september
+    october november december summer winter spring
+    gestern heute morgen vorgestern letzte letzten letzter letztes nächste nächsten seit woche wochen monat jahr jahre
+    ayer hoy mañana pasado pasada próximo próxima desde hace semana mes año años
+    昨天 今天 明天 去年 今年 明年 上个 下个 昨日 今日 来週 先週 أمس اليوم غدا
+    """.split()  # noqa: SIM905 - one word a line would be a page
+)
+ONESELF = frozenset(
+    """
+    i me my mine myself we our us ich mich mir mein meine meinem meinen meiner wir uns unser unsere
+    yo me mi mis nosotros nosotras nuestro nuestra أنا
+    """.split()  # noqa: SIM905
+)
+ONESELF_LETTERS = "我私僕俺"
+
+
+def traits_of(text: str) -> int:
+    """The traits of a message."""
+    part = text[:READ]
+    words = split_words(part)
+    found = min(len(words) * len(text) // max(len(part), 1), LONGEST) << LENGTH_AT
+    if any(mark in text for mark in QUESTION_MARKS):
+        found |= ASKS | (IS_QUESTION if text.rstrip()[-1] in QUESTION_MARKS else 0)
+    if not TIME.isdisjoint(words) or " May" in part:  # in small letters it is a verb
+        found |= TELLS_TIME
+    if not ONESELF.isdisjoint(words) or (not part.isascii() and any(letter in part for letter in ONESELF_LETTERS)):
+        found |= OF_ONESELF
+    return found

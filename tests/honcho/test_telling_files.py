@@ -1,0 +1,99 @@
+"""The owner's files are told to the owner's own sessions, once, and to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from hermes.honcho.names import fit
+from hermes.honcho.plugin import HonchoPlugin
+from hermes.memory.provider import Conversation, Delivered
+from tests.honcho.configuring import Machine
+from tests.honcho.misbehaving import Misbehaving, on
+from tests.honcho.writing import ANN, GROUP, HERE, Arrived, KeepingHost, Lane, Writer
+from tests.memory_server.serving import Served, running
+
+pytestmark = pytest.mark.processes
+GUEST = Conversation("s2", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17")
+FILES = {
+    "memories/USER.md": "likes figs\n",
+    "memories/MEMORY.md": "the build needs make\n",
+    "SOUL.md": "You are kind.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with running(tmp_path_factory.mktemp("memory")) as served:
+        yield served
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, machine: Machine) -> str:
+    """A workspace of the test's own, and the owner's files."""
+    for name, text in FILES.items():
+        path = machine.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return fit(request.node.name)
+
+
+def put_by(plugin: HonchoPlugin) -> dict[str, object]:
+    assert isinstance(plugin.host, KeepingHost)
+    return plugin.host.entries
+
+
+@pytest.mark.contract("5.12")
+async def test_a_session_of_the_owner_is_told_once_what_the_files_hold(
+    writer: Writer, server: Served, workspace: str
+) -> None:
+    async with Misbehaving(server.url).served() as proxy:
+        plugin = writer(proxy.url, workspace=workspace)
+        lane = Lane(plugin)
+        lane.put("hello")
+        await lane.drain()
+        [(key, act)] = put_by(plugin).items()
+        assert key == f"files:{workspace}/app"
+        lane.put("", "own", None, act)
+        proxy.choose = on("/messages", "reset after")
+        outcomes = dict(await lane.drain())
+        again = Lane(writer(proxy.url, workspace=workspace), name="again")
+        assert isinstance(again.plugin.host, KeepingHost)
+        assert isinstance(plugin.host, KeepingHost)
+        again.plugin.host.values.update(plugin.host.values)  # what is kept is there after a restart
+        again.put("hello again")
+        await again.drain()
+        assert put_by(again.plugin) == {}
+    assert [type(outcome) for outcome in outcomes.values()] == [Delivered, Delivered]
+    assert Arrived(server, workspace).said() == [
+        ("ann", "hello"),
+        ("ann", "USER.md:\n\nlikes figs"),
+        ("ann", "MEMORY.md:\n\nthe build needs make"),
+        ("bot", "SOUL.md:\n\nYou are kind."),
+        ("ann", "hello again"),
+    ]
+
+
+@pytest.mark.contract("5.12")
+@pytest.mark.parametrize("place", [GUEST, GROUP], ids=["guest", "group"])
+async def test_guests_and_groups_are_told_nothing_of_the_owners_files(
+    writer: Writer, server: Served, workspace: str, place: Conversation
+) -> None:
+    plugin = writer(server.url, workspace=workspace)
+    lane = Lane(plugin, place)
+    lane.put("hello", speaker=ANN)
+    await lane.drain()
+    assert put_by(plugin) == {}
+
+
+@pytest.mark.contract("5.12")
+async def test_a_session_of_each_conversation_is_not_told_the_files(
+    writer: Writer, server: Served, workspace: str
+) -> None:
+    plugin = writer(server.url, workspace=workspace, sessionStrategy="per-session")
+    lane = Lane(plugin, replace(HERE, session_id="s9"))
+    lane.put("hello")
+    await lane.drain()
+    assert put_by(plugin) == {}

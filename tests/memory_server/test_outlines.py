@@ -1,0 +1,134 @@
+"""What is kept of a workspace between searches and starts: it may be thrown away or damaged, and is never wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hermes.memory_server.api.loading import Loading
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.db.sqlite import SqliteFile
+from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.embedder import SHIPPED
+from hermes.memory_server.engine import outlines
+from hermes.memory_server.engine.deletion import purge_session
+from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.outline import Rows
+from hermes.memory_server.engine.outlines import Outlines
+from hermes.memory_server.engine.search import search_messages
+from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.vectors import VectorIndex
+from tests.memory_server.floor import draft, question
+
+NOW = 1_700_000_000_000_000
+pytestmark = pytest.mark.contract("9.1")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlines, "WORTH_KEEPING", 10)
+
+
+def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
+    append_messages(tx, "w", session, [draft(text, "ann") for text in texts], NOW)
+
+
+async def filled(folder: Path, word: str = "number") -> SqliteFile:
+    database = open_database(folder)
+    await database.write(lambda tx: say(tx, "talk", [f"I own {word} {place}." for place in range(30)]))
+    await database.write(lambda tx: say(tx, "other", ["I keep bees.", "They make honey."]))
+    return database
+
+
+def lists(rows: Rows) -> list[object]:
+    return [getattr(rows, field.name).tolist() for field in fields(rows)]
+
+
+async def load(database: SqliteFile, folder: Path | None) -> list[object]:
+    return await database.read(lambda tx: lists(Outlines(SHIPPED.dimension, folder=folder).load(tx, 1).rows))
+
+
+async def test_outline_of_the_last_start_is_used_and_followed(tmp_path: Path) -> None:
+    database = await filled(tmp_path)
+    await load(database, tmp_path)
+    assert (tmp_path / "outline-1").exists()
+    await database.write(lambda tx: say(tx, "talk", ["Since then."]))
+    await database.write(lambda tx: purge_session(tx, get_session(tx, "w", "other").id, NOW))
+    assert await load(database, tmp_path) == await load(database, None)
+    await database.close()
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "turned", "empty", "another", "no json"])
+async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: str) -> None:
+    database = await filled(tmp_path)
+    expected = await load(database, tmp_path)
+    path = tmp_path / "outline-1"
+    whole = path.read_bytes()
+    if damage == "deleted":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(whole[:-8])
+    elif damage == "turned":
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "no json":
+        path.write_bytes(b"x" * 5000)
+    else:
+        (tmp_path / "else").mkdir()
+        strange = await filled(tmp_path / "else", "house")
+        await load(strange, tmp_path / "else")
+        await strange.close()
+        path.write_bytes((tmp_path / "else" / "outline-1").read_bytes())
+    assert await load(database, tmp_path) == expected
+    await database.close()
+
+
+async def test_search_goes_by_words_while_a_long_history_is_read_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlines, "AT_ONCE", 5)
+    monkeypatch.setattr(outlines, "WAITING", outlines.count_waiting(5))
+    database = await filled(tmp_path)
+    index = VectorIndex(SHIPPED.dimension)
+    loading = Loading(database, index.outlines)
+
+    async def found(text: str) -> list[str]:
+        rows = await database.read(lambda tx: search_messages(tx, index, Place(1), question(text), None, 1))
+        return [row.content for row in rows]
+
+    assert await found("apiculture") == [], "no message holds the word, and no meaning is known yet"
+    assert await found("bees") == ["I keep bees."]
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+    assert len(await found("apiculture")) == 1
+    assert await found("bees") == ["I keep bees."]
+    await loading.close()
+    await database.close()
+
+
+async def test_two_processes_find_the_same_while_a_third_writes(tmp_path: Path) -> None:
+    writer = await filled(tmp_path)
+    readers = [(open_database(tmp_path), VectorIndex(SHIPPED.dimension)) for _ in range(2)]
+
+    async def found(reader: tuple[SqliteFile, VectorIndex]) -> list[int]:
+        database, index = reader
+        asked = question("who keeps bees and owns number 7")
+        return await database.read(lambda tx: [row.id for row in search_messages(tx, index, Place(1), asked, None, 20)])
+
+    for round_ in range(5):
+        writing = asyncio.create_task(
+            writer.write(lambda tx, n=round_: say(tx, f"s{n}", [f"I keep {n} bees.", "They own number 7."]))  # type: ignore[misc]
+        )
+        await asyncio.gather(*(found(reader) for reader in readers))
+        await writing
+        one, other = [await found(reader) for reader in readers]
+        assert one == other
+        assert one == await found((writer, VectorIndex(SHIPPED.dimension))), "as if nothing were kept"
+    for database, _ in readers:
+        await database.close()
+    await writer.close()
