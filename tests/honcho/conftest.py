@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes.honcho.plugin import HonchoPlugin
+from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
+from tests.honcho.recalling import Recalling
 from tests.honcho.writing import make_writer
+from tests.memory_server.serving import Served, running
 
 VARIABLES = ("HONCHO_API_KEY", "HONCHO_BASE_URL", "HONCHO_ENVIRONMENT", "HERMES_HONCHO_HOST")
 
@@ -25,6 +30,27 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return made
+
+
+@pytest.fixture(scope="session")
+def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A memory server of our own."""
+    with running(tmp_path_factory.mktemp("memory")) as served:
+        yield served
+
+
+@pytest.fixture
+def between(server: Served) -> Iterator[Between]:
+    """What stands between a client and the server."""
+    with Between(server.url) as made:
+        yield made
+
+
+@pytest.fixture
+def recalling(machine: Machine, server: Served, between: Between, request: pytest.FixtureRequest) -> Recalling:
+    """A home whose memory is a workspace of its own on the server."""
+    workspace = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
+    return Recalling(machine, server, between, workspace)
 
 
 @pytest.fixture

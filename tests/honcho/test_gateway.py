@@ -78,10 +78,11 @@ async def test_with_honcho_a_message_opens_no_file_of_its_either(machine: Machin
         with OPENS.counted() as operations:
             await say(core, "again")
         assert operations == []
-        machine.write({"peerName": "bob", **NOBODY})
-        with OPENS.counted() as operations:
+        with OPENS.counted() as operations:  # from before the change: work beside the turns may read it at once
+            machine.write({"peerName": "bob", **NOBODY})
+            written = len(operations)
             await say(core, "changed")
-        assert any("honcho.json" in one for one in operations), "the hook hears a read"
+            assert any("honcho.json" in one for one in operations[written:]), "the hook hears a read"
 
 
 @pytest.mark.contract("P1")

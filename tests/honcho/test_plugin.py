@@ -22,8 +22,8 @@ from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
+from tests.honcho.recalling import Recalling
 from tests.honcho.test_configuration import VALUES
-from tests.memory_server.serving import running
 
 OWNER, ANN = Speaker(is_owner=True), Speaker("17", "@ann")
 HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"))
@@ -55,15 +55,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@pytest.mark.processes
 @pytest.mark.contract("4.1", "4.2")
 async def test_it_is_found_by_its_entry_point_and_holds_to_the_contract_of_the_seam(
-    machine: Machine, tmp_path: Path
+    recalling: Recalling, tmp_path: Path
 ) -> None:
     assert find_provider("honcho", tmp_path / "plugins") is HonchoPlugin
-    with running(tmp_path / "memory") as served:
-        machine.write({"peerName": "ann", "baseUrl": served.url})
-        assert await check_plugin(HonchoPlugin, tmp_path) == []
+    recalling.configure()
+    assert await check_plugin(HonchoPlugin, tmp_path) == []
 
 
 def test_making_one_looks_at_no_file(machine: Machine, looks: list[str]) -> None:
@@ -213,13 +211,13 @@ def test_a_server_elsewhere_without_a_key_is_not_configured(machine: Machine) ->
         ({"saveMessages": False}, "no messages, conclusions alone"),
     ],
 )
-async def test_status_says_what_is_written_when_and_that_nothing_is_recalled_yet(
+async def test_status_says_what_is_written_when_and_how_is_recalled(
     machine: Machine, value: dict[str, Any], writing: str
 ) -> None:
     machine.write({"baseUrl": "http://127.0.0.1:9", **value})
     told = await plugin(machine).status(SystemClock().now() + 3)
     assert told["writing"] == writing
-    assert "later version" in told["recall"]
+    assert told["recall"] == "hybrid"
     assert "does not answer" in told["access"]
 
 

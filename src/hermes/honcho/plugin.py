@@ -1,7 +1,4 @@
-"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured.
-
-This version recalls nothing yet; `status` says so.
-"""
+"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured."""
 
 from __future__ import annotations
 
@@ -18,11 +15,12 @@ from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Places, edit_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.delivery import Delivery
-from hermes.honcho.keys import ENABLED, ENV_HOST, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
+from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.patience import Patience
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
+from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
 from hermes.memory.provider import (
     Acquaintance,
@@ -35,8 +33,6 @@ from hermes.memory.provider import (
     MemorySession,
     Notebook,
     Outcome,
-    Question,
-    Recalled,
 )
 from hermes.types import Json
 
@@ -45,13 +41,6 @@ PACES = {
     "turn": "before each turn ends",
     "session": "when a conversation ends",
 }
-
-
-class HonchoSession(MemorySession):
-    """One conversation. It recalls nothing: that comes with a later version."""
-
-    async def recall(self, question: Question) -> Recalled:  # noqa: ARG002
-        return Recalled()
 
 
 class HonchoPlugin(MemoryPlugin):
@@ -85,8 +74,8 @@ class HonchoPlugin(MemoryPlugin):
     def address(self, place: Conversation | Notebook) -> Address:
         return find_address(self.configuration(), place)
 
-    def open(self, conversation: Conversation, address: Address) -> MemorySession:  # noqa: ARG002
-        return HonchoSession()
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         if self._delivery is None:
@@ -120,7 +109,7 @@ class HonchoPlugin(MemoryPlugin):
             "agent": config.identities.ai,
             "switched": "off" if config.get(ENABLED) is False else "on",
             "writing": _writing(config),
-            "recall": "nothing yet: it comes with a later version",
+            "recall": config.get(RECALL_MODE),
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:

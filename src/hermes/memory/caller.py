@@ -25,6 +25,7 @@ from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse
+from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.types import Json, Message, ToolSpec
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
@@ -32,6 +33,8 @@ BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
 DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
+LATEST = 32503680000.0
+"""The year 3000: no part is younger, and no number of one larger."""
 
 
 class Recall(Struct, frozen=True):
@@ -53,6 +56,8 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
+        self._injection: Injection | None = None
+        """What was recalled for the turn that is under way, until it is recorded."""
 
     @property
     def name(self) -> str:
@@ -84,6 +89,7 @@ class Memory:
         """Record a reply, or as much of it as was kept when the person stopped it."""
         self.provider.outbox.replied(tx, self._caller.spot, message, self._turn, now=self._clock_now())
         self._caller.asked = ()
+        self._record(tx)
 
     # What a turn asks, while a person waits.
 
@@ -110,16 +116,24 @@ class Memory:
         return good
 
     async def recall(self, messages: Sequence[Message], until: float) -> Recall:
-        """What to recall for this turn."""
-        if await self._caller.open(until) is None:
-            return Recall(missed="the provider's session is not open")
-        question = self._question(messages, until)
-        found = await self._caller.ask("recall", lambda session: session.recall(question), Recalled, until, flaw=_flaw)
-        if not isinstance(found, Answer):
-            return Recall(missed=found.reason)
-        text = _joined(found.value)[:RECALL]
-        missed = "; ".join(f"{name}: {why}" for name, why in found.value.missed.items())
-        return Recall(text, missed or None)
+        """What to recall for this turn. It is recorded with the turn."""
+        begun = _in(0)
+        found = await self._recall(messages, until)
+        recalled = found.value if isinstance(found, Answer) else Recalled(missed={"recall": found.reason})
+        parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
+        missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
+        self._injection = Injection(
+            self._caller.conversation.session_id,
+            self._turn,
+            messages[-1].id if messages else 0,
+            self.provider.name,
+            self._clock_now(),
+            _in(0) - begun,
+            parts,
+            missed,
+        )
+        said = "; ".join(f"{name}: {why}" for name, why in missed.items())
+        return Recall(_joined(recalled)[:RECALL], said or None)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
         """Run one of the session's tools. Missed says what failed."""
@@ -141,9 +155,12 @@ class Memory:
         if spot.asked:
             self._caller.asked = ()
             now = self._clock_now()
-            await provider.write_beside(
-                lambda tx: provider.outbox.turn_over(tx, spot, turn, now=now), "letting a question go"
-            )
+
+            def let_go(tx: Tx) -> None:
+                provider.outbox.turn_over(tx, spot, turn, now=now)
+                self._record(tx)
+
+            await provider.write_beside(let_go, "letting a question go")
         provider.wake.set()
         if spot.address is not None and spot.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
@@ -208,6 +225,18 @@ class Memory:
             await self._release()
         await self._caller.close(why, until)
 
+    async def _recall(self, messages: Sequence[Message], until: float) -> HookResult[Recalled]:
+        if await self._caller.open(until) is None:
+            return Missed("the provider's session is not open", skipped=True)
+        question = self._question(messages, until)
+        return await self._caller.ask("recall", lambda session: session.recall(question), Recalled, until, flaw=_flaw)
+
+    def _record(self, tx: Tx) -> None:
+        """Record what was recalled for the turn, once."""
+        made, self._injection = self._injection, None
+        if made is not None:
+            keep_injection(tx, made)
+
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()
         if spot.address is not None and (spot.asked or spot.address.pace not in ("async", "turn")):
@@ -243,6 +272,23 @@ def _joined(recalled: Recalled) -> str:
 def _is_part(part: object) -> bool:
     """Whether a plugin gave what it should."""
     return isinstance(part, Part) and type(part.text) is str
+
+
+def _recorded(part: Part) -> InjectedPart:
+    """A part as it is kept. A plugin may give anything for a number."""
+    as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
+    layer, text = _storable(str(part.layer), 100), _storable(part.text, RECALL)
+    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0))
+
+
+def _number(value: object) -> float | None:
+    """A number that a row can hold; None for what is none."""
+    return float(value) if isinstance(value, int | float) and -LATEST < value < LATEST else None
+
+
+def _storable(text: str, most: int) -> str:
+    """A text that a row can hold."""
+    return text[:most].encode("utf-8", "replace").decode()
 
 
 def _flaw(recalled: Recalled) -> str:

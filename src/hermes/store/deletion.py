@@ -69,6 +69,7 @@ class Deletions:
                 "hermes_compression_failures",
                 "hermes_inbox_messages",
                 "hermes_prompts",
+                "hermes_injections",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

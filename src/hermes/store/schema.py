@@ -20,6 +20,7 @@ from hermes.store import (
     compression_failures,
     inbox,
     incognito,
+    injections,
     memory_rows,
     mended,
     moved_chats,
@@ -161,6 +162,7 @@ MIGRATIONS = (
             "ALTER TABLE hermes_message_extra ADD COLUMN author_is_owner",
         ),
     ),
+    Migration(9, (injections.SCHEMA,)),
 )
 
 

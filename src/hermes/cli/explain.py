@@ -1,0 +1,54 @@
+"""`hermes memory explain`: what memory put into a turn, from where, how old, what was cut, what came too late."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+
+from hermes.cli.output import print_json, printable, say, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.table import print_table
+from hermes.store.injections import Injection, find_injection
+
+
+def explain(
+    ctx: typer.Context,
+    turn: Annotated[int | None, typer.Argument(help="Number of the turn; the last one unless given.")] = None,
+    session: Annotated[str | None, typer.Option(help="Session; the one that spoke last unless given.")] = None,
+    json: AsJson = False,
+) -> None:
+    """What memory put into the request of a turn, part by part, and what was not there in time."""
+
+    found = with_store(load_app(ctx), lambda store: store.read(lambda tx: find_injection(tx, session, turn)))
+    if json:
+        print_json(to_builtins(found))
+    else:
+        _print(found)
+
+
+def _print(found: Injection) -> None:
+    say(f"turn {found.turn} of {found.session_id}, {show_time(found.at)}, memory {found.provider}")
+    say(f"recall took {found.seconds * 1000:.0f} ms")
+    for name, why in found.missed.items():
+        say(printable(f"missing: {name}: {why}"))
+    if not any(part.text for part in found.parts):
+        say("Nothing was put into the request.")
+    rows = [
+        (part.layer, _age(found.at, part.as_of), str(part.tokens), str(part.cut) if part.cut else "")
+        for part in found.parts
+    ]
+    if rows:
+        print_table(["part", "fetched", "tokens", "characters cut"], [tuple(map(printable, row)) for row in rows])
+    for part in found.parts:
+        if part.text:
+            say()
+            say(printable(part.text))
+
+
+def _age(now: float, as_of: float | None) -> str:
+    if as_of is None:
+        return "?"
+    seconds = max(0.0, now - as_of)
+    return f"{seconds:.0f} s before" if seconds < 600 else f"{seconds / 60:.0f} min before"

@@ -1,0 +1,137 @@
+"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from hermes.memory.provider import Part
+
+CHARS_PER_TOKEN = 4
+DEFAULT_TOKENS = 2000
+MOST_CHARS = 32_000
+"""What the host takes of one recall."""
+BETWEEN = 2
+"""Characters that the host puts between two parts."""
+SUPPLEMENT = "dialectic"
+"""The layer that comes last. Room is kept for it, up to half of the budget."""
+
+MARKER = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[\d{4}-\d\d-\d\d[^\]\n]{0,30}\]\s*)?")
+NOT_WORDS = re.compile(r"[\W_]+")
+# Scripts that put no space between words: there any character may end a piece.
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31a0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+JOINERS = frozenset("\u200d\ufe0e\ufe0f")
+
+
+class Section(Struct, frozen=True):
+    """A text with what it is."""
+
+    layer: str
+    title: str
+    text: str
+    as_of: float
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of a text, by the rule that the budget is reckoned with."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def budget_chars(tokens: int | None) -> int:
+    """Characters that a recall may have."""
+    return min((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN, MOST_CHARS)
+
+
+def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
+    """The sections as parts that, joined, have at most `limit` characters. A part whose text is empty was cut away, and
+    says how much that was. What an earlier section says is left out of a later one."""
+    fresh = _without_repetition(sections)
+    supplement = [section for section in fresh if section.layer == SUPPLEMENT]
+    base = [section for section in fresh if section.layer != SUPPLEMENT]
+    wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
+    parts = _fill(base, limit - min(wanted, limit // 2), 0)
+    return (*parts, *_fill(supplement, limit, sum(len(part.text) + BETWEEN for part in parts if part.text)))
+
+
+def cut_at_word(text: str, limit: int) -> str:
+    """The beginning of a text, at most `limit` characters, that splits no word; "" where the first word is longer."""
+    if len(text) <= limit:
+        return text
+    end = next((place for place in range(max(0, limit), 0, -1) if _may_end(text, place)), 0)
+    return text[:end].rstrip()
+
+
+def _may_end(text: str, place: int) -> bool:
+    before, after = text[place - 1], text[place]
+    if before.isspace() or after.isspace():
+        return True
+    if before in JOINERS or after in JOINERS or not after.isprintable() or _is_mark(after):
+        return False
+    return bool(UNSPACED.match(before) or UNSPACED.match(after))
+
+
+def _is_mark(character: str) -> bool:
+    import unicodedata  # only for texts that must be cut
+
+    return unicodedata.category(character).startswith("M")
+
+
+def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for section in sections:
+        room = limit - used - len(_write(section, ""))
+        kept = cut_at_word(section.text, room)
+        if len(kept) < len(section.text):
+            kept = _drop_bare_headings(kept.splitlines())
+        text = _write(section, kept) if kept else ""
+        used += len(text) + BETWEEN if text else 0
+        parts.append(Part(section.layer, text, section.as_of, count_tokens(text), len(section.text) - len(kept)))
+    return tuple(parts)
+
+
+def _write(section: Section, text: str) -> str:
+    return f"## {section.title}\n{text}"
+
+
+def _without_repetition(sections: Iterable[Section]) -> list[Section]:
+    said = "\n"
+    fresh: list[Section] = []
+    for section in sections:
+        kept: list[str] = []
+        for line in section.text.splitlines():
+            plain = f" {_plain(line)} "
+            if plain.isspace() or _is_heading(line) or plain not in said:
+                kept.append(line)
+                said += "" if plain.isspace() or _is_heading(line) else f"{plain}\n"
+        if text := _drop_bare_headings(kept):
+            fresh.append(Section(section.layer, section.title, text, section.as_of))
+    return fresh
+
+
+def _drop_bare_headings(lines: Sequence[str]) -> str:
+    """The lines without headings that nothing stands under; "" when only those are left."""
+    kept: list[str] = []
+    has_text = False
+    for line in reversed(lines):
+        if _is_heading(line):
+            if has_text:
+                kept.append(line)
+            has_text = False
+        else:
+            kept.append(line)
+            has_text = has_text or bool(line.strip())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(reversed(kept))).strip()
+
+
+def _is_heading(line: str) -> bool:
+    return line.startswith("#") or (line.endswith(":") and len(line) < 40 and line[:1].isalpha())
+
+
+def _plain(line: str) -> str:
+    """A line as it is compared: without list mark and time, in lower case, words alone."""
+    return NOT_WORDS.sub(" ", MARKER.sub("", line, count=1).lower()).strip()

@@ -1,0 +1,255 @@
+"""The two layers of one conversation's recall: fetched beside the turn, kept until they are fetched again.
+
+    prepare ──> base (summary, representations, cards)      ┐
+            └─> dialectic (cold or warm, up to three passes) ├─ what is there by the deadline ──> parts
+    recall ───> words (a server without a model: this question itself) ┘
+
+A fetch that misses a turn's deadline goes on, is named in `missed`, and its result is used in the next turn. It makes
+one turn wait, not those after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec import Struct
+
+from hermes.errors import HermesError
+from hermes.honcho import keys
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.injection import (
+    CHARS_PER_TOKEN,
+    DEFAULT_TOKENS,
+    SUPPLEMENT,
+    Section,
+    budget_chars,
+    compose,
+    cut_at_word,
+)
+from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits
+from hermes.honcho.recall_policy import Dialectic, choose_levels, is_due, is_strong, is_trivial, word_pass
+from hermes.honcho.recall_source import AI_CARD, USER_CARD, Source
+from hermes.memory.provider import Question, Recalled
+
+CARD_TOKENS = 200
+"""What of a card is recalled."""
+BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
+MARGIN = 0.1
+"""Of the time there is, what is left for giving what is there: an answer that comes too late is none."""
+LATE = "it was not there in time"
+
+
+class Habits(Struct, frozen=True):
+    """When and how much is recalled."""
+
+    dialectic: Dialectic
+    tokens: int | None = None
+    base_cadence: int = 1
+    dialectic_cadence: int = 1
+    first_turn_only: bool = False
+
+    @classmethod
+    def of(cls, config: Configuration) -> Habits:
+        return cls(
+            Dialectic.of(config),
+            config.get(keys.CONTEXT_TOKENS),
+            config.get(keys.CONTEXT_CADENCE),
+            config.get(keys.DIALECTIC_CADENCE),
+            config.get(keys.INJECTION_FREQUENCY) == "first-turn",
+        )
+
+
+class Layer:
+    """One thing that is fetched: what came of it last, and the fetch that is under way."""
+
+    def __init__(self, cadence: int) -> None:
+        self.cadence = cadence
+        self.sections: tuple[Section, ...] = ()
+        self.asked_for = 0
+        self.fetched_for: int | None = None
+        self.was_given = False
+        self.failure: HermesError | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.made_wait = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    def is_due(self, turn: int) -> bool:
+        return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
+
+    def fetch(self, turn: int, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
+        """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
+
+        async def run() -> None:
+            try:
+                self.sections = await work()
+            except HermesError as error:
+                self.failure = error
+            else:
+                self.fetched_for, self.failure, self.was_given = self.asked_for, None, False
+
+        self.asked_for, self.made_wait = turn, False
+        self.task = asyncio.create_task(run())
+
+    def missed(self) -> str | None:
+        """Why what is here is not of this turn; None when nothing is missing."""
+        if self.is_running and not self.sections:
+            return LATE
+        return None if self.failure is None else self.failure.line()
+
+
+class Recaller:
+    """Recalls for one conversation."""
+
+    def __init__(self, source: Source, habits: Habits, *, is_new: bool) -> None:
+        self._source = source
+        self._habits = habits
+        self._is_new = is_new
+        self._layers = {
+            BASE: Layer(habits.base_cadence),
+            DIALECTIC: Layer(habits.dialectic_cadence),
+            WORDS: Layer(habits.dialectic_cadence),
+        }
+        self._turn: int | None = None
+        """The turn that the next recall is for; None until the first question is known."""
+        self._about: str | None = source.whose.user
+
+    async def prepare(self, question: Question | None, about: str | None) -> None:
+        """Fetch what the turn after this question will want; None at the beginning. Raises what failed."""
+        if question is None:
+            if self._habits.first_turn_only and not self._is_new:
+                return
+            self._begin(self._turn or 1, "")
+        elif self._habits.first_turn_only:
+            return
+        elif not is_trivial(question):
+            self._about = about
+            self._begin(question.turn + 1, question.text)
+        await self._finish()
+
+    async def recall(self, question: Question, about: str | None, seconds: float) -> Recalled:
+        """What is there in so many seconds."""
+        if is_trivial(question) or (self._habits.first_turn_only and question.turn > 1):
+            return Recalled()
+        if self._turn is None:
+            self._meet(question.turn, about)
+        self._turn = question.turn
+        self._begin_words(question, about)
+        await self._wait(seconds * (1 - MARGIN))
+        layers = self._in_use()
+        sections = [section for layer in layers.values() for section in layer.sections]
+        missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
+        for layer in layers.values():
+            layer.was_given = True
+        return Recalled(compose(sections, budget_chars(self._habits.tokens)), missed)
+
+    async def close(self) -> None:
+        """Stop whatever is being fetched."""
+        running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    def _meet(self, turn: int, about: str | None) -> None:
+        """The first question: what was fetched ahead was for its turn. It may have come before any preparation."""
+        self._about = about
+        for layer in self._layers.values():
+            layer.asked_for = turn
+            if layer.fetched_for is not None:
+                layer.fetched_for = turn
+        if all(layer.task is None for layer in self._layers.values()):
+            self._begin(turn, "")
+
+    def _begin(self, turn: int, question: str) -> None:
+        base, dialectic = self._layers[BASE], self._layers[DIALECTIC]
+        if dialectic.is_due(turn):
+            warm = bool(base.sections)
+            dialectic.fetch(turn, partial(self._think, len(question), warm=warm))
+        if base.is_due(turn):
+            base.fetch(turn, partial(self._fetch_base, question))
+
+    def _begin_words(self, question: Question, about: str | None) -> None:
+        """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
+        when it was late."""
+        words = self._layers[WORDS]
+        if words.was_given:
+            words.sections = ()
+        if words.is_due(question.turn) and not self._source.reader.has_model:
+            words.fetch(question.turn, partial(self._ask_words, question.text, about))
+
+    def _in_use(self) -> dict[str, Layer]:
+        """The layers that count: where a model answers, nobody asks with the words of a question."""
+        unused = WORDS if self._source.reader.has_model else None
+        return {name: layer for name, layer in self._layers.items() if name != unused}
+
+    async def _finish(self) -> None:
+        """Wait for what was begun; cancelled, it is stopped. A failure that stands is raised, also when nothing was
+        asked: it is not over."""
+        running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
+        try:
+            if running:
+                await asyncio.wait(running)
+        except asyncio.CancelledError:
+            for task in running:
+                task.cancel()
+            raise
+        for layer in self._in_use().values():
+            if layer.failure is not None:
+                raise layer.failure
+            if layer.task is not None and layer.task.done() and not layer.task.cancelled():
+                layer.task.result()  # a defect is raised, and named by the host
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for layers that have nothing yet. What made one turn wait in vain, or failed before, makes none wait."""
+        waits = [layer for layer in self._in_use().values() if layer.is_running and not layer.sections]
+        waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
+        if waits and seconds > 0:
+            await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
+        for layer in waits:
+            layer.made_wait = True
+
+    async def _fetch_base(self, question: str) -> tuple[Section, ...]:
+        found = await self._source.base(self._habits.tokens or DEFAULT_TOKENS, question)
+        return tuple(_short_card(section) for section in found)
+
+    async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
+        """Ask about the person, in as many passes as it takes."""
+        if self._about is None or await self._source.reader.is_floor():
+            return ()
+        how = self._habits.dialectic
+        answers: list[str] = []
+        for level in choose_levels(how, question_chars):
+            query = cut_at_word(word_pass(answers, warm=warm), how.longest_question)
+            answer = await self._source.answer(query, level, self._about, in_session=warm)
+            if answer is None or is_floor_answer(answer):
+                break
+            answers.append(answer)
+            if is_strong(answer):
+                break
+        return self._answer_section(answers[-1] if answers else "")
+
+    async def _ask_words(self, question: str, about: str | None) -> tuple[Section, ...]:
+        """A server without a model finds what fits the words: it is asked with this question itself, once."""
+        if not about or not await self._source.reader.is_floor():
+            return ()
+        how = self._habits.dialectic
+        asked = cut_at_word(question, how.longest_question)
+        level = choose_levels(Dialectic(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
+        answer = await self._source.answer(asked, level, about, in_session=False) if asked else None
+        return self._answer_section(keep_what_fits(answer, question) if answer else "")
+
+    def _answer_section(self, answer: str) -> tuple[Section, ...]:
+        text = cut_at_word(answer, self._habits.dialectic.longest_answer)
+        return (Section(SUPPLEMENT, "What matters now", text, self._source.reader.now()),) if text else ()
+
+
+def _short_card(section: Section) -> Section:
+    if section.layer not in (USER_CARD, AI_CARD):
+        return section
+    text = cut_at_word(section.text, CARD_TOKENS * CHARS_PER_TOKEN)
+    return Section(section.layer, section.title, text, section.as_of)

@@ -1,0 +1,117 @@
+"""When Honcho is asked, how hard it thinks, and with which words. Pure.
+
+turn n ── trivial? ── due by its cadence? ── pass 0 (cold or warm) ── pass 1 (audit) ── pass 2 (reconcile)
+                                                    └── a strong answer ends it early
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.honcho import keys
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.keys import LEVELS
+from hermes.memory.provider import Question
+
+LONG, LONGER = 120, 400
+"""Characters from which a question is thought about one level harder, and two."""
+STRONG, STRONG_AND_STRUCTURED = 300, 100
+"""Characters beyond which an answer needs no second look; with bullets or headings the smaller number will do."""
+STRUCTURE = re.compile(r"^\s{0,8}(?:[-*•]\s|\d{1,3}[.)]\s|#{1,6}\s|\*\*)", re.MULTILINE)
+TRIVIAL = frozenset(
+    "yes yeah yep yup y no nope nah n ok okay k sure fine good great nice cool perfect right exactly done next stop "  # noqa: SIM905
+    "continue thanks thx ty please hm hmm ah oh lol lgtm ja nein danke bitte oui non merci si sí gracias".split()
+)
+TRIVIAL_PHRASES = frozenset({"thank you", "got it", "go on", "go ahead", "do it", "all right", "sounds good", "i see"})
+NOT_WORDS = re.compile(r"[\W_]+")
+
+COLD = (
+    "Who is this person? What are their preferences, goals, and working style? "
+    "Focus on facts that would help an AI assistant be immediately useful."
+)
+WARM = (
+    "Given what's been discussed in this session so far, what context about this user is most relevant to the current "
+    "conversation? Prioritize active context over biographical facts."
+)
+AUDIT = (
+    "An earlier answer about this person is given below. Check it: what is missing, vague or not supported by what "
+    "they said? Then give one better answer that keeps what holds, fills the gaps and leaves the rest out.\n\n"
+    "Earlier answer:\n{0}"
+)
+RECONCILE = (
+    "Two answers about this person are given below. Where they contradict each other, decide by the newest evidence. "
+    "Give one final answer without repetition.\n\nFirst answer:\n{0}\n\nSecond answer:\n{1}"
+)
+
+
+class Dialectic(Struct, frozen=True):
+    """How the person is asked about."""
+
+    depth: int = 1
+    base: str = "low"
+    explicit: tuple[str, ...] = ()
+    heuristic: bool = True
+    cap: str = "high"
+    longest_question: int = 10_000
+    longest_answer: int = 600
+
+    @classmethod
+    def of(cls, config: Configuration) -> Dialectic:
+        levels = config.get(keys.DIALECTIC_DEPTH_LEVELS)
+        return cls(
+            depth=config.get(keys.DIALECTIC_DEPTH),
+            base=config.get(keys.DIALECTIC_REASONING_LEVEL),
+            explicit=() if levels is None else tuple(levels),
+            heuristic=config.get(keys.REASONING_HEURISTIC),
+            cap=config.get(keys.REASONING_LEVEL_CAP),
+            longest_question=config.get(keys.DIALECTIC_MAX_INPUT_CHARS),
+            longest_answer=config.get(keys.DIALECTIC_MAX_CHARS),
+        )
+
+
+def choose_levels(how: Dialectic, question_chars: int) -> tuple[str, ...]:
+    """The level of each pass. Levels that were given hold as they are; too few are filled up with the usual ones."""
+    base = raise_level(how.base, question_chars, how.cap) if how.heuristic else how.base
+    usual = {1: (base,), 2: ("minimal", base), 3: ("minimal", base, "low")}[how.depth]
+    given = how.explicit[: how.depth]
+    return (*given, *usual[len(given) :])
+
+
+def raise_level(base: str, question_chars: int, cap: str) -> str:
+    """A level for a question of this length: never above the cap, never below the base."""
+    steps = 2 if question_chars >= LONGER else 1 if question_chars >= LONG else 0
+    start = LEVELS.index(base)
+    return LEVELS[max(start, min(start + steps, LEVELS.index(cap)))]
+
+
+def is_strong(answer: str) -> bool:
+    """Whether an answer is good enough to ask no further."""
+    return len(answer) > STRONG or (len(answer) > STRONG_AND_STRUCTURED and bool(STRUCTURE.search(answer)))
+
+
+def word_pass(answers: Sequence[str], *, warm: bool) -> str:
+    """The question of the next pass, after these answers."""
+    if not answers:
+        return WARM if warm else COLD
+    return AUDIT.format(answers[0]) if len(answers) == 1 else RECONCILE.format(answers[0], answers[-1])
+
+
+def is_due(turn: int, fetched_for: int | None, cadence: int) -> bool:
+    """Whether something that was last fetched for one turn is to be fetched again for another."""
+    return fetched_for is None or turn - fetched_for >= cadence
+
+
+def is_trivial(question: Question) -> bool:
+    """Whether there is nothing in it that memory could help with: a nod, a command, no words at all."""
+    return all(_is_trivial(said.text) for said in question.said)
+
+
+def _is_trivial(text: str) -> bool:
+    plain = text.strip().lower()
+    words = NOT_WORDS.sub(" ", plain[:100]).strip()
+    if plain.startswith("/") or not words:
+        return len(plain) <= 100 or plain.startswith("/")
+    return len(plain) <= 100 and (words in TRIVIAL_PHRASES or all(word in TRIVIAL for word in words.split()))

@@ -1,0 +1,141 @@
+"""Reading from a Honcho server: answers in the shape they should have, what is not there as None, trouble in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from hermes.errors import ProviderError
+from hermes.honcho.failures import Failure, Refusal
+from hermes.honcho.links import Link, Links
+from hermes.honcho.members import workspace_path
+from hermes.types import Json
+
+T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds for finding the server and one request. Who waits for less goes on without it."""
+NOT_FOUND = 404
+
+
+class Text(Struct, frozen=True):
+    """A summary."""
+
+    content: str
+
+
+class Context(Struct, frozen=True):
+    """What a session's context has of a person."""
+
+    summary: Text | None = None
+    peer_representation: str | None = None
+    peer_card: list[str] | None = None
+
+
+class Representation(Struct, frozen=True):
+    representation: str
+
+
+class Card(Struct, frozen=True):
+    peer_card: list[str] | None = None
+
+
+class Answered(Struct, frozen=True):
+    content: str | None = None
+
+
+class Named(Struct, frozen=True):
+    """A session or a peer."""
+
+    id: str
+
+
+class Names(Struct, frozen=True):
+    items: list[Named]
+
+
+class Message(Struct, frozen=True):
+    content: str
+    peer_id: str
+    created_at: str
+
+
+class Messages(Struct, frozen=True):
+    items: list[Message]
+
+
+class Conclusion(Struct, frozen=True):
+    id: str
+    content: str
+
+
+class Conclusions(Struct, frozen=True):
+    items: list[Conclusion]
+
+
+class Reader:
+    """Asks the server in force about one workspace."""
+
+    def __init__(self, links: Callable[[], Links], now: Callable[[], float], workspace: str) -> None:
+        self._links = links
+        self.now = now
+        self._root = workspace_path(workspace)
+        self._asked: Link | None = None
+        self._is_floor: bool | None = None
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model is known to answer there; nothing is asked."""
+        return self._is_floor is False
+
+    async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
+        """Read something; None where the server does not know it."""
+        given = {name: value for name, value in query.items() if value is not None}
+        return await self._ask(shape, "GET", f"{path}?{urlencode(given)}" if given else path, None)
+
+    async def post(self, shape: type[T], path: str, body: Json, **query: str | int) -> T | None:
+        """Ask something that has a body; None where the server does not know what it is about."""
+        return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body)
+
+    async def is_floor(self) -> bool:
+        """Whether what answers there is no model but the floor of our own server. Asked once for each server."""
+        try:
+            until = self.now() + PATIENCE
+            link = await self._links().link(until)
+            if self._is_floor is None or link is not self._asked:
+                told = (await link.wire.ask("GET", "/health", until=until)).value
+                self._is_floor = isinstance(told, dict) and "extensions" in told and told.get("model", "") is None
+                self._asked = link
+        except Refusal as refusal:
+            if refusal.status >= 500:
+                return bool(self._is_floor)  # it is in trouble, and says nothing of what it is
+            self._is_floor = False  # a server without such a page is not ours
+        except Failure as failure:
+            raise ProviderError(str(failure), hint="") from failure
+        return self._is_floor
+
+    async def _ask(self, shape: type[T], method: str, path: str, body: Json) -> T | None:
+        until = self.now() + PATIENCE
+        try:
+            link = await self._links().link(until)
+            told = await link.wire.ask(method, f"{self._root}/{path}", body, until=until)
+            return msgspec.convert(told.value, shape)
+        except Refusal as refusal:
+            if refusal.status == NOT_FOUND:
+                return None
+            raise ProviderError(str(refusal), hint="") from refusal
+        except Failure as failure:
+            raise ProviderError(str(failure), hint="") from failure
+        except msgspec.ValidationError as error:
+            raise ProviderError("the server's answer is none that Honcho gives", hint="") from error
+
+
+def peer_path(peer: str, what: str) -> str:
+    return f"peers/{quote(peer, safe='')}/{what}"
+
+
+def session_path(session: str, what: str) -> str:
+    return f"sessions/{quote(session, safe='')}/{what}"

@@ -1,0 +1,208 @@
+"""What a conversation may ask of a Honcho server, and nothing beyond it: whose memory is asked follows from its reach.
+
+| reach | about the person | about the agent | answers |
+|---|---|---|---|
+| everything (the owner) | all of it | from the sessions that the owner is in, and its card | from all of it |
+| own (a guest) | all of it: it is theirs | from this session | from this session |
+| here (a group) | what was said here by those who are here | from this session | from this session |
+
+Asking makes nothing on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.honcho.injection import Section
+from hermes.honcho.recall_reader import (
+    Answered,
+    Card,
+    Conclusion,
+    Conclusions,
+    Context,
+    Message,
+    Messages,
+    Names,
+    Reader,
+    Representation,
+    peer_path,
+    session_path,
+)
+from hermes.memory.provider import Reach
+from hermes.types import Json
+
+MEMBERS = 5
+"""People of a group whose conclusions are asked for."""
+OWN_SESSIONS = 100
+"""Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
+LONGEST_SEARCH = 500
+"""Characters of a question that conclusions are chosen by."""
+SUMMARY, USER, USER_CARD, AI, AI_CARD = "summary", "user representation", "user card", "ai representation", "ai card"
+
+
+class Whose(Struct, frozen=True):
+    """Where a conversation is kept, who takes part in it, and how far it reaches."""
+
+    session: str
+    ai: str
+    reach: Reach
+    user: str | None
+    """The person of a direct chat; None in a group."""
+    ai_observes_others: bool = True
+    ai_observes_itself: bool = True
+
+    def view(self, peer: str) -> tuple[str, str | None]:
+        """Who looks at whom; None where a peer looks at itself."""
+        return (peer, None) if peer == self.ai or not self.ai_observes_others else (self.ai, peer)
+
+
+class Source:
+    """Asks for one conversation. Everything raises ProviderError, in words; what a server does not know is empty."""
+
+    def __init__(self, reader: Reader, whose: Whose) -> None:
+        self.reader = reader
+        self.whose = whose
+        self._own_sessions: list[str] | None = None
+
+    async def base(self, tokens: int, search: str = "") -> tuple[Section, ...]:
+        """The first layer, in its order."""
+        people, agent = await asyncio.gather(self._about_people(tokens, search), self.about_agent())
+        return (*people, *agent)
+
+    async def about(self, peer: str, tokens: int, search: str = "") -> tuple[Section, ...]:
+        """Summary, representation and card for one person of the conversation."""
+        if self.whose.reach == "here":
+            return (*await self._summary(tokens), *await self._said_here(peer))
+        observer, target = self.whose.view(peer)
+        found = await self.reader.get(
+            Context,
+            session_path(self.whose.session, "context"),
+            tokens=tokens,
+            peer_target=peer,
+            peer_perspective=None if target is None else observer,
+            search_query=search[:LONGEST_SEARCH] or None,
+        )
+        if found is None:
+            return ()
+        return self._sections(
+            (SUMMARY, "Summary of this session so far", found.summary.content if found.summary else ""),
+            (USER, f"What is known about {peer}", found.peer_representation),
+            (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
+        )
+
+    async def about_agent(self) -> tuple[Section, ...]:
+        """What the agent knows of itself."""
+        whose = self.whose
+        if not whose.ai_observes_itself:
+            return ()
+        held = self._represent(whose.ai, None, await self.own_sessions())
+        if whose.reach != "everything":
+            return self._sections((AI, "What you know about yourself here", await held))
+        # A card does not say which conversations it comes from: it is the owner's alone.
+        text, card = await asyncio.gather(held, self.card(whose.ai))
+        return self._sections(
+            (AI, "What you know about yourself", text), (AI_CARD, "Key facts about yourself", "\n".join(card))
+        )
+
+    async def card(self, peer: str) -> Sequence[str]:
+        """A peer's card; none where there is none."""
+        observer, target = self.whose.view(peer)
+        found = await self.reader.get(Card, peer_path(observer, "card"), target=target)
+        return () if found is None else found.peer_card or ()
+
+    async def answer(self, question: str, level: str, about: str, *, in_session: bool) -> str | None:
+        """What the server says to a question about a peer; None when it knows nothing."""
+        observer, target = self.whose.view(about)
+        body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
+        if in_session:
+            body["session_id"] = self.whose.session
+        if self.whose.reach != "everything" or about == self.whose.ai:
+            body["filters"] = _only(await self.own_sessions())
+        found = await self.reader.post(Answered, peer_path(observer, "chat"), body)
+        return None if found is None or not found.content else found.content.strip() or None
+
+    async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[Conclusion]:
+        """Conclusions about a peer that fit a query, the best first."""
+        body = {"query": query, "top_k": most, "filters": {**self._pair(peer), **await self._where(peer)}}
+        return await self.reader.post(list[Conclusion], "conclusions/query", body) or ()
+
+    async def has_conclusion(self, conclusion: str, peer: str) -> bool:
+        """Whether a conclusion about a peer is within reach."""
+        filters = {**self._pair(peer), **await self._where(peer), "id": {"in": [conclusion]}}
+        found = await self.reader.post(Conclusions, "conclusions/list", {"filters": filters}, size=1)
+        return found is not None and bool(found.items)
+
+    async def find_messages(self, query: str, peer: str, most: int) -> Sequence[Message]:
+        """What fits a query of what a peer said; in a group, of what anyone said there."""
+        body: dict[str, Json] = {"query": query, "limit": most}
+        if self.whose.reach == "here":
+            body["filters"] = {"peer_id": peer} if peer == self.whose.ai else None
+            path = session_path(self.whose.session, "search")
+        else:
+            body["filters"] = await self._where(peer) or None
+            path = peer_path(peer, "search")
+        return await self.reader.post(list[Message], path, body) or ()
+
+    async def newest_messages(self, most: int) -> Sequence[Message]:
+        """The end of this session, in order."""
+        path = session_path(self.whose.session, "messages/list")
+        found = await self.reader.post(Messages, path, None, size=most, reverse="true")
+        return () if found is None else found.items[::-1]
+
+    async def own_sessions(self) -> list[str]:
+        """The sessions that what the agent said may come from: those that the owner is in, or this one alone."""
+        whose = self.whose
+        if whose.reach != "everything" or whose.user is None:
+            return [whose.session]
+        if self._own_sessions is None:
+            path = peer_path(whose.user, "sessions")
+            found = await self.reader.post(Names, path, None, size=OWN_SESSIONS, reverse="true")
+            names = () if found is None else (one.id for one in found.items)
+            self._own_sessions = list(dict.fromkeys([whose.session, *names]))
+        return self._own_sessions
+
+    async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
+        if self.whose.user is not None:
+            return await self.about(self.whose.user, tokens, search)
+        summary, members = await asyncio.gather(self._summary(tokens), self._members())
+        said = await asyncio.gather(*(self._said_here(member) for member in members))
+        return (*summary, *(section for sections in said for section in sections))
+
+    async def _summary(self, tokens: int) -> tuple[Section, ...]:
+        found = await self.reader.get(Context, session_path(self.whose.session, "context"), tokens=tokens)
+        text = found.summary.content if found is not None and found.summary else ""
+        return self._sections((SUMMARY, "Summary of this session so far", text))
+
+    async def _said_here(self, peer: str) -> tuple[Section, ...]:
+        held = await self._represent(*self.whose.view(peer), [self.whose.session])
+        return self._sections((USER, f"What {peer} said here", held))
+
+    async def _represent(self, observer: str, target: str | None, sessions: Sequence[str]) -> str:
+        body = {"target": target, "filters": _only(sessions)}
+        found = await self.reader.post(Representation, peer_path(observer, "representation"), body)
+        return "" if found is None else found.representation
+
+    async def _members(self) -> Sequence[str]:
+        found = await self.reader.get(Names, session_path(self.whose.session, "peers"))
+        return [] if found is None else [one.id for one in found.items if one.id != self.whose.ai][:MEMBERS]
+
+    async def _where(self, peer: str) -> dict[str, Json]:
+        """The sessions that something about a peer may come from; empty for all."""
+        if self.whose.reach != "here" and peer == self.whose.user:
+            return {}
+        return _only(await self.own_sessions())
+
+    def _pair(self, peer: str) -> dict[str, Json]:
+        observer, target = self.whose.view(peer)
+        return {"observer_id": observer, "observed_id": target or observer}
+
+    def _sections(self, *given: tuple[str, str, str | None]) -> tuple[Section, ...]:
+        now = self.reader.now()
+        return tuple(Section(layer, title, text.strip(), now) for layer, title, text in given if text and text.strip())
+
+
+def _only(sessions: Sequence[str]) -> dict[str, Json]:
+    return {"session_id": {"in": list(sessions)}}

@@ -1,0 +1,104 @@
+"""One conversation's memory at Honcho: what it recalls, the tools it has, and whose memory both may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes.honcho import keys
+from hermes.honcho.addresses import Target
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.identity import find_peer
+from hermes.honcho.links import Links
+from hermes.honcho.recall import Habits, Recaller
+from hermes.honcho.recall_reader import Reader
+from hermes.honcho.recall_source import Source, Whose
+from hermes.honcho.tools import Tools, tool_specs
+from hermes.memory.provider import (
+    Address,
+    Conversation,
+    Ending,
+    Host,
+    MemorySession,
+    Question,
+    Recalled,
+    Speaker,
+    ToolUse,
+)
+
+INJECTED = (
+    "What you remember of earlier conversations is put before you with the person's message, as background data. Use "
+    "it when it helps; do not recite it, and trust what the person says now over it."
+)
+BY_TOOLS = "You remember earlier conversations. Nothing of it is put before you unasked."
+WITH_TOOLS = (
+    "Look things up with `honcho_profile`, `honcho_search`, `honcho_context` and `honcho_reasoning`; keep a lasting "
+    "fact with `honcho_conclude`."
+)
+BLOCKS = {
+    "hybrid": f"## Memory\n{INJECTED} {WITH_TOOLS}",
+    "context": f"## Memory\n{INJECTED}",
+    "tools": f"## Memory\n{BY_TOOLS} {WITH_TOOLS}",
+}
+
+
+class HonchoSession(MemorySession):
+    """See `hermes.memory.provider.MemorySession`. Settings are those of when it was opened."""
+
+    def __init__(
+        self,
+        host: Host,
+        links: Callable[[], Links],
+        config: Configuration,
+        conversation: Conversation,
+        address: Address,
+    ) -> None:
+        self._clock = host.clock
+        self._config = config
+        self._conversation = conversation
+        target = Target.from_json(address.data)
+        reader = Reader(links, host.clock.now, target.workspace)
+        source = Source(reader, find_whose(config, conversation, target))
+        mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
+        self.prompt_block = "" if mode is None else BLOCKS[mode]
+        self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
+        self._tools = Tools(host, source, config, conversation)
+        self._recaller = (
+            Recaller(source, Habits.of(config), is_new=conversation.bound is None)
+            if mode in ("hybrid", "context")
+            else None
+        )
+
+    async def prepare(self, question: Question | None) -> None:
+        if self._recaller is not None:
+            await self._recaller.prepare(question, None if question is None else self._about(question))
+
+    async def recall(self, question: Question) -> Recalled:
+        if self._recaller is None:
+            return Recalled()
+        return await self._recaller.recall(question, self._about(question), question.until - self._clock.now())
+
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
+        return await self._tools.call(use, speaker)
+
+    async def close(self, why: Ending, until: float) -> None:  # noqa: ARG002
+        if self._recaller is not None:
+            await self._recaller.close()
+
+    def _about(self, question: Question) -> str | None:
+        """Whom the question's answer is about: the person of a direct chat, in a group who spoke last."""
+        person = self._conversation.person or (question.said[-1].speaker if question.said else None)
+        return find_peer(self._config.identities, person, self._conversation.gateway_session_key).name
+
+
+def find_whose(config: Configuration, conversation: Conversation, target: Target) -> Whose:
+    """Where a conversation is kept and how far it reaches."""
+    is_group = conversation.reach == "here"
+    user = find_peer(config.identities, conversation.person, conversation.gateway_session_key).name
+    return Whose(
+        target.session or "",
+        target.ai_peer,
+        conversation.reach,
+        None if is_group else user,
+        config.observation["ai"]["observeOthers"],
+        config.observation["ai"]["observeMe"],
+    )

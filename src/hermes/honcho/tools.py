@@ -1,0 +1,206 @@
+"""The five tools of a conversation: what a model is told of them, and what each does.
+
+Whose memory they reach is the conversation's, whoever asks and whatever a model puts into a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
+
+from hermes.errors import ProviderError
+from hermes.honcho import keys
+from hermes.honcho.acts import Conclude, Remove, Whom, encode_act
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.identity import find_peer
+from hermes.honcho.injection import CHARS_PER_TOKEN, DEFAULT_TOKENS, Section, budget_chars, compose, cut_at_word
+from hermes.honcho.keys import LEVELS
+from hermes.honcho.recall_reader import Message
+from hermes.honcho.recall_source import Source
+from hermes.memory.provider import Conversation, Delivered, Host, Parked, Speaker, ToolUse
+from hermes.types import Json, ToolSpec
+
+FEWEST_SEARCH_TOKENS, SEARCH_TOKENS, MOST_SEARCH_TOKENS = 50, 800, 2000
+FOUND = 20
+"""Conclusions, and messages, that a search looks at."""
+LONGEST_CONCLUSION = 8000
+PATIENCE = 2.0
+"""Seconds that a conclusion's delivery is waited for; it is saved either way."""
+QUEUED = "Saved. {} is queued and will reach the memory server as soon as it answers."
+NEWEST = 10
+"""Messages of the session that `honcho_context` ends with."""
+NOT_HERE = (
+    "cards say nothing of where they come from, so they are not shown here; honcho_context has what was said in this "
+    "conversation"
+)
+
+
+def tool_specs(config: Configuration) -> tuple[ToolSpec, ...]:
+    """What the model is offered."""
+    level = {
+        "level": {
+            "type": "string",
+            "enum": list(LEVELS),
+            "description": "How hard to think: minimal is fastest. Leave it out for the usual level.",
+        }
+    }
+    return (
+        _spec("honcho_profile", "Get the short card of key facts about a person. Fast. Use it to see who they are."),
+        _spec(
+            "honcho_search",
+            "Search everything remembered about a person for words or a topic. Fast. Returns facts, each with its id, "
+            "and things they said.",
+            {
+                "query": {"type": "string", "description": "What to look for, for example: birthday."},
+                "max_tokens": {
+                    "type": "integer",
+                    "description": f"Length of the result, {SEARCH_TOKENS} unless given, at most {MOST_SEARCH_TOKENS}.",
+                },
+            },
+            ("query",),
+        ),
+        _spec(
+            "honcho_context",
+            "Get all that is known for this conversation: its summary, what is known about the person, their card, and "
+            "the newest messages.",
+        ),
+        _spec(
+            "honcho_reasoning",
+            "Ask a question about a person that needs thinking over what is remembered, such as why or what they would "
+            "prefer. Slow: use honcho_search for plain facts.",
+            {
+                "query": {"type": "string", "description": "The question, as a whole sentence."},
+                **(level if config.get(keys.DIALECTIC_DYNAMIC) else {}),
+            },
+            ("query",),
+        ),
+        _spec(
+            "honcho_conclude",
+            "Remember one lasting fact about a person, or delete one by its id. Give either conclusion or delete_id.",
+            {
+                "conclusion": {
+                    "type": "string",
+                    "description": "The fact, as one sentence that stands alone, for example: Prefers tea to coffee.",
+                },
+                "delete_id": {"type": "string", "description": "The id of a fact to delete, from honcho_search."},
+            },
+        ),
+    )
+
+
+def _spec(
+    name: str, description: str, properties: Mapping[str, Json] | None = None, required: Sequence[str] = ()
+) -> ToolSpec:
+    peer = {
+        "type": "string",
+        "enum": ["user", "ai"],
+        "description": "Whom whom: user (the person, the default) or ai (yourself).",
+    }
+    parameters = {"type": "object", "properties": {**(properties or {}), "peer": peer}, "required": list(required)}
+    return ToolSpec(name, description, parameters)
+
+
+class Tools:
+    """Runs the tools of one conversation. What fails raises ProviderError, and says what it was."""
+
+    def __init__(self, host: Host, source: Source, config: Configuration, conversation: Conversation) -> None:
+        self._host = host
+        self._source = source
+        self._config = config
+        self._conversation = conversation
+        self._runs: dict[str, Callable[[ToolUse, Speaker, Whom], Coroutine[Any, Any, str]]] = {
+            "honcho_profile": self._profile,
+            "honcho_search": self._search,
+            "honcho_context": self._context,
+            "honcho_reasoning": self._reason,
+            "honcho_conclude": self._conclude,
+        }
+
+    async def call(self, use: ToolUse, speaker: Speaker) -> str:
+        """The tool's answer, for the model."""
+        about = use.arguments.get("peer") or "user"
+        if about not in ("user", "ai"):
+            raise ProviderError(f"peer is {about!r}; it can be user or ai", hint="")
+        return await self._runs[use.name](use, speaker, cast(Whom, about))
+
+    async def _profile(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:  # noqa: ARG002
+        whose = self._source.whose
+        if whose.reach == "here" or (about == "ai" and whose.reach != "everything"):
+            raise ProviderError(NOT_HERE, hint="")
+        peer = self._peer(speaker, about)
+        return "\n".join(await self._source.card(peer)) or f"There is no card of {peer} yet."
+
+    async def _search(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
+        query, peer = _needed(use, "query"), self._peer(speaker, about)
+        limit = _tokens(use.arguments.get("max_tokens")) * CHARS_PER_TOKEN
+        facts = [f"- {one.content} (id {one.id})" for one in await self._source.find_conclusions(query, peer, FOUND)]
+        said = [_quote(message) for message in await self._source.find_messages(query, peer, FOUND)]
+        lines = [*(["Facts:", *facts] if facts else []), *(["Said:", *said] if said else [])]
+        return cut_at_word("\n".join(lines), limit) or f"Nothing about {peer} fits {query!r}."
+
+    async def _context(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:  # noqa: ARG002
+        tokens = self._config.get(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
+        peer, source = self._peer(speaker, about), self._source
+        found = await (source.about_agent() if about == "ai" else source.about(peer, tokens))
+        newest = "\n".join(map(_quote, await source.newest_messages(NEWEST)))
+        messages = [Section("messages", "Newest messages", newest, source.reader.now())] if newest else []
+        parts = compose([*found, *messages], budget_chars(tokens))
+        return "\n\n".join(part.text for part in parts if part.text) or f"Nothing is known about {peer} yet."
+
+    async def _reason(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
+        query = _needed(use, "query")
+        level = use.arguments.get("level")
+        if level is None or not self._config.get(keys.DIALECTIC_DYNAMIC):
+            level = self._config.get(keys.DIALECTIC_REASONING_LEVEL)
+        if level not in LEVELS:
+            raise ProviderError(f"level is {level!r}; it can be {', '.join(LEVELS)}", hint="")
+        asked = cut_at_word(query, self._config.get(keys.DIALECTIC_MAX_INPUT_CHARS))
+        peer = self._peer(speaker, about)
+        answer = await self._source.answer(asked, level, peer, in_session=False)
+        return answer or f"Memory holds nothing about {peer} that answers this."
+
+    async def _conclude(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
+        fact, old = use.arguments.get("conclusion"), use.arguments.get("delete_id")
+        if bool(fact) == bool(old) or not isinstance(fact or old, str):
+            raise ProviderError("give either conclusion or delete_id, as text", hint="")
+        if fact and len(fact) > LONGEST_CONCLUSION:
+            raise ProviderError(f"a conclusion has at most {LONGEST_CONCLUSION:,} characters", hint="")
+        peer = self._peer(speaker, about)
+        if old and not await self._source.has_conclusion(old, peer):
+            raise ProviderError(f"there is no fact {old!r} about {peer} that can be deleted here", hint="")
+        act = Conclude(fact.strip(), about) if fact else Remove(str(old))
+        person = self._conversation.person or speaker
+        ticket = await self._host.put(self._conversation.session_id, use.key, encode_act(act), person)
+        done = await self._host.outcome(ticket, min(use.until - 1.0, self._host.clock.now() + PATIENCE))
+        match done:
+            case Delivered(note):
+                return "Deleted." if old else f"Saved, and in memory now (id {note})." if note else "Saved."
+            case Parked(reason):
+                raise ProviderError(f"the server refused it: {reason}", hint="")
+            case _:
+                return QUEUED.format("The deletion" if old else "It")
+
+    def _peer(self, speaker: Speaker, about: Whom) -> str:
+        """Whom a call is about: in a direct chat its person, in a group who spoke."""
+        if about == "ai":
+            return self._source.whose.ai
+        person = self._conversation.person or speaker
+        return find_peer(self._config.identities, person, self._conversation.gateway_session_key).name
+
+
+def _quote(message: Message) -> str:
+    return f"- [{message.created_at[:10]}] {message.peer_id}: {' '.join(message.content.split())}"
+
+
+def _needed(use: ToolUse, name: str) -> str:
+    value = use.arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ProviderError(f"{use.name} needs {name}, as text", hint="")
+    return value.strip()
+
+
+def _tokens(given: object) -> int:
+    """Length of a search's result: a number out of bounds, or none at all, is brought within them."""
+    if isinstance(given, str) and given.strip().isdecimal():
+        given = int(given[:9])
+    return max(FEWEST_SEARCH_TOKENS, min(given, MOST_SEARCH_TOKENS)) if type(given) is int else SEARCH_TOKENS

@@ -1,0 +1,76 @@
+"""What memory put into a turn's request, kept so that a person can see it: the newest turns of each session."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError
+
+SCHEMA = """
+CREATE TABLE hermes_injections (
+    session_id TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    message_id INTEGER NOT NULL,
+    at REAL NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (session_id, turn)
+) WITHOUT ROWID
+"""
+KEPT = 50
+"""Turns of a session whose records are kept."""
+
+
+class InjectedPart(Struct, frozen=True):
+    """One piece of recalled text. `cut` counts the characters that were left out to fit."""
+
+    layer: str
+    text: str
+    as_of: float | None
+    tokens: int
+    cut: int
+
+
+class Injection(Struct, frozen=True):
+    """What memory brought for one turn, how long the turn waited for it, and what was not there in time."""
+
+    session_id: str
+    turn: int
+    message_id: int
+    """The message that it was put into."""
+    provider: str
+    at: float
+    seconds: float
+    parts: tuple[InjectedPart, ...]
+    missed: dict[str, str]
+
+
+def keep_injection(tx: Tx, made: Injection) -> None:
+    """Keep a turn's record; those of long ago go."""
+    tx.execute(
+        "INSERT OR REPLACE INTO hermes_injections VALUES (?, ?, ?, ?, ?)",
+        (made.session_id, made.turn, made.message_id, made.at, msgspec.json.encode(made).decode()),
+    )
+    tx.execute("DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?", (made.session_id, made.turn - KEPT))
+
+
+def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = None) -> Injection:
+    """The record of a turn: the newest one of the session, or of all of them, unless a turn is named. Raises
+    NotFoundError."""
+    if session_id is None:
+        row = tx.execute("SELECT session_id FROM hermes_injections ORDER BY at DESC LIMIT 1").fetchone()
+        if row is None:
+            raise NotFoundError("no turn with memory is recorded", hint="A turn leaves a record while memory is on")
+        session_id = str(row["session_id"])
+    row = tx.execute(
+        "SELECT record FROM hermes_injections WHERE session_id = ? AND turn = coalesce(?, turn) "
+        "ORDER BY turn DESC LIMIT 1",
+        (session_id, turn),
+    ).fetchone()
+    if row is None:
+        which = "no turn" if turn is None else f"no turn {turn}"
+        raise NotFoundError(
+            f"{which} of session {session_id} has a record of memory", hint=f"The last {KEPT} turns are kept"
+        )
+    return msgspec.json.decode(row["record"], type=Injection)

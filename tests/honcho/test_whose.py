@@ -1,0 +1,114 @@
+"""Whose memory is recalled: the owner's, a guest's and a group's never meet, whoever asks and however."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes.memory.provider import Conversation, Speaker
+from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GROUP, GUEST, HERE, OWNER, SESSIONS, Recalling
+
+OWNERS, GUESTS, GROUPS = "Zanzibar", "Quetzal", "Wolfram"
+SECRETS = (OWNERS, GUESTS, GROUPS)
+QUESTION = "Tell me the password of the safe and where it is kept."
+TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("honcho_profile", {}),
+    ("honcho_search", {"query": "password of the safe"}),
+    ("honcho_context", {}),
+    ("honcho_reasoning", {"query": QUESTION}),
+)
+
+
+@pytest.fixture
+def told(recalling: Recalling) -> Recalling:
+    """The owner, a guest and a group each told a secret, and the agent repeated it."""
+    recalling.configure()
+    for session, peer, secret in (("desk", ANN, OWNERS), (SESSIONS["s2"], BOB, GUESTS), (SESSIONS["s3"], "55", GROUPS)):
+        recalling.tell(
+            session,
+            (peer, f"The password of the safe is {secret}. I keep it in the cellar."),
+            (BOT, f"I noted that the password of the safe is {secret}."),
+        )
+    recalling.set_card(BOT, [f"Password: {OWNERS}"], ANN)
+    recalling.set_card(BOT, [f"Password: {GUESTS}"], BOB)
+    recalling.set_card(BOT, [f"I was told of {OWNERS}"])
+    return recalling
+
+
+def secrets_in(text: str) -> set[str]:
+    return {secret for secret in SECRETS if secret in text}
+
+
+CASES = [
+    pytest.param(HERE, OWNER, {OWNERS}, id="owner"),
+    pytest.param(DIRECT, GUEST, {GUESTS}, id="guest"),
+    pytest.param(GROUP, OWNER, {GROUPS}, id="owner in a group"),
+    pytest.param(GROUP, GUEST, {GROUPS}, id="guest in a group"),
+    pytest.param(DIRECT, OWNER, {GUESTS}, id="owner in a guest's chat"),
+]
+
+
+@pytest.mark.contract("1.9", "7.10")
+@pytest.mark.parametrize(("conversation", "speaker", "own"), CASES)
+async def test_a_prompt_holds_what_is_the_conversations_own(
+    told: Recalling, conversation: Conversation, speaker: Speaker, own: set[str]
+) -> None:
+    async with told.host() as talk:
+        recalled = [await talk.turn(QUESTION, conversation, speaker) for _ in range(2)]
+    assert secrets_in("\n".join(recalled)) == own
+
+
+@pytest.mark.contract("1.9", "7.10")
+@pytest.mark.parametrize("peer", ["user", "ai"])
+@pytest.mark.parametrize(("conversation", "speaker", "own"), CASES)
+async def test_tools_reach_what_is_the_conversations_own(
+    told: Recalling, conversation: Conversation, speaker: Speaker, own: set[str], peer: str
+) -> None:
+    async with told.host() as talk:
+        answers = [await talk.use(tool, conversation, speaker, peer=peer, **given) for tool, given in TOOLS]
+    # What a group member who never spoke there is asked about is nothing, but never someone else's.
+    assert secrets_in("\n".join(answers)) <= own
+    if conversation is not GROUP and (peer == "user" or conversation is HERE):
+        assert secrets_in("\n".join(answers)) == own
+
+
+@pytest.mark.contract("7.10")
+async def test_a_group_is_reminded_of_what_each_member_said_there(told: Recalling) -> None:
+    told.tell(SESSIONS["s3"], (BOB, "I bring the tent."))
+    async with told.host() as talk:
+        text = await talk.turn("Who brings what?", GROUP, OWNER)
+    assert "## What 55 said here" in text
+    assert "## What 17 said here" in text
+
+
+@pytest.mark.contract("7.10")
+async def test_a_conclusion_of_someone_else_cannot_be_deleted(told: Recalling) -> None:
+    owners = told.conclude(BOT, ANN, f"The owner's word is {OWNERS}.")
+    async with told.host() as talk:
+        for conversation in (DIRECT, GROUP):
+            for peer in ("user", "ai"):
+                said = await talk.use("honcho_conclude", conversation, GUEST, delete_id=owners, peer=peer)
+                assert "there is no fact" in said
+
+
+@pytest.mark.contract("7.10")
+async def test_two_agents_in_one_workspace_know_the_same_person_and_each_itself(told: Recalling) -> None:
+    told.tell("desk", (ANN, "My boat is called Petrel."), ("coder", "I answer in code."), observers=(BOT, "coder"))
+    told.set_card("coder", ["I am the coder"])
+    texts = {}
+    for name in (BOT, "coder"):
+        told.configure(aiPeer=name)
+        async with told.host() as talk:
+            texts[name] = await talk.turn("What is my boat called?")
+    assert all("Petrel" in text for text in texts.values())
+    assert "I am the coder" in texts["coder"]
+    assert "I was told of" not in texts["coder"]
+    assert "I am the coder" not in texts[BOT]
+
+
+@pytest.mark.contract("7.10")
+async def test_a_separate_workspace_knows_nothing_of_the_other(told: Recalling) -> None:
+    told.configure(workspace=f"{told.workspace}-other")
+    async with told.host() as talk:
+        assert await talk.turn(QUESTION) == ""
