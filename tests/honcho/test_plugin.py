@@ -15,27 +15,15 @@ from hermes.errors import ProviderError
 from hermes.honcho.addresses import Target
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.memory.command_host import CommandHost
 from hermes.memory.contract import check_plugin
-from hermes.memory.provider import Acquaintance, Address, Conversation, Kind, Notebook, Speaker
+from hermes.memory.provider import Acquaintance, Address, Kind
 from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
+from tests.honcho.places import CHAT, GROUP, HERE, PLACES, plugin
 from tests.honcho.recalling import Recalling
-from tests.honcho.test_configuration import VALUES
-
-OWNER, ANN = Speaker(is_owner=True), Speaker("17", "@ann")
-HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"))
-CHAT = Conversation("s2", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17")
-GROUP = Conversation("s3", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
-PLACES = (HERE, CHAT, GROUP, Notebook(OWNER), Notebook(ANN, "telegram"), Notebook(None, "telegram", "agent:g"))
-
-
-def plugin(machine: Machine, profile: str | None = None, told: list[str] | None = None) -> HonchoPlugin:
-    env = {"HOME": str(machine.folder), "LOGNAME": "ann", **machine.env}
-    lines: list[str] = [] if told is None else told
-    return HonchoPlugin(CommandHost(machine.profile(profile), profile, env, SystemClock(), lines.append))
+from tests.honcho.values import VALUES
 
 
 def session(address: Address) -> str | None:

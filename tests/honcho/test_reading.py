@@ -9,7 +9,7 @@ import pytest
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.keys import TABLE, Key
 from tests.honcho.configuring import Machine
-from tests.honcho.test_plugin import PLACES, plugin
+from tests.honcho.places import PLACES, plugin
 
 FOR_WRITING = {"observation", "observationMode"}
 """Keys that are read when a session is set up on a server."""
