@@ -66,7 +66,7 @@ class Worker:
         self._tools = Tools(database, embedder, delivery or Delivery())
         self._kinds = kinds
         self._news = asyncio.Event()
-        self._was_written = False
+        self._written = float("-inf")
         self._stopped = False
         self._cleaned = 0.0
         self._turned = time.monotonic()
@@ -77,7 +77,7 @@ class Worker:
 
     def wake(self) -> None:
         """Something was written: look for work."""
-        self._was_written = True
+        self._written = time.monotonic()
         self._news.set()
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ class Worker:
         while not self._stopped:
             self._turned = time.monotonic()
             self._news.clear()
-            if self._was_written and not began:
+            if not began:
                 await self._settle()
             try:
                 began = await self._begin()
@@ -117,9 +117,8 @@ class Worker:
     async def _settle(self) -> None:
         """Wait until nobody wrote for a moment, but not for long."""
         end = time.monotonic() + PATIENCE
-        while self._was_written and not self._stopped and time.monotonic() < end:
-            self._was_written = False
-            await asyncio.sleep(SETTLE)
+        while not self._stopped and (left := min(self._written + SETTLE, end) - time.monotonic()) > 0:
+            await asyncio.sleep(left)
 
     async def _rest(self) -> None:
         try:
