@@ -249,3 +249,17 @@ def test_two_profiles_in_one_process_share_nothing(machine: Machine) -> None:
     first, second = plugin(machine), plugin(machine, "coder")
     assert [one.address(HERE).lane for one in (first, second)] == ["a/app", "b/app"]
     assert first.cache_busting_signature() != second.cache_busting_signature()
+
+
+@pytest.mark.contract("5.3")
+def test_a_file_that_is_empty_for_a_moment_sends_nothing_elsewhere(machine: Machine) -> None:
+    """As programs leave it that write into a file instead of replacing it."""
+    path = machine.write({"workspace": "one", "baseUrl": "http://127.0.0.1:9"})
+    told: list[str] = []
+    found = plugin(machine, told=told)
+    before = found.address(HERE)
+    path.write_text("", encoding="utf-8")
+    assert found.address(HERE) == before
+    assert len(told) == 1
+    machine.write({"workspace": "two", "baseUrl": "http://127.0.0.1:9"})
+    assert found.address(HERE).data["workspace"] == "two"

@@ -71,8 +71,10 @@ class Document(Struct, frozen=True):
 
 
 def read_document(path: Path, places: Places) -> Document:
-    """What the file says. Raises SettingsError when it cannot be read or is not what it should be."""
-    root = _parse(path, _raw(path) or b"{}")
+    """What the file says. Raises SettingsError when it cannot be read or is not what it should be: an empty one too,
+    since it may be about to be written, and its defaults could send what is said elsewhere."""
+    raw = _raw(path)
+    root = {} if raw is None else _parse(path, raw)
     host = _stands_under(root, places, path)
     return Document(root, _hosts(root, path).get(host, {}), host)
 
@@ -93,7 +95,7 @@ def edit_document(places: Places, edit: Edit) -> Path:
 def _put(path: Path, places: Places, edit: Edit) -> bool:
     """Make the change; False when a program that does not know of our lock wrote the file meanwhile."""
     before = _raw(path)
-    root = {} if before is None else _parse(path, before)
+    root = _parse(path, before) if before else {}
     ours = _stands_under(root, places, path)
     blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
     block = blocks.setdefault(places.host, {})
