@@ -117,7 +117,10 @@ class Worker:
     async def _settle(self) -> None:
         """Wait until nobody wrote for a moment, but not for long."""
         end = time.monotonic() + PATIENCE
-        while not self._stopped and (left := min(self._written + SETTLE, end) - time.monotonic()) > 0:
+        while not self._stopped:
+            left = min(self._written + SETTLE, end) - time.monotonic()
+            if left <= 0:
+                return
             await asyncio.sleep(left)
 
     async def _rest(self) -> None:
