@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{1,5})?")
 
@@ -25,3 +26,8 @@ def names_loopback(header: str | None) -> bool:
     whose name was turned to this machine must find no form of it that passes."""
     found = HOST.fullmatch(header or "")
     return found is not None and is_loopback(found["literal"] or found["name"])
+
+
+def is_loopback_url(url: str) -> bool:
+    """Whether a URL leads to this machine: what is sent there goes past any proxy."""
+    return is_loopback(urlsplit(url).hostname or "")

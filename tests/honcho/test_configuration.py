@@ -310,3 +310,13 @@ def test_a_host_block_replaces_or_wipes_maps_and_prefix_as_a_whole(machine: Mach
     machine.write({**root, "hosts": {"hermes": {"userPeerAliases": {"2": "bob"}}}})
     who = machine.load().identities
     assert (who.aliases, who.prefix) == ({"2": "bob"}, "tg_")
+
+
+@pytest.mark.contract("5.6")
+def test_the_owner_and_the_agent_are_never_one_peer(machine: Machine) -> None:
+    machine.env["LOGNAME"] = "hermes"
+    found = machine.load()
+    assert (found.identities.owner, found.identities.ai) == ("user", "hermes")
+    machine.write({"peerName": "bot", "aiPeer": "bot"})
+    [problem] = machine.load().problems
+    assert "you and the agent would both be the peer 'bot'" in problem.message

@@ -107,3 +107,18 @@ def test_a_merge_that_the_server_cannot_do_changes_nothing(home: Path, hermes: H
     ran = hermes("honcho", "peers", "map", "17", "ann", "--merge")
     assert (ran.code, "did not answer well" in ran.err) == (1, True)
     assert (home / "honcho.json").read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("5.6", "P6")
+def test_memory_of_a_peer_that_is_more_than_one_id_is_never_moved(
+    home: Path, hermes: Hermes, server: Merging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in ("111", "222"):
+        assert hermes("honcho", "peers", "map", one, "ann", "--leave").code == 0
+    refused = hermes("honcho", "peers", "map", "222", "bob", "--merge")
+    assert refused.code == 2
+    assert "ann is not 222 alone" in refused.err
+    person = Person("leave").sits_down(monkeypatch)
+    assert hermes("honcho", "peers", "map", "222", "bob").code == 0
+    assert "ann is not this id alone, so its memory stays where it is." in person.heard
+    assert not [asked for asked in server.asked if asked[0] == "POST"]

@@ -69,10 +69,11 @@ class Configuration(Struct, frozen=True, dict=True):
 
     @cached_property
     def identities(self) -> Identities:
-        """Who is who. A pin that has no name to pin to is none."""
+        """Who is who. A pin without a name to pin to is none; a login that is called like the agent is no name."""
+        ai = self.get(keys.AI_PEER) or self.host_name
         return Identities(
-            owner=self.get(keys.PEER_NAME) or self.login,
-            ai=self.get(keys.AI_PEER) or self.host_name,
+            owner=self.get(keys.PEER_NAME) or (self.login if self.login != ai else FALLBACK),
+            ai=ai,
             pin=self.get(keys.PIN_USER_PEER) and bool(self.get(keys.PEER_NAME)),
             pin_guests=self.get(keys.PIN_GUESTS),
             aliases=self.get(keys.USER_PEER_ALIASES),
@@ -125,6 +126,10 @@ def resolve(
     ]
     settings, problems = try_resolve(keys.TABLE, layers)
     found = Configuration(host, path, settings, [*broken, *problems], [], login_name(env))
+    if found.identities.owner == found.identities.ai:
+        both = f"you and the agent would both be the peer '{found.identities.ai}'"
+        one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
+        found = Configuration(host, path, settings, [*found.problems, one], [], found.login)
     return Configuration(host, path, settings, found.problems, list(_remarks(found, layers)), found.login)
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from hermes.errors import ProviderError
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.server import NO_KEY, PATIENCE, Machine, reachable
+from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens
 
 MERGE = "merge_peers"
@@ -71,7 +72,12 @@ class Extensions:
         """The server's answer; `missing` for a 404 where that is an answer too."""
         try:
             answer = httpx.request(
-                method, f"{self._url}{path}", headers={**self._headers, **(headers or {})}, timeout=PATIENCE, **given
+                method,
+                f"{self._url}{path}",
+                headers={**self._headers, **(headers or {})},
+                timeout=PATIENCE,
+                trust_env=not is_loopback_url(self._url),
+                **given,
             )
             if answer.status_code == NOT_FOUND and missing is not None:
                 return missing

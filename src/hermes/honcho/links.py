@@ -15,6 +15,7 @@ from hermes.honcho.members import Members
 from hermes.honcho.patience import Patience
 from hermes.honcho.server import Machine, Server, find_server
 from hermes.honcho.wire import Answer, Wire
+from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES = "idempotency", "delete_messages"
@@ -96,7 +97,7 @@ def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
     import httpx
 
     is_plain = server.url.startswith("http://")
-    client = httpx.AsyncClient(timeout=patience.request, verify=not is_plain, trust_env=server.kind != "embedded")
+    client = httpx.AsyncClient(timeout=patience.request, verify=not is_plain, trust_env=not is_loopback_url(server.url))
     return Wire(server, client, clock, patience)
 
 

@@ -70,24 +70,38 @@ def map_peer(
     """Let the user OLD be the peer NEW. What becomes of what is known so far is asked, not assumed."""
     bench = find_bench(ctx)
     config = bench.load().checked()
-    before, name = find_peer(config.identities, Speaker(old)).name, peer_text(new)
+    speaker = Speaker(old, is_owner=any(one.user_id == old and one.is_owner for one in bench.desk.people()))
+    before, name = find_peer(config.identities, speaker).name, peer_text(new)
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
     if merge and leave:
         raise UsageError("--merge and --leave are two things", hint="Give one of them")
-    if merge or (not leave and _ask(bench, config, before, name) == "merge"):
+    is_own = not _is_others(config, before, old)
+    if merge and not is_own:
+        raise UsageError(f"{before} is not {old} alone: its memory stays", hint="`--leave` makes the alias alone")
+    if merge or (not leave and _ask(bench, config, before, name, is_own=is_own) == "merge"):
         _merge(bench, config, before, name)
     bench.save(set_entry(keys.USER_PEER_ALIASES, old, new))
-    bench.desk.print_lines([(old, f"{before} → {name}")])
+    now = find_peer(bench.load().identities, speaker)
+    bench.desk.print_lines([(old, f"{before} → {now.name}")])
+    if now.name != name:
+        bench.desk.dialog.say(f"The alias has no effect: {old} is {now.name} by {now.rung}.")
 
 
-def _ask(bench: Workbench, config: Configuration, before: str, name: str) -> str:
+def _is_others(config: Configuration, peer: str, old: str) -> bool:
+    """Whether a peer is the owner, the agent or another id's alias too: then its memory is not one id's to move."""
+    who = config.identities
+    return peer in (who.owner, who.ai) or any(to == peer for one, to in who.aliases.items() if one != old)
+
+
+def _ask(bench: Workbench, config: Configuration, before: str, name: str, *, is_own: bool) -> str:
     """Say what would move or stay behind, and ask which of the two it shall be."""
     dialog = bench.desk.dialog
     if not dialog.can_ask:
         hint = "`--merge` moves it where the server can, `--leave` leaves it where it is"
         raise UsageError("nobody can be asked here what becomes of the old memory", hint=hint)
-    moving, known = _look(bench, config, before, name)
+    can_merge, known = _look(bench, config, before, name)
+    moving = can_merge and is_own
     if not known:
         dialog.say(f"Nothing is known of {before} yet.")
         return "leave"
@@ -97,7 +111,9 @@ def _ask(bench: Workbench, config: Configuration, before: str, name: str) -> str
         "leave": f"it stays with {before}, where nobody looks for it",
         "stop": "change nothing",
     }
-    if not moving:
+    if not is_own:
+        dialog.say(f"{before} is not this id alone, so its memory stays where it is.")
+    elif not moving:
         dialog.say("This server cannot merge two peers, so an alias is all there is: it moves nothing.")
     answer = dialog.choose(f"What becomes of what is known of {before}?", options, "merge" if moving else "stop")
     if answer == "stop":

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -17,7 +16,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.configuration import Configuration
-from hermes.loopback import is_loopback
+from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
 if TYPE_CHECKING:
@@ -49,11 +48,7 @@ class Server(Struct, frozen=True):
     @property
     def lacks_key(self) -> bool:
         """Whether it cannot work without a key, and has none."""
-        return (
-            not self.key
-            and self.kind in ("cloud", "self-hosted")
-            and not is_loopback(urlsplit(self.url).hostname or "")
-        )
+        return not self.key and self.kind in ("cloud", "self-hosted") and not is_loopback_url(self.url)
 
 
 def find_server(config: Configuration) -> Server:
@@ -100,7 +95,10 @@ def open_client(config: Configuration, machine: Machine, *, timeout: float = PAT
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
     server = reachable(config, machine)
-    with httpx.Client(base_url=server.url, timeout=timeout) as http, in_words():
+    with (
+        httpx.Client(base_url=server.url, timeout=timeout, trust_env=not is_loopback_url(server.url)) as http,
+        in_words(),
+    ):
         yield Honcho(
             api_key=server.key or NO_KEY,
             environment="local" if server.kind == "local" else "production",
@@ -132,7 +130,7 @@ def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
             return (
                 "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
             )
-        httpx.get(f"{server.url}/health", timeout=timeout)
+        httpx.get(f"{server.url}/health", timeout=timeout, trust_env=not is_loopback_url(server.url))
     except HermesError as error:
         return f"it does not answer: {error.line()}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:

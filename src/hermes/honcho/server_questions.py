@@ -60,9 +60,9 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
 
 def _use_embedded(interview: Interview) -> None:
     """What else is configured stays in the file, and is not used."""
-    config = interview.config
-    elsewhere = config.get(keys.API_KEY) or config.get(keys.BASE_URL) or config.get(keys.ENVIRONMENT) == "local"
-    interview.put(keys.SERVER, "embedded" if elsewhere else config.get(keys.SERVER))
+    value = interview.value
+    elsewhere = value(keys.API_KEY) or value(keys.BASE_URL) or value(keys.ENVIRONMENT) == "local"
+    interview.put(keys.SERVER, "embedded" if elsewhere else interview.config.get(keys.SERVER))
 
 
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:

@@ -94,7 +94,7 @@ def _spec(
     peer = {
         "type": "string",
         "enum": ["user", "ai"],
-        "description": "Whom whom: user (the person, the default) or ai (yourself).",
+        "description": "About whom: user (the person, the default) or ai (yourself).",
     }
     parameters = {"type": "object", "properties": {**(properties or {}), "peer": peer}, "required": list(required)}
     return ToolSpec(name, description, parameters)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from hermes.errors import TransferError
+from hermes.loopback import is_loopback_url
 
 SECONDS = 60.0
 ATTEMPTS = 6
@@ -46,7 +47,13 @@ class Remote:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=SECONDS, transport=transport)
+        self._client = httpx.Client(
+            base_url=url.rstrip("/"),
+            headers=headers,
+            timeout=SECONDS,
+            transport=transport,
+            trust_env=not is_loopback_url(url),
+        )
         self._sleep = sleep
         self.url = url.rstrip("/")
         self.workspace = workspace
