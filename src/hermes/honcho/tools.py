@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from hermes.errors import ProviderError
+from hermes.fence import strip_fences
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, Whom, encode_act
 from hermes.honcho.configuration import Configuration
@@ -161,6 +162,7 @@ class Tools:
 
     async def _conclude(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
         fact, old = use.arguments.get("conclusion"), use.arguments.get("delete_id")
+        fact = strip_fences(fact).strip() if isinstance(fact, str) else fact
         if bool(fact) == bool(old) or not isinstance(fact or old, str):
             raise ProviderError("give either conclusion or delete_id, as text", hint="")
         if fact and len(fact) > LONGEST_CONCLUSION:
@@ -168,7 +170,7 @@ class Tools:
         peer = self._peer(speaker, about)
         if old and not await self._source.has_conclusion(old, peer):
             raise ProviderError(f"there is no fact {old!r} about {peer} that can be deleted here", hint="")
-        act = Conclude(fact.strip(), about) if fact else Remove(str(old))
+        act = Conclude(fact, about) if fact else Remove(str(old))
         person = self._conversation.person or speaker
         ticket = await self._host.put(self._conversation.session_id, use.key, encode_act(act), person)
         done = await self._host.outcome(ticket, min(use.until - 1.0, self._host.clock.now() + PATIENCE))
