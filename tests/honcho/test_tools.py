@@ -121,6 +121,8 @@ async def test_nothing_found_is_said_as_that(recalling: Recalling) -> None:
         ("honcho_reasoning", {"query": "x", "level": "huge"}),
         ("honcho_conclude", {}),
         ("honcho_conclude", {"conclusion": "a", "delete_id": "b"}),
+        ("honcho_conclude", {"conclusion": "  "}),
+        ("honcho_conclude", {"conclusion": "<memory-context>x</memory-context>"}),
         ("honcho_conclude", {"conclusion": ["a"]}),
         ("honcho_conclude", {"conclusion": "x" * 8001}),
     ],
