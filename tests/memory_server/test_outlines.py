@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import outlines
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.outline import Rows
+from hermes.memory_server.engine.outline import ARRAYS, Rows
 from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
@@ -46,7 +45,7 @@ async def filled(folder: Path, word: str = "number") -> SqliteFile:
 
 
 def lists(rows: Rows) -> list[object]:
-    return [getattr(rows, field.name).tolist() for field in fields(rows)]
+    return [getattr(rows, name).tolist() for name in ARRAYS]
 
 
 async def load(database: SqliteFile, folder: Path | None) -> list[object]:

@@ -102,6 +102,33 @@ def test_ids_that_belong_to_another_workspace_are_refused_with_their_lines(
         assert (bad["added"], [one["item"] for one in bad["refused"]]) == (1, [0])
 
 
+def test_numbers_that_could_not_be_counted_on_from_are_refused_item_by_item(
+    old: Served, filled: str, tmp_path: Path
+) -> None:
+    export(old, filled, tmp_path / "a.jsonl")
+    copied = items(tmp_path / "a.jsonl")
+    message, conclusion = copied["messages"][0], copied["conclusions"][0]
+    with inside(old, filled) as http:
+        for section, name, item in (("messages", "seq", message), ("conclusions", "times_derived", conclusion)):
+            given = [{**item, "id": f"{filled[-8:]}{number}", name: number} for number in (2**63 - 1, 2**40 + 1, 2**40)]
+            told = http.post(f"/ext/import/{section}", json={"items": given}).json()
+            assert (told["added"], [one["item"] for one in told["refused"]]) == (1, [0, 1])
+            assert told["refused"][0]["reason"].startswith(name)
+        say(http, message["session_id"], "It goes on.", peer=message["peer_id"])
+
+
+def test_scope_that_is_named_twice_is_taken_once(old: Served, filled: str, tmp_path: Path) -> None:
+    export(old, filled, tmp_path / "a.jsonl")
+    scope = next(peer for peer in items(tmp_path / "a.jsonl")["peers"] if peer["kind"] == "scope")
+    session = items(tmp_path / "a.jsonl")["sessions"][0]
+    with inside(old, filled) as http:
+        for section, item in (("peers", {**scope, "id": "twice"}), ("sessions", {**session, "id": "anew"})):
+            http.post(f"/ext/import/{section}", json={"items": [item]}).raise_for_status()
+        given = {"session_id": "anew", "scopes": ["twice", "twice"]}
+        told = http.post("/ext/import/scopes", json={"items": [given]}).raise_for_status().json()
+        assert (told["added"], told["refused"]) == (1, [])
+
+
 @pytest.mark.stress
 def test_large_memory_arrives_whole(old: Served, new: Served, workspace: str, tmp_path: Path) -> None:
     with inside(old, workspace) as http:

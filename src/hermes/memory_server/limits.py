@@ -71,3 +71,6 @@ PAGE_SIZE = 100
 PAGES = 1_000_000_000
 LARGEST_INTEGER = 2**63 - 1
 """What a column can hold."""
+LARGEST_COUNT = 2**40
+"""What an import may say of a number that is counted on from: a message's place in its session, how often a conclusion
+was derived."""

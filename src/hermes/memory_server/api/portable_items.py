@@ -12,7 +12,7 @@ from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import ConclusionText, Filters, MessageText, Metadata, Name, Text, clean_text
 from hermes.memory_server.api.schemas import CleanConfiguration
 
-Number = Annotated[int, Field(ge=0, le=limits.LARGEST_INTEGER)]
+Number = Annotated[int, Field(ge=0, le=limits.LARGEST_COUNT)]
 Time = Annotated[datetime, PlainSerializer(times.to_micros)]
 SummaryText = Annotated[str, Field(max_length=limits.SUMMARY_CHARS), AfterValidator(clean_text)]
 PublicId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -95,7 +95,7 @@ class ImportedConclusion(Body):
     content: ConclusionText
     metadata: Metadata = Field(default_factory=dict)
     created_at: Time
-    times_derived: Annotated[int, Field(ge=1, le=limits.LARGEST_INTEGER)] = 1
+    times_derived: Annotated[int, Field(ge=1, le=limits.LARGEST_COUNT)] = 1
     source_ids: PublicIds | None = None
     message_ids: PublicIds = Field(default_factory=list)
     versions: Annotated[list[ImportedVersion], Field(max_length=100)] = Field(default_factory=list)

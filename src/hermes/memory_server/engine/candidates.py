@@ -158,7 +158,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
         length=kinds >> traits.LENGTH_AT,
         session=np.searchsorted(sessions, session_of),
         session_words=_session_words(rows, sessions, held, weights),
-        session_size=seen.outline.sizes(sessions),
+        session_size=seen.sizes(sessions),
     )
 
 

@@ -144,7 +144,7 @@ def _take_message(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
 
 def _take_scoped(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
     session = _session(tx, place, given.item["session_id"])
-    scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in given.item["scopes"]]
+    scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
     known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
     inside = {*tx.execute(known).scalars()}
     new = [scope.id for scope in scopes if scope.id not in inside]

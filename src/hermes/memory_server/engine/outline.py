@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,11 @@ class Rows:
     """Which message of its session it belongs to, from 1 on."""
     signs: Signs
     """A line for each 64 numbers of a vector."""
+    is_dense: bool = field(default=False, kw_only=True)
+    """Is it known that no id is missing, and that none comes twice?"""
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def is_dense(self) -> bool:
-        """Is no number missing, and does none come twice?"""
-        return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
 
     def last(self, rows: Places) -> Places:
         """The last row of the message that each row belongs to."""
@@ -100,6 +97,10 @@ class Rows:
         return close
 
 
+ARRAYS = tuple(each.name for each in fields(Rows) if each.name != "is_dense")
+"""The names of what rows consist of."""
+
+
 class Outline:
     """The rows of one workspace, which grow."""
 
@@ -113,8 +114,10 @@ class Outline:
         """How many rows its file has."""
         self._dimension = dimension
         self._kept = _empty(dimension)
-        self._ends: dict[int, int] = {}
-        """The last row of each session."""
+        self.ends: dict[int, int] = {}
+        """The last row of each session. It grows with the rows; when some are left out, another takes its place."""
+        self._one_each = True
+        """Has each message one row?"""
 
     def add(self, rows: Sequence[Any]) -> None:
         """Append rows of (id, session, author, date, traits, vector), which are newer than all before."""
@@ -133,7 +136,7 @@ class Outline:
         self.count, self.last_id = end, int(ids[-1])
 
     def _link(self, start: int, ids: Sequence[int], sessions: Sequence[int]) -> None:
-        ends, kept = self._ends, self._kept
+        ends, kept = self.ends, self._kept
         befores: list[int] = []
         numbers: list[int] = []
         last_id = self.last_id if start else NONE
@@ -142,6 +145,7 @@ class Outline:
             if message == last_id:  # another piece of the same message
                 befores.append(befores[-1])
                 numbers.append(numbers[-1])
+                self._one_each = False
             else:
                 befores.append(end)
                 numbers.append(1 if end == NONE else 1 + (numbers[end - start] if end >= start else kept.numbers[end]))
@@ -159,7 +163,7 @@ class Outline:
         kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
         kept.after[:] = NONE
         kept.peers[:] = [authors[message] for message in kept.ids.tolist()]
-        self._kept, self._ends, self.count = kept, {}, 0
+        self._kept, self.ends, self.count, self._one_each = kept, {}, 0, True
         self._link(0, kept.ids.tolist(), kept.sessions.tolist())
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
@@ -169,16 +173,14 @@ class Outline:
         self.count = self.on_disk = len(rows)
         self.last_id = int(rows.ids[-1]) if len(rows) else 0
         sessions, from_end = np.unique(rows.sessions[::-1], return_index=True)
-        self._ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))
+        self._one_each = bool((np.diff(rows.ids) > 0).all())
+        self.ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))
 
     def rows(self) -> Rows:
         """What it holds now."""
-        return _taken(self._kept, slice(self.count))
-
-    def sizes(self, sessions: Places) -> Places:
-        """How many messages each of the sessions has."""
-        ends = [self._ends.get(session, NONE) for session in sessions.tolist()]
-        return self._kept.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)
+        rows = _taken(self._kept, slice(self.count))
+        dense = self._one_each and self.count > 0 and int(rows.ids[-1] - rows.ids[0]) == self.count - 1
+        return replace(rows, is_dense=dense)
 
 
 def signs_of(halves: bytes, dimension: int) -> Signs:
@@ -222,11 +224,11 @@ def _empty(dimension: int, rows: int = 0) -> Rows:
 
 def _grown(rows: Rows, room: int) -> Rows:
     grown = _empty(len(rows.signs) * 64, room)
-    for field in fields(Rows):
-        array = getattr(rows, field.name)
-        getattr(grown, field.name)[..., : array.shape[-1]] = array
+    for name in ARRAYS:
+        array = getattr(rows, name)
+        getattr(grown, name)[..., : array.shape[-1]] = array
     return grown
 
 
 def _taken(rows: Rows, which: slice | Places) -> Rows:
-    return Rows(*(getattr(rows, field.name)[..., which] for field in fields(Rows)))
+    return Rows(*(getattr(rows, name)[..., which] for name in ARRAYS))

@@ -11,12 +11,11 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
-from hermes.memory_server.engine.outline import Outline, Rows
+from hermes.memory_server.engine.outline import ARRAYS, Outline, Rows
 
 FORMAT = 1
 HEAD_BYTES = 4096
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: str) -> None:
     """Write it in one step. Where that cannot be done, it is said in the log and nothing else happens."""
     rows = outline.rows()
-    arrays = [np.ascontiguousarray(getattr(rows, field.name)) for field in fields(Rows)]
+    arrays = [np.ascontiguousarray(getattr(rows, name)) for name in ARRAYS]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(array.data)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 from sqlalchemy import bindparam, func, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
-from hermes.memory_server.engine.outline import NONE, Outline, Rows
+from hermes.memory_server.engine.outline import NONE, Outline, Places, Rows
 from hermes.memory_server.engine.outline_file import load_outline, save_outline
 from hermes.memory_server.engine.postings import Postings
 
@@ -65,14 +65,26 @@ NAME_OF = Prepared(select(messages.c.public_id).where(messages.c.id == bindparam
 class Seen:
     """A workspace as one transaction sees it. An outline may know of messages that are newer."""
 
-    outline: Outline
     postings: Postings
+    """They speak of these rows, and of rows that came later."""
     rows: Rows
     newest: int
     """The newest message that the transaction sees."""
+    ends: Mapping[int, int]
+    """The last row of each session, which may have come later than the rows."""
+
+    def sizes(self, sessions: Places) -> Places:
+        """How many messages each of the sessions has, all of which have rows."""
+        ends = [self._end(session) for session in sessions.tolist()]
+        return self.rows.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)
+
+    def _end(self, session: int) -> int:
+        end = self.ends[session]
+        return end if end < len(self.rows) else int(np.flatnonzero(self.rows.sessions == session)[-1])
 
 
-class Known(NamedTuple):
+@dataclass(slots=True)
+class Known:
     """What is kept of one workspace."""
 
     outline: Outline
@@ -94,7 +106,7 @@ class Outlines:
 
     def find(self, tx: Tx, workspace_id: int) -> Seen | None:
         """The workspace's messages; None while they are being read for the first time."""
-        outline, _ = self._of(workspace_id)
+        outline = self._of(workspace_id).outline
         if not outline.is_whole and self.load_later is not None:
             if outline.guard.locked():
                 return None
@@ -105,7 +117,8 @@ class Outlines:
 
     def load(self, tx: Tx, workspace_id: int) -> Seen:
         """Read what is not known yet of a workspace."""
-        outline, postings = self._of(workspace_id)
+        known = self._of(workspace_id)
+        outline = known.outline
         state = STATE.first(tx, workspace_id=workspace_id)
         generation, newest = (0, 0) if state is None else (int(state.generation), int(state.newest or 0))
         with holding(outline.guard):
@@ -113,7 +126,7 @@ class Outlines:
                 self._restore(tx, outline, workspace_id)
             if outline.generation < generation:
                 _leave_out(tx, outline, workspace_id)
-                postings.clear()
+                known.postings = Postings()
                 outline.generation = generation
             if outline.last_id < newest:
                 _follow(tx, outline, workspace_id)
@@ -121,7 +134,7 @@ class Outlines:
             if outline.count - outline.on_disk >= WORTH_KEEPING and self._folder is not None:
                 save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
                 outline.on_disk = outline.count
-            return Seen(outline, postings, outline.rows(), newest)
+            return Seen(known.postings, outline.rows(), newest, outline.ends)
 
     def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
         with holding(outline.guard):

@@ -16,6 +16,8 @@ HOLDERS = 3000
 """How many messages that hold a word are looked at, the newest first."""
 KEPT = 500_000
 """How many rows are kept over all words of a workspace; the words asked for longest ago go first."""
+SMALLEST = 64
+"""A word counts as so many rows more: also one that nobody uses takes memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,15 @@ class Posting:
         """Are there no others?"""
         return len(self.rows) < HOLDERS
 
+    @property
+    def size(self) -> int:
+        """What it takes of memory, counted in rows."""
+        return len(self.rows) + SMALLEST
+
 
 class Postings:
-    """The words of one workspace that were asked for. Safe to use from several threads."""
+    """The words of one workspace that were asked for, as long as no rows are left out of its outline. Safe to use from
+    several threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -44,10 +52,10 @@ class Postings:
         with self._guard:
             return self._known.get(word)
 
-    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> Posting:
-        """Who holds a word in the whole workspace, up to the newest message that the transaction of `index` sees."""
+    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> NDArray[np.int32]:
+        """Which of the rows hold a word, up to the newest message that the transaction of `index` sees."""
         known = self.known(word)
-        if known is None:
+        if known is None or (newest < known.upto and not known.is_complete):
             found = Posting(_rows(rows, index.match([word], HOLDERS)), newest)
         elif known.upto < newest:
             more = _rows(rows, index.match([word], HOLDERS, (known.upto + 1, newest)))
@@ -56,21 +64,15 @@ class Postings:
             found = known
         with self._guard:
             self._keep(word, found)
-        return found
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._guard:
-            self._known.clear()
-            self._size = 0
+        return found.rows[: np.searchsorted(found.rows, len(rows))]  # others may have found newer ones
 
     def _keep(self, word: str, posting: Posting) -> None:
         old = self._known.pop(word, None)
-        self._size += len(posting.rows) - (0 if old is None else len(old.rows))
+        self._size += posting.size - (0 if old is None else old.size)
         self._known[word] = posting
         while self._size > KEPT:
             _, gone = self._known.popitem(last=False)
-            self._size -= len(gone.rows)
+            self._size -= gone.size
 
 
 def _rows(rows: Rows, ids: NDArray[np.int64]) -> NDArray[np.int32]:

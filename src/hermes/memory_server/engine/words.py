@@ -62,7 +62,7 @@ def find_holders(
     def look(word: str) -> Places:
         if allowed is None:
             if inside is None:
-                return seen.postings.read(index, seen.rows, word, seen.newest).rows
+                return seen.postings.read(index, seen.rows, word, seen.newest)
             known = seen.postings.known(word)
             if known is not None and known.is_complete and known.upto == seen.newest:
                 return known.rows[inside[known.rows]]
