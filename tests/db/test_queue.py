@@ -51,6 +51,32 @@ def test_item_whose_handler_is_lost_too_often_is_put_aside_with_a_reason(db: sql
 
 
 @pytest.mark.contract("2.3", "P1")
+def test_items_of_a_queue_that_keeps_what_was_lost_go_alone_and_later_each_time_and_are_never_put_aside(
+    db: sqlite3.Connection,
+) -> None:
+    add(db, "a", "one", "two")
+    now, taken, waits = 0.0, list[list[str]](), list[float]()
+    for _ in range(4 * MAX_CRASHES):
+        with transaction(db) as tx:
+            claim = queue.claim(
+                tx, "work", "me", ttl=10.0, now=now, limit=2, lost_pause=lambda attempts: 9.0 * attempts
+            )
+        if claim is not None:
+            taken.append([item.key for item in claim.items])
+            now += 11.0
+            continue
+        [head, _] = queue_items.items(db, "work", "waiting")
+        assert head.reason == "its handler was lost again and again"
+        waits.append(head.not_before - now)
+        now = head.not_before
+    assert taken[:3] == [["one", "two"]] * 3
+    assert set(map(tuple, taken[3:])) == {("one",)}
+    assert waits == [9.0 * attempts for attempts in range(3, 3 + len(waits))]
+    assert len(taken) > MAX_CRASHES
+    assert queue_items.items(db, "work", "dead") == []
+
+
+@pytest.mark.contract("2.3", "P1")
 def test_items_claimed_together_with_a_poison_item_are_handled(db: sqlite3.Connection) -> None:
     add(db, "a", "one", "poison", "three")
     now, done = 0.0, []

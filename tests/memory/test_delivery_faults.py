@@ -251,6 +251,22 @@ async def test_an_outage_is_said_when_it_lasts_and_when_it_is_over(tmp_path: Pat
         assert "works again (delivery)" in memory.take_notices()[0]
 
 
+async def test_an_outage_that_turns_into_refusals_is_not_over_until_something_is_delivered(tmp_path: Path) -> None:
+    later, parked = Later("connection refused", after=0.1), Parked("no such workspace")
+    plugin = Refusing([later], [later], [later], [parked, parked])
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        await turn(memory)
+        await until_empty(provider)
+        assert len(plugin.called("refused")) == 4
+        assert memory.state == "failing"
+        assert provider.health.failing()["delivery"] == "delivery is refused: no such workspace"
+        await turn(memory, "again")
+        await until_empty(provider)
+        assert plugin.told() == ["again", "reply to again"]
+        assert provider.health.failing() == {}
+
+
 async def test_an_own_entry_is_delivered_at_once_and_its_lane_before_a_compression(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     plugin.pace = "session"

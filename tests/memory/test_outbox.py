@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.db.lanes import head_time
+from hermes.db.outcomes import MAX_CRASHES
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError
 from hermes.memory.active import ActiveProvider
@@ -226,6 +227,41 @@ async def test_kinds_that_a_provider_does_not_want_are_not_recorded(tmp_path: Pa
         await turn(memory, "second")
         await memory.delegated("task", "result")
         assert await left(provider) == ["said", "said"]
+
+
+@pytest.mark.contract("4.14")
+async def test_what_was_recorded_is_told_though_its_kind_is_not_wanted_any_more(tmp_path: Path) -> None:
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+        memory = await begin(provider)
+        await turn(memory, "first")
+        await turn(memory, "before")
+    plugin.wants = frozenset({"note"})
+    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+        memory = await begin(provider)
+        await memory.tools(memory.begin())
+        await turn(memory, "after")
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        await until_empty(provider)
+    assert plugin.told() == ["first", "reply to first", "before", "reply to before"]
+
+
+@pytest.mark.contract("4.14")
+async def test_a_row_whose_deliverers_are_killed_again_and_again_is_told_in_the_end(tmp_path: Path) -> None:
+    plugin, clock = Recorder(), HandClock()
+    async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
+        memory, store = await begin(provider), provider.store
+        await turn(memory, "hello")
+        await store.write(lambda tx: tx.execute("UPDATE hermes_queue SET crashes = ?, claimed = 1", (MAX_CRASHES - 1,)))
+    async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
+
+        async def over() -> bool:
+            clock.advance(30)
+            return not await left(provider)
+
+        await until(over, provider)
+        assert await provider.store.read(lambda tx: items(tx, QUEUE, "dead")) == []
+    assert plugin.told() == ["hello", "reply to hello"]
 
 
 @pytest.mark.contract("4.13", "4.3")

@@ -8,7 +8,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 MAX_CRASHES = 5
-"""How often in a row handling an item may end the process, or its handler raise, before the item is put aside."""
+"""How often in a row handling an item may end the process, or its handler raise, before the item is put aside.
+
+Of a queue that keeps what was lost (`WorkerTerms.keeps_lost`) only what its handler raises puts an item aside."""
 
 SUSPECT_CRASHES = 3
 """From here on an item is handled alone, so that only the one that is to blame is put aside."""

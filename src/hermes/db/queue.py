@@ -174,32 +174,50 @@ def release(tx: Tx, queue: str, *lanes: str, now: float) -> int:
 
 
 def claim(
-    tx: Tx, queue: str, owner: str, *, ttl: float, now: float, limit: int = 1, lane: str | None = None
+    tx: Tx,
+    queue: str,
+    owner: str,
+    *,
+    ttl: float,
+    now: float,
+    limit: int = 1,
+    lane: str | None = None,
+    lost_pause: Callable[[int], float] | None = None,
 ) -> Claim | None:
     """Take the lane that has waited longest, or `lane` and no other, and up to `limit` of its items.
 
-    None when nothing is due, or all that is due is held by others.
+    None when nothing is due, or all that is due is held by others. An item whose owners vanish again and again is put
+    aside; with `lost_pause` it is not, but waits for so many seconds, by its attempts, before it is taken again.
     """
     if lane is not None:
         head = head_time(tx, queue, lane)
-        return None if head is None or head > now else _claim_lane(tx, queue, lane, owner, ttl, now, limit)
+        return None if head is None or head > now else _claim_lane(tx, queue, lane, owner, ttl, now, limit, lost_pause)
     while True:
         row = tx.execute(
             "SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at <= ? ORDER BY due_at LIMIT 1", (queue, now)
         ).fetchone()
         if row is None:
             return None
-        claimed = _claim_lane(tx, queue, row["lane"], owner, ttl, now, limit)
+        claimed = _claim_lane(tx, queue, row["lane"], owner, ttl, now, limit, lost_pause)
         if claimed is not None:
             return claimed
 
 
-def _claim_lane(tx: Tx, queue: str, lane: str, owner: str, ttl: float, now: float, limit: int) -> Claim | None:
+def _claim_lane(
+    tx: Tx,
+    queue: str,
+    lane: str,
+    owner: str,
+    ttl: float,
+    now: float,
+    limit: int,
+    lost_pause: Callable[[int], float] | None,
+) -> Claim | None:
     """None when another holds the lane or nothing in it is due: then it is known when it is next worth a claim."""
     lease = hold_lane(tx, queue, lane, owner, ttl=ttl, now=now)
     if lease is None:
         return None
-    _bury_crashers(tx, queue, lane, now)
+    _count_lost(tx, queue, lane, now, lost_pause)
     items = _take_items(tx, queue, lane, now, limit)
     if items:
         return Claim(lease, items)
@@ -258,16 +276,23 @@ def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, ca
     return min(cap, base * 2.0 ** min(attempts - 1, 60)) * (1.0 - 0.5 * chance())
 
 
-def _bury_crashers(tx: Tx, queue: str, lane: str, now: float) -> None:
-    """Items that were under way when their owner vanished: count it, and put them aside when it happens too often."""
+def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float] | None) -> None:
+    """Items that were under way when their owner vanished: count it, and when it happens too often put them aside, or
+    let them wait where they are kept. Those count no further than to be handled alone: only Defects put them aside."""
+    most = MAX_CRASHES if lost_pause is None else SUSPECT_CRASHES
     lost = tx.execute(
-        "UPDATE hermes_queue SET crashes = crashes + 1, claimed = 0 "
-        "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, crashes",
-        (queue, lane),
+        "UPDATE hermes_queue SET crashes = max(crashes, min(crashes + 1, ?)), claimed = 0 "
+        "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, crashes, attempts",
+        (most, queue, lane),
     ).fetchall()
     for row in lost:
-        if row["crashes"] >= MAX_CRASHES:
+        if row["crashes"] < most:
+            continue
+        if lost_pause is None:
             _finish(tx, row["id"], "dead", f"its handler was lost {row['crashes']} times", now)
+        else:
+            pause = (now + lost_pause(row["attempts"]), "its handler was lost again and again", row["id"])
+            tx.execute("UPDATE hermes_queue SET not_before = ?, reason = ? WHERE id = ? AND state = 'waiting'", pause)
 
 
 def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[Item, ...]:

@@ -71,6 +71,8 @@ class WorkerTerms(Struct, frozen=True):
     """Between two looks when nobody wakes the worker."""
     longest_wait: float = 60.0
     """The cap of the back-off, which begins with one second."""
+    keeps_lost: bool = False
+    """Whether an item whose owners vanish again and again is tried for as long as it takes, and not put aside."""
 
 
 def log_trouble(error: StoreError) -> None:
@@ -204,9 +206,19 @@ class Worker:
     def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
         now, terms = self._clock.now(), self._terms
         queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
+        lost_pause = self._pause_after if terms.keeps_lost else None
         taken: list[Claim] = []
         while len(taken) < room:
-            claimed = queue.claim(tx, self._name, self._owner, ttl=terms.ttl, now=now, limit=terms.batch, lane=lane)
+            claimed = queue.claim(
+                tx,
+                self._name,
+                self._owner,
+                ttl=terms.ttl,
+                now=now,
+                limit=terms.batch,
+                lane=lane,
+                lost_pause=lost_pause,
+            )
             if claimed is None:
                 break
             taken.append(claimed)
@@ -287,8 +299,10 @@ class Worker:
                 self._on_trouble(error)
 
     def _later(self, claimed: Claim) -> float:
-        wait = backoff(claimed.items[0].attempts, self._chance, base=1.0, cap=self._terms.longest_wait)
-        return self._clock.now() + wait
+        return self._clock.now() + self._pause_after(claimed.items[0].attempts)
+
+    def _pause_after(self, attempts: int) -> float:
+        return backoff(attempts, self._chance, base=1.0, cap=self._terms.longest_wait)
 
     async def _wait(self, until: float, *others: asyncio.Future[Any]) -> None:
         """Until then, or until one of the others is done."""

@@ -18,6 +18,7 @@ from hermes.memory.delivery import (
     BATCH,
     GONE,
     LEASE,
+    LONGEST_REASON,
     Batch,
     asked_pause,
     outcomes_flaw,
@@ -66,7 +67,7 @@ class Deliveries(Work):
             provider.outbox.queue,
             self,
             owner=owner,
-            terms=WorkerTerms(ttl=LEASE, batch=BATCH, at_once=at_once),
+            terms=WorkerTerms(ttl=LEASE, batch=BATCH, at_once=at_once, keeps_lost=True),
             chance=chance,
             wake=provider.wake,
         )
@@ -107,7 +108,7 @@ class Deliveries(Work):
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
             return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
-        batch = await self._store.read(lambda tx: read_batch(self._store, tx, self.provider.name, claimed))
+        batch = await self._store.read(lambda tx: read_batch(self._store, tx, claimed))
         if not batch.to_deliver:
             return settle_batch(batch, [], now=now, chance=self._chance)
         until = asyncio.get_running_loop().time() + self.provider.deadlines.deliver
@@ -159,11 +160,16 @@ class Deliveries(Work):
         return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in batch.items]
 
     def _note_outage(self, outcomes: Sequence[Delivered | Later | Parked]) -> None:
-        """Say it when deliveries are put off again and again, and when they work; let a server that is down alone."""
+        """Say it when deliveries are put off again and again or refused, and when they work: the last outcome counts.
+        Let a server that is down alone."""
         later = next((outcome for outcome in outcomes if isinstance(outcome, Later)), None)
         if later is None:
             self._put_off = 0
-            self.provider.health.worked("delivery")
+            match outcomes[-1:]:
+                case [Delivered()]:
+                    self.provider.health.worked("delivery")
+                case [Parked(reason)]:
+                    self.provider.health.missed("delivery", f"delivery is refused: {reason[:LONGEST_REASON]}")
             return
         self._put_off += 1
         if self._put_off >= OUTAGE:

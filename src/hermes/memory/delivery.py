@@ -11,10 +11,9 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
-from hermes.memory.mirror import OWNERS_NOTES
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
-from hermes.store.memory_rows import find_place
 from hermes.store.store import Store
+from hermes.types import Json
 
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
@@ -39,15 +38,15 @@ class Batch(Struct, frozen=True):
         return [entry for entry in self.entries if entry is not None]
 
 
-def read_batch(store: Store, tx: Tx, provider: str, claimed: Claim) -> Batch:
+def read_batch(store: Store, tx: Tx, claimed: Claim) -> Batch:
     """What the rows of a claim tell of, as it is now: a message that was deleted, or is incognito, has no entry."""
-    entries = [_read_entry(store, tx, provider, item) for item in claimed.items]
+    entries = [_read_entry(store, tx, item) for item in claimed.items]
     return Batch(claimed.items, tuple(entries))
 
 
-def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None:
+def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
     row = item.payload
-    if row is None or not _is_wanted(tx, provider, item):
+    if row is None or not _is_wanted(row):
         return None
     text, at = row.get("text", ""), item.created_at
     if "message" in row:
@@ -68,12 +67,10 @@ def _read_entry(store: Store, tx: Tx, provider: str, item: Item) -> Entry | None
     )
 
 
-def _is_wanted(tx: Tx, provider: str, item: Item) -> bool:
-    """Entries that were recorded before their provider said what it wants are judged now."""
-    kind = item.payload["kind"]
-    place = item.payload.get("place", OWNERS_NOTES) if kind == "note" else item.session_id
-    known = None if place is None else find_place(tx, provider, place)
-    return known is None or known.address is None or kind in known.address["wants"]
+def _is_wanted(row: dict[str, Json]) -> bool:
+    """What was recorded with an address was wanted, whatever the settings say since. What waited for its address is
+    judged by what that address wants."""
+    return "wants" not in row or row["kind"] in row["wants"]
 
 
 def settle_batch(

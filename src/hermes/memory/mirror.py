@@ -23,8 +23,6 @@ from hermes.store.memory_rows import get_value, set_value
 from hermes.store.sessions import NOTES
 
 MIRRORED = "mirrored"
-OWNERS_NOTES = f"{NOTES}{OWNER.name}"
-"""The place of the owner's notebook."""
 LONGEST_NOTE = 16_000
 """Characters of a note's entry that a provider is told."""
 Action = Literal["add", "replace", "remove"]

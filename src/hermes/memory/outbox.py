@@ -105,7 +105,8 @@ class Outbox(Struct, frozen=True):
 
     def join_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
         """Give entries that waited for their address theirs; the delivery leaves out kinds that are not wanted."""
-        join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch={"address": address.data})
+        patch = {"address": address.data, "wants": sorted(address.wants)}
+        join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch=patch)
 
     def unaddressed(self, tx: Tx) -> dict[str, Place]:
         """The places whose entries wait for an address."""
@@ -183,8 +184,6 @@ class Outbox(Struct, frozen=True):
     ) -> None:
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
-        if kind == "note":
-            whole["place"] = spot.place  # a notebook is no session, which a row would say
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
 
