@@ -149,7 +149,7 @@ def test_history_is_for_this_user_alone_and_is_there_in_the_next_run(home: Path,
 def test_tab_completes_commands_sessions_and_words(chat: Chat, home: Path) -> None:
     with chat() as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
-        screen.wait(lambda _: len(stored(home)) == 2).type("/re")
+        screen.wait(lambda _: len(stored(home)) == 2).wait_for_prompt().type("/re")
         screen.wait_for("Go on with another session").type(TAB)
         screen.wait(lambda screen: screen.prompt == "› /resume").type(" 2")
         screen.wait(lambda screen: "hello" in screen.rows[screen.rows.index(screen.prompt) + 1])
