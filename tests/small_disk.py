@@ -11,10 +11,11 @@ import pytest
 
 
 @contextmanager
-def small_disk(path: Path) -> Iterator[None]:
+def small_disk(path: Path, megabytes: int = 6) -> Iterator[None]:
     """A disk of a few megabytes."""
     path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", path], capture_output=True, check=False)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", path]
+    mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("mounting is not permitted here")
     try:

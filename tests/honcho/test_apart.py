@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import subprocess
@@ -12,20 +11,10 @@ from pathlib import Path
 import pytest
 
 import hermes
+from tests.source_imports import imports
 
 SOURCE = Path(hermes.__file__).parent
 ROOT = SOURCE.parents[1]
-
-
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return found
 
 
 @pytest.mark.contract("4.2")

@@ -112,3 +112,13 @@ async def test_a_separate_workspace_knows_nothing_of_the_other(told: Recalling) 
     told.configure(workspace=f"{told.workspace}-other")
     async with told.host() as talk:
         assert await talk.turn(QUESTION) == ""
+
+
+@pytest.mark.contract("1.9", "7.10")
+async def test_what_the_agent_said_where_others_listen_stays_there_though_the_owner_spoke_too(told: Recalling) -> None:
+    for session in (SESSIONS["s2"], SESSIONS["s3"]):
+        told.tell(session, (ANN, "I am here too."))
+    async with told.host() as talk:
+        recalled = [await talk.turn(QUESTION, HERE, OWNER) for _ in range(2)]
+        answers = [await talk.use(tool, HERE, OWNER, peer="ai", **given) for tool, given in TOOLS]
+    assert secrets_in("\n".join([*recalled, *answers])) == {OWNERS}

@@ -16,6 +16,7 @@ from hermes.memory.registry import Factory, find_provider, provider_names
 from tests.llm.loopback import LoopbackServer, says
 from tests.memory.chatting import chat
 from tests.memory.page import example, install
+from tests.source_imports import imports
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "hermes"
 RECORDER = """
@@ -198,21 +199,10 @@ def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
     assert made(find_provider("split", tmp_path / "plugins")).name == "split"
 
 
-def imported(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return found
-
-
 @pytest.mark.contract("4.2")
 def test_only_assembly_and_commands_find_providers_and_nothing_imports_one() -> None:
     users = {
-        str(path.relative_to(SOURCE)): imported(path)
+        str(path.relative_to(SOURCE)): imports(path)
         for path in SOURCE.rglob("*.py")
         if "honcho" not in path.relative_to(SOURCE).parts
     }

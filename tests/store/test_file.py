@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from hermes.store.store import Store
 from hermes.types import Draft
 from tests.db.processes import await_end, finish, hear, say, start
 from tests.scale import scale
+from tests.small_disk import small_disk
 
 
 async def open_store(path: Path) -> Store:
@@ -89,24 +87,10 @@ def test_full_disk_is_said_loses_nothing_and_works_again_with_room(tmp_path: Pat
     assert finish(start("tests.store.cramped", tmp_path / "state.db", "limit")).splitlines()[-1] == "ok"
 
 
-@contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    if os.name != "posix" or os.geteuid() != 0:
-        pytest.skip("only root may mount; the file size limit shows the same")
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip("mounting is not permitted here; the file size limit shows the same")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
-
-
 @pytest.mark.processes
 @pytest.mark.contract("P1")
 def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk"):
+    with small_disk(tmp_path / "disk", megabytes=1):
         output = finish(start("tests.store.cramped", tmp_path / "disk" / "state.db", "ballast"))
     assert output.splitlines()[-1] == "ok"
 

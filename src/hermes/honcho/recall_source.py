@@ -36,7 +36,7 @@ from hermes.types import Json
 
 MEMBERS = 5
 """People of a group whose conclusions are asked for."""
-OWN_SESSIONS = 100
+OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
@@ -153,16 +153,24 @@ class Source:
         return () if found is None else found.items[::-1]
 
     async def own_sessions(self) -> list[str]:
-        """The sessions that what the agent said may come from: those that the owner is in, or this one alone."""
+        """The sessions that what the agent said may come from: the newest that the owner and it are alone in, or this
+        one. What it said where others listen may be theirs."""
         whose = self.whose
         if whose.reach != "everything" or whose.user is None:
             return [whose.session]
         if self._own_sessions is None:
             path = peer_path(whose.user, "sessions")
             found = await self.reader.post(Names, path, None, size=OWN_SESSIONS, reverse="true")
-            names = () if found is None else (one.id for one in found.items)
-            self._own_sessions = list(dict.fromkeys([whose.session, *names]))
+            names = [] if found is None else [one.id for one in found.items if one.id != whose.session]
+            private = await asyncio.gather(*(self._is_private(name) for name in names))
+            kept = [name for name, is_private in zip(names, private, strict=True) if is_private]
+            self._own_sessions = [whose.session, *kept]
         return self._own_sessions
+
+    async def _is_private(self, session: str) -> bool:
+        """Whether nobody but the person and the agent is in a session."""
+        found = await self.reader.get(Names, session_path(session, "peers"))
+        return found is not None and {one.id for one in found.items} <= {self.whose.user, self.whose.ai}
 
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
         if self.whose.user is not None:
