@@ -12,6 +12,7 @@ from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
+from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import Delivery
 from tests.memory_server.floor import EMBEDDER
 
@@ -33,6 +34,7 @@ async def serving(
     work: Database | None = None,
     options: Options | None = None,
     life: Life | None = None,
+    finer: Embedder | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application over this database, which is closed at the end. Background work waits, unless there is
     a database for it."""
@@ -43,6 +45,7 @@ async def serving(
         embedder=EMBEDDER,
         open_for_work=None if work is None else lambda: work,
         life=life,
+        finer=finer,
     )
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))

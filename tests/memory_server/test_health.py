@@ -110,6 +110,7 @@ async def test_health_says_how_far_work_is_behind_and_what_there_is(tmp_path: Pa
             "database": "ok",
             "worker": "elsewhere",
             "model": None,
+            "finer_vectors": None,
             "lag": {"waiting_jobs": 0, "oldest_job_seconds": 0.0, "messages_without_vector": 0},
             "extensions": list(EXTENSIONS),
         }

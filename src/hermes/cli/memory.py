@@ -82,10 +82,13 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_for_work
     from hermes.memory_server.engine.delivery import Delivery
+    from hermes.memory_server.engine.embedding import Refinement, refining
     from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import Worker
 
-    folder = _place(ctx, data).folder
+    place = _place(ctx, data)
+    folder = place.folder
+    finer = import_module("hermes.cli.finer_embedder").choose_finer(place.home)  # by name: only who works needs it
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
 
     async def run() -> None:
@@ -99,7 +102,8 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
                 break
         note(f"memory worker on {folder}")
         try:
-            await working.run()
+            async with refining(database, None if finer is None else Refinement(finer)):
+                await working.run()
         finally:
             await database.close()
 

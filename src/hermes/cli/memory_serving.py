@@ -13,6 +13,7 @@ import uvicorn
 from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
+from hermes.cli.finer_embedder import choose_finer
 from hermes.cli.server_process import end_loading
 from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
@@ -74,6 +75,7 @@ class _Server(uvicorn.Server):
             embedder=WordVectors(),
             open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
             life=Life(end=self.end if terms.idle else None, idle=terms.idle, listeners=[access.add]),
+            finer=choose_finer(terms.place.home),
         )
         config = uvicorn.Config(
             app,

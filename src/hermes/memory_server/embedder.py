@@ -46,6 +46,14 @@ class Embedder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Finer:
+    """The direction of a question in the space of a second embedder, and the name of that space."""
+
+    space: str
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is looked for: its words and its direction."""
 
@@ -53,6 +61,8 @@ class Question:
     vector: Vector
     direction: Callable[[str], Vector] | None = None
     """How a shorter text is embedded where that takes no time at all: embedders that can have this method."""
+    finer: Finer | None = None
+    """Of the question without the names of peers."""
 
     def shortened(self, text: str) -> Vector:
         """The direction of a part of it; of all of it where that would take time."""

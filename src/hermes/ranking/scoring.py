@@ -5,7 +5,7 @@ The sum does not depend on how many candidates there are, so it also tells how s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ SMALL_SESSION = 100
 VOTERS = 5
 """How many of its messages speak for a session."""
 
+COARSE = 0.5
+"""What word vectors still count where finer ones are looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -32,6 +35,7 @@ class Weights:
     window: float = 0.4
     meaning: float = 7.0
     meaning_window: float = 0.4
+    finer: float = 9.0
     exact: float = 4.0
     speaker: float = 1.0
     oneself: float = 1.0
@@ -59,7 +63,7 @@ class Evidence:
     before: Floats
     """The same of the message before it; 0 when that is long."""
     only_before: Floats
-    """The share that the message before holds and it does not."""
+    """The share that the message before holds and it does not; also, for less, what only the one before that holds."""
     meaning: Floats
     """How close it is to the question, 1.0 being the same."""
     meaning_before: Floats
@@ -99,6 +103,18 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
         total += weights.session * (found.session_words * gate)[found.session]
         total += weights.vote * (_votes(total, found) * gate)[found.session]
     return total
+
+
+def score_finer(found: Evidence, best: Wholes, close: Floats, weights: Weights = WEIGHTS) -> Floats:
+    """The scores when an embedder that understands more has said how close the best candidates are. Of one that it has
+    not seen (NaN) nothing is known, so it counts as they do on average."""
+    seen = ~np.isnan(close)
+    if not seen.any():
+        return score(found, weights)
+    finer = np.zeros(len(found), dtype=np.float32)
+    finer[best[seen]] = close[seen] - close[seen].mean()
+    meaning = COARSE * found.meaning + weights.finer / weights.meaning * finer
+    return score(replace(found, meaning=meaning, meaning_before=COARSE * found.meaning_before), weights)
 
 
 def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:

@@ -129,6 +129,29 @@ MEMORY_IDLE = Setting(
     env_wins=True,
 )
 
+FINER_EMBEDDER = Setting(
+    "memory.finer_embedder",
+    Choice(("none", "minilm", "endpoint")),
+    "none",
+    "What makes finer vectors of messages beside those that ship: `minilm` (an extra to install), an `endpoint` that "
+    "speaks OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
+    env="HERMES_FINER_EMBEDDER",
+    env_wins=True,
+)
+EMBEDDINGS_URL = Setting(
+    "memory.embeddings_url",
+    Url(),
+    "",
+    "Where the endpoint is, as far as /v1. Every message is sent to it.",
+    env="HERMES_EMBEDDINGS_URL",
+)
+EMBEDDINGS_MODEL = Setting(
+    "memory.embeddings_model", Text(), "", "Its model; another one is another space: all messages are embedded again."
+)
+EMBEDDINGS_KEY = Setting(
+    "memory.embeddings_key", Secret(), "", "Its key, where it needs one.", env="HERMES_EMBEDDINGS_KEY"
+)
+
 COMPRESSION_ENABLED = Setting(
     "compression.enabled",
     Boolean(),

@@ -40,6 +40,7 @@ from hermes.memory_server.api.wire import Json
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.health import Health
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -68,10 +69,12 @@ def create_app(
     embedder: Embedder,
     open_for_work: Opener | None,
     life: Life | None = None,
+    finer: Embedder | None = None,
 ) -> FastAPI:
     """An application that takes its database when it starts, and closes it when it ends.
 
     Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
+    With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
     """
     life = life or Life()
     metrics = Metrics()
@@ -80,11 +83,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
-        health = Health(database, clock)
+        refinement = None if finer is None else Refinement(finer)
+        health = Health(database, clock, refinement)
         delivery = Delivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
         loading = Loading(database, vectors.outlines)
-        server = Server(database, clock, options, embedder, vectors, health, Parsers())
+        server = Server(database, clock, options, embedder, vectors, health, Parsers(), refinement)
         app.state.server = server
         beside = [
             asyncio.create_task(_warm_up(embedder, health)),
@@ -94,7 +98,8 @@ def create_app(
             if open_for_work is None:
                 yield
             else:
-                async with working(open_for_work(), clock, embedder, delivery) as server.worker:
+                work = open_for_work()
+                async with working(work, clock, embedder, delivery) as server.worker, refining(work, refinement):
                     yield
         finally:
             for task in beside:

@@ -40,7 +40,7 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
     if (mine := caller.only_peer) is not None and asked:
         auth.require(await here.read(lambda tx: all(is_member(tx, workspace_id, name, mine) for name in asked)))
 
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def prepare(tx: Tx) -> None:
         ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
@@ -64,7 +64,7 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
 async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here: Here, _: Workspace) -> Response:
     """Ask what a whole workspace knows."""
     names = _check(body)
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def run(tx: Tx) -> Answer:
         place = _place(tx, workspace_id, body, names)

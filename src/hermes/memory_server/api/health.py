@@ -34,6 +34,7 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
         "database": file,
         "worker": worker,
         "model": None,  # what answers is the floor
+        "finer_vectors": _say_finer(here),
         "lag": {
             "waiting_jobs": backlog.waiting,
             "oldest_job_seconds": round(backlog.oldest, 3),
@@ -42,6 +43,13 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
         "disk_free_bytes": here.health.free_bytes,
         "extensions": EXTENSIONS,
     }
+
+
+def _say_finer(here: Server) -> dict[str, Any] | None:
+    if here.refinement is None:
+        return None
+    told = {"embedder": here.refinement.name, "state": here.refinement.state}
+    return told | {"messages_without": here.health.without_finer}
 
 
 def _proof(request: Request, here: Server) -> dict[str, str]:

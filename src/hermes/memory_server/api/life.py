@@ -44,6 +44,8 @@ async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
 
 
 async def _is_drained(server: Server) -> bool:
+    if server.refinement is not None and server.refinement.is_busy:
+        return False
     try:
         return not await server.read(has_open_jobs)
     except StoreError as error:

@@ -24,7 +24,7 @@ ROOT = "/v3/workspaces/{workspace_id}"
 @router.post(f"{ROOT}/search", response_model=list[replies.Message], tags=["workspaces"])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
     """Search the messages of a workspace, or of a scope in it."""
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         where = _place(tx, workspace_id, body)
@@ -36,7 +36,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here,
 @router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
 async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
     """Search the messages of a session."""
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         session = find_live_session(tx, workspace_id, session_id)
@@ -49,7 +49,7 @@ async def search_session(workspace_id: str, session_id: str, body: MessageSearch
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
 async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: Here, _: OwnPeer) -> Response:
     """Search what the peer said."""
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         place = workspace_id_of(tx, workspace_id)
@@ -63,7 +63,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
 async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
     """As the search of a workspace, with how well each message fits and how sure it is that it is about the query."""
-    question = await here.ask(body.query)
+    question = await here.ask_messages(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.Wire]:
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -15,11 +15,14 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, Question, make_question
+from hermes.memory_server.engine.asking import without_names
+from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.health import Health
 from hermes.memory_server.engine.paging import Page
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.workspaces import workspace_id_of
 
 T = TypeVar("T")
 REFUSED = (400, 401, 403, 404, 408, 409, 413, 422, 429)
@@ -68,6 +71,7 @@ class Server:
     vectors: VectorIndex
     health: Health
     parsers: Parsers
+    refinement: Refinement | None = None
     worker: Worker | None = None
 
     def now(self) -> int:
@@ -77,6 +81,14 @@ class Server:
     async def ask(self, text: str) -> Question:
         """The question that a text asks."""
         return await make_question(self.embedder, text)
+
+    async def ask_messages(self, workspace: str, text: str) -> Question:
+        """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
+        question = await self.ask(text)
+        if self.refinement is None:
+            return question
+        bare = await self.read(lambda tx: without_names(tx, workspace_id_of(tx, workspace), text))
+        return replace(question, finer=await self.refinement.ask(bare))
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run on one consistent snapshot."""
@@ -96,6 +108,8 @@ class Server:
         self.health.wrote()
         if self.worker is not None:
             self.worker.wake()
+        if self.refinement is not None:
+            self.refinement.wake()
         return result
 
 

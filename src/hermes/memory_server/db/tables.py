@@ -153,6 +153,27 @@ message_vectors = Table(
 )
 """What searches keep in memory of a message. `traits` are those of `hermes.ranking.traits`, `said_at` is its date."""
 
+finer_vectors = Table(
+    "finer_vectors",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("message_id", Whole, primary_key=True),
+    Column("piece", Whole, primary_key=True),
+    _text("space"),
+    Column("vector", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Vectors of a second embedder, made in the background. Only those of one `space` can be compared."""
+
+finer_progress = Table(
+    "finer_progress",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True, autoincrement=False),
+    _text("space"),
+    Column("upto", Whole, nullable=False),
+)
+"""Up to which message a workspace has vectors of the second embedder, and of which."""
+
 message_facts = Table(
     "message_facts",
     metadata,

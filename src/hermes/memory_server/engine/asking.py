@@ -52,6 +52,11 @@ def understand(tx: Tx, workspace_id: int, question: Question) -> Asked:
     )
 
 
+def without_names(tx: Tx, workspace_id: int, text: str) -> str:
+    """A question without the names of peers."""
+    return leave_out(text, [*_named(tx, workspace_id, text).values()])
+
+
 def _named(tx: Tx, workspace_id: int, text: str) -> dict[int, str]:
     found: dict[int, str] = {}
     names = spellings(text)

@@ -25,6 +25,8 @@ LOOKED_AT = 5000
 """How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
 FEW = 5
 """A number that no more messages hold is meant exactly."""
+FURTHER = 0.5
+"""What a word in the message before the last counts, of what it counts in the last."""
 REPEATED = 3
 """How often a word counts that comes again and again in a session."""
 
@@ -137,6 +139,9 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     has_before = before != NONE
     short_before = has_before & (kinds_before >> traits.LENGTH_AT < LONG)
     own, earlier = held.held[:, chosen], held.held[:, np.where(short_before, before, NONE)]
+    further = np.where(short_before, rows.before[before], NONE)
+    further = np.where(rows.traits[further] >> traits.LENGTH_AT < LONG, further, NONE)
+    known = own | earlier
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
     session_of = rows.sessions[chosen]
     sessions = _distinct(session_of)
@@ -145,7 +150,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     return Evidence(
         words=weights @ own,
         before=weights @ earlier,
-        only_before=weights @ (earlier & ~own),
+        only_before=weights @ (earlier & ~own) + FURTHER * (weights @ (held.held[:, further] & ~known)),
         meaning=meaning,
         meaning_before=meaning_before,
         exact=np.logical_or.reduce(own[exact], axis=0),

@@ -24,6 +24,8 @@ from hermes.memory_server.db.integrity import find_damage
 from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.engine.backlog import Backlog, read_backlog
+from hermes.memory_server.engine.embedding import Refinement
+from hermes.memory_server.engine.finer import count_behind
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -45,7 +47,11 @@ LASTING = ("damaged", "gone")
 class Health:
     """The state of one open database."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, refinement: Refinement | None = None) -> None:
+        self.refinement = refinement
+        """What makes finer vectors."""
+        self.without_finer: int | None = None
+        """How many messages have no finer vector yet, up to 10,000; None while that is not known."""
         self._database = database
         self._clock = clock
         self._status = OK
@@ -105,6 +111,8 @@ class Health:
         try:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(_look_around(times.now(self._clock)))
+            if self.refinement is not None and (space := self.refinement.space) is not None:
+                self.without_finer = await self._database.read(lambda tx: count_behind(tx, space))
             if not self._database.has_room():
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():

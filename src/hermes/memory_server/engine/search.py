@@ -17,6 +17,7 @@ from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.finer import refined
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
@@ -93,6 +94,8 @@ def _ranked(
         return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
+    if question.finer is not None:
+        scores = refined(tx, place.workspace_id, found, scores, question.finer)
     order = np.lexsort((-found.ids, -scores))
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])

@@ -1,0 +1,90 @@
+"""Vectors from any endpoint that speaks OpenAI's `/embeddings`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+
+from hermes.memory_server.embedder import Space, Vector
+
+SECONDS = 20.0
+"""For one request; who asks a question waits less long than that."""
+TEXTS = 64
+"""In one request."""
+ANSWER_BYTES = 64 * 1024 * 1024
+DIMENSIONS = (8, 8192)
+"""How many numbers a vector may have."""
+
+
+class EndpointError(Exception):
+    """The endpoint cannot be reached, refuses, or answers with something else than vectors."""
+
+
+class Endpoint:
+    """A model behind a URL. How many numbers its vectors have is said, or seen in its first answer."""
+
+    def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
+        self._url = f"{url.rstrip('/')}/embeddings"
+        self._model = model
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.space = Space(f"{url.rstrip('/')} {model}", dimension)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """The direction of each text. An EndpointError says what went wrong."""
+        found: list[Vector] = []
+        async with httpx.AsyncClient(timeout=SECONDS, headers=self._headers) as client:
+            for start in range(0, len(texts), TEXTS):
+                found += await self._embed(client, texts[start : start + TEXTS])
+        return found
+
+    async def _embed(self, client: httpx.AsyncClient, texts: Sequence[str]) -> list[Vector]:
+        # Some endpoints refuse an empty text.
+        body = {"model": self._model, "input": [text if text.strip() else "." for text in texts]}
+        try:
+            async with client.stream("POST", self._url, json=body) as answer:
+                content = await _read(answer)
+        except httpx.HTTPError as error:
+            raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
+        if answer.status_code != 200:
+            raise EndpointError(f"the embeddings endpoint answers {answer.status_code}")
+        return [self._direction(numbers) for numbers in _numbers(content, len(texts))]
+
+    def _direction(self, numbers: Any) -> Vector:
+        try:
+            vector = np.asarray(numbers, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise EndpointError("the embeddings endpoint answers with something else than numbers") from error
+        if vector.ndim != 1 or not DIMENSIONS[0] <= len(vector) <= DIMENSIONS[1] or not np.isfinite(vector).all():
+            raise EndpointError("the embeddings endpoint answers with something else than a vector")
+        if not self.space.dimension:
+            self.space = Space(self.space.embedder, len(vector))
+        if len(vector) != self.space.dimension:
+            raise EndpointError(
+                f"the embeddings endpoint answers with {len(vector)} numbers, and before with {self.space.dimension}"
+            )
+        return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
+
+
+async def _read(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    async for part in answer.aiter_bytes():
+        content += part
+        if len(content) > ANSWER_BYTES:
+            raise EndpointError("the embeddings endpoint answers without end")
+    return bytes(content)
+
+
+def _numbers(content: bytes, wanted: int) -> list[Any]:
+    """The vectors of an answer, in the order of the texts."""
+    try:
+        rows = json.loads(content)["data"]
+        found = [row["embedding"] for row in sorted(rows, key=lambda row: row["index"])]
+    except (ValueError, KeyError, TypeError) as error:
+        raise EndpointError("the embeddings endpoint answers with something else than vectors") from error
+    if len(found) != wanted:
+        raise EndpointError(f"the embeddings endpoint answers with {len(found)} vectors for {wanted} texts")
+    return found

