@@ -47,7 +47,7 @@ def run() -> None:
             process, url, cold = serve(folder)
             try:
                 rows += [Row(f"cold start, N = {size:,}", cold, cold), *measure(url, (size,))]
-                memory = _resident(process.pid)
+                memory = resident(process.pid)
                 disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
             finally:
                 process.terminate()
@@ -71,7 +71,8 @@ def serve(folder: str, module: str = "hermes") -> tuple[subprocess.Popen[str], s
     return process, found.group(), time.perf_counter() - start
 
 
-def _resident(pid: int) -> float:
+def resident(pid: int) -> float:
+    """The memory of a process, in megabytes."""
     fields = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     found = re.search(r"VmRSS:\s+(\d+)", fields)
     return int(found.group(1)) / 1024 if found else 0.0

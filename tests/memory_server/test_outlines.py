@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from hermes.memory_server.api.loading import Loading
+from hermes.memory_server.db import tables
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import SHIPPED
-from hermes.memory_server.engine import outlines
+from hermes.memory_server.engine import departures, outlines
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.outline import ARRAYS, Rows
 from hermes.memory_server.engine.outlines import Outlines
+from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
+from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import draft, question
 
 NOW = 1_700_000_000_000_000
+WORDS = ("barn", "boat", "cello", "house", "tractor")
 pytestmark = pytest.mark.contract("9.1")
 
 
@@ -59,6 +66,60 @@ async def test_outline_of_the_last_start_is_used_and_followed(tmp_path: Path) ->
     await database.write(lambda tx: say(tx, "talk", ["Since then."]))
     await database.write(lambda tx: purge_session(tx, get_session(tx, "w", "other").id, NOW))
     assert await load(database, tmp_path) == await load(database, None)
+    await database.close()
+
+
+async def search(database: SqliteFile, index: VectorIndex, word: str) -> list[int]:
+    asked = question(f"who owns a {word}")
+    found = await database.read(lambda tx: search_messages(tx, index, Place(1), asked, None, 50))
+    return [row.id for row in found]
+
+
+async def remove(database: SqliteFile, session: int, first: int, last: int) -> None:
+    await database.write(lambda tx: remove_part(tx, Removal(session, first, last), NOW))
+
+
+async def look(database: SqliteFile, known: Outlines) -> list[object]:
+    seen = await database.read(lambda tx: known.load(tx, 1))
+    return [*lists(seen.rows), seen.ends]
+
+
+async def test_after_a_deletion_only_what_left_is_read_and_all_is_as_if_it_had_never_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, chance = open_database(tmp_path), random.Random(15)
+    for part in range(20):
+        texts = [f"I own {chance.choice(WORDS)} {part}. " * chance.choice((1, 1, 1, 90)) for _ in range(12)]
+        await database.write(partial(say, session=f"s{part % 5}", texts=texts))
+    index = VectorIndex(SHIPPED.dimension)
+    monkeypatch.setattr(outlines, "AUTHORS", None)  # reading everything again would fail
+    for turn in range(12):
+        await search(database, index, WORDS[turn % len(WORDS)])
+        session, first = 1 + turn % 5, chance.randrange(1, 48)
+        await remove(database, session, first, first + chance.choice((0, 0, 3)))
+        if turn % 4 == 3:
+            await database.write(partial(say, session=f"s{session}", texts=["I own a barn since then."]))
+        fresh = VectorIndex(SHIPPED.dimension)
+        for word in WORDS:
+            assert await search(database, index, word) == await search(database, fresh, word)
+        assert await look(database, index.outlines) == await look(database, fresh.outlines)
+    await database.write(lambda tx: purge_session(tx, 1, NOW))
+    assert await look(database, index.outlines) == await look(database, Outlines(SHIPPED.dimension))
+    await database.close()
+
+
+async def test_who_is_further_behind_than_is_written_down_reads_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "KEPT", 2)
+    database = await filled(tmp_path)
+    index = Outlines(SHIPPED.dimension)
+    await look(database, index)
+    for number in (3, 7, 8, 20):
+        await remove(database, 1, number, number)
+    with transaction(tmp_path) as tx:
+        assert set(tx.execute(select(tables.departures.c.generation)).scalars()) == {3, 4}
+    assert await look(database, index) == await look(database, Outlines(SHIPPED.dimension))
     await database.close()
 
 

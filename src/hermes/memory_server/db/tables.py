@@ -57,7 +57,7 @@ workspaces = Table(
     Column("generation", Whole, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
-"""`generation` grows when message vectors disappear: whoever keeps them in memory reads them again."""
+"""`generation` grows when messages disappear or get another author: whoever keeps some in memory looks what it was."""
 
 peers = Table(
     "peers",
@@ -173,6 +173,16 @@ finer_progress = Table(
     Column("upto", Whole, nullable=False),
 )
 """Up to which message a workspace has vectors of the second embedder, and of which."""
+
+departures = Table(
+    "departures",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("generation", Whole, primary_key=True),
+    Column("message_id", Whole, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""Messages that left their workspace, by the generation that shows it (`engine.departures`)."""
 
 message_facts = Table(
     "message_facts",

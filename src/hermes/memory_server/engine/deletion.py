@@ -16,6 +16,7 @@ from hermes.memory_server.db.tables import (
     collections,
     conclusion_messages,
     conclusions,
+    departures,
     finer_progress,
     job_observers,
     jobs,
@@ -33,6 +34,7 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.answers import Place, forget_answers_about, forget_answers_in
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
+from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.messages import forget_facts
@@ -92,9 +94,7 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     if forget_answers_about(tx, Place(row.workspace_id), "sessions", row.name):
         return False
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
-    tx.execute(
-        update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
-    )
+    begin_generation(tx, row.workspace_id)
     return True
 
 
@@ -114,6 +114,7 @@ def drop_messages(tx: Tx, rows: Sequence[Row[Any]]) -> None:
     for row in rows:
         forget_facts(tx, row.workspace_id, row.id, row.metadata)
     forget_in_finer(tx, rows)
+    note_departed(tx, rows[0].workspace_id, ids)
     in_workspace = message_vectors.c.workspace_id == rows[0].workspace_id
     tx.execute(delete(message_vectors).where(in_workspace, message_vectors.c.message_id.in_(ids)))
     tx.execute(delete(conclusion_messages).where(conclusion_messages.c.message_id.in_(ids)))
@@ -154,7 +155,8 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
             return False
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
     drop_jobs(tx, waiting)
-    tx.execute(delete(finer_progress).where(finer_progress.c.workspace_id == workspace_id))
+    for table in (finer_progress, departures):
+        tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     return True
 

@@ -23,6 +23,7 @@ from hermes.memory_server.db.tables import (
     peers,
     workspaces,
 )
+from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
 from hermes.memory_server.engine.jobs import Job, add_job, replace_peer
 from hermes.memory_server.engine.merge_moves import (
     about,
@@ -179,5 +180,5 @@ def _end(tx: Tx, merge: Record) -> None:
 
 
 def _let_search_see(tx: Tx, merge: Record) -> None:
-    own = workspaces.c.id == merge.workspace_id
-    tx.execute(update(workspaces).where(own).values(generation=workspaces.c.generation + 1))
+    note_departed(tx, merge.workspace_id, [EVERYTHING])  # messages have other authors
+    begin_generation(tx, merge.workspace_id)

@@ -167,6 +167,40 @@ class Outline:
         self._link(0, kept.ids.tolist(), kept.sessions.tolist())
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
+    def leave_out(self, ids: Ids) -> Whole:
+        """Leave out the rows of some messages; whoever holds rows keeps them. Where each row is now, or NONE."""
+        rows = self.rows()
+        stays = ~np.isin(rows.ids, ids)
+        places = np.where(stays, np.cumsum(stays) - 1, NONE).astype(np.int32)
+        if stays.all():
+            return places
+        kept = _taken(rows, np.flatnonzero(stays))
+        before = rows.before[stays]
+        while (cut := (before != NONE) & ~stays[before]).any():
+            before[cut] = rows.before[before[cut]]
+        kept.before[:] = np.where(before == NONE, NONE, places[before])
+        is_first = np.diff(kept.ids, prepend=NONE) != 0
+        follows = np.flatnonzero(is_first & (kept.before != NONE))
+        kept.after[:] = NONE
+        kept.after[kept.before[follows]] = follows
+        touched = np.unique(rows.sessions[~stays])
+        self.ends = {session: int(places[row]) for session, row in self.ends.items()}
+        for session in touched.tolist():
+            del self.ends[session]
+        self._count_again(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
+        self._kept, self.count, self._one_each = kept, len(kept), bool(is_first.all())
+        self.last_id = int(kept.ids[-1]) if len(kept) else 0
+        return places
+
+    def _count_again(self, kept: Rows, is_first: Flags, own: Places) -> None:
+        """Number the messages of sessions anew, given all rows of these, and find where each ends."""
+        if not len(own):
+            return
+        own = own[np.argsort(kept.sessions[own], kind="stable")]
+        sessions, count = kept.sessions[own], np.cumsum(is_first[own])
+        kept.numbers[own] = count - count[np.searchsorted(sessions, sessions)] + 1
+        self.ends.update(zip(sessions.tolist(), own.tolist(), strict=True))
+
     def restore(self, rows: Rows) -> None:
         """Hold these rows, which are its own from now on."""
         self._kept = rows

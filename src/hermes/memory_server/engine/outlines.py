@@ -15,6 +15,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
+from hermes.memory_server.engine.departures import departed_since
 from hermes.memory_server.engine.outline import NONE, Outline, Places, Rows
 from hermes.memory_server.engine.outline_file import load_outline, save_outline
 from hermes.memory_server.engine.postings import Postings
@@ -125,8 +126,7 @@ class Outlines:
             if outline.generation == NONE:
                 self._restore(tx, outline, workspace_id)
             if outline.generation < generation:
-                _leave_out(tx, outline, workspace_id)
-                known.postings = Postings()
+                known.postings = _leave_out(tx, known, workspace_id, generation)
                 outline.generation = generation
             if outline.last_id < newest:
                 _follow(tx, outline, workspace_id)
@@ -157,11 +157,17 @@ class Outlines:
             return self._known.setdefault(workspace_id, Known(Outline(self._dimension), Postings()))
 
 
-def _leave_out(tx: Tx, outline: Outline, workspace_id: int) -> None:
-    """Leave out what the tables have no more, and take over who wrote the rest: a message may get another author."""
-    if outline.count:
-        authors = dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=outline.last_id)))
-        outline.keep(authors)
+def _leave_out(tx: Tx, known: Known, workspace_id: int, generation: int) -> Postings:
+    """Leave out what the tables have no more; where authors changed, take over who wrote the rest. The postings of what
+    is left."""
+    outline = known.outline
+    if not outline.count:
+        return Postings()
+    gone = departed_since(tx, workspace_id, outline.generation, generation)
+    if gone is not None:
+        return known.postings.moved(outline.leave_out(gone))
+    outline.keep(dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=outline.last_id))))
+    return Postings()
 
 
 def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:

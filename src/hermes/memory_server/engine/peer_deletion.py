@@ -22,10 +22,10 @@ from hermes.memory_server.db.tables import (
     peers,
     sessions,
     summaries,
-    workspaces,
 )
 from hermes.memory_server.engine.answers import Place, forget_answers_about
 from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
+from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
 from hermes.memory_server.engine.names import refuse_scopes
@@ -116,7 +116,7 @@ def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> 
         tx.execute(delete(collections).where(collections.c.id == collection_id))
     if forget_answers_about(tx, Place(workspace_id), "peers", name):
         return False
-    tx.execute(update(workspaces).where(workspaces.c.id == workspace_id).values(generation=workspaces.c.generation + 1))
+    begin_generation(tx, workspace_id)
     queue_tidying(tx, at)
     tx.execute(delete(peers).where(peers.c.id == peer_id))
     return True

@@ -66,6 +66,18 @@ class Postings:
             self._keep(word, found)
         return found.rows[: np.searchsorted(found.rows, len(rows))]  # others may have found newer ones
 
+    def moved(self, places: NDArray[np.int32]) -> Postings:
+        """The same words for rows that are elsewhere now, or nowhere (below 0). Where not all rows of a word are known,
+        others may take the place of those that left: it is read again."""
+        with self._guard:
+            known = list(self._known.items())
+        moved = Postings()
+        for word, posting in known:
+            if posting.is_complete:
+                rows = places[posting.rows]
+                moved._keep(word, Posting(rows[rows >= 0], posting.upto))
+        return moved
+
     def _keep(self, word: str, posting: Posting) -> None:
         old = self._known.pop(word, None)
         self._size += posting.size - (0 if old is None else old.size)

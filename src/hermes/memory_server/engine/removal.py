@@ -23,10 +23,10 @@ from hermes.memory_server.db.tables import (
     messages,
     sessions,
     summaries,
-    workspaces,
 )
 from hermes.memory_server.engine.conclusions import remove_conclusions
 from hermes.memory_server.engine.deletion import PART, drop_messages, queue_tidying
+from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.messages import get_message
@@ -101,8 +101,7 @@ def _end(tx: Tx, session_id: int, at: int) -> None:
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return  # the whole session was deleted meanwhile
-    own = workspaces.c.id == row.workspace_id
-    tx.execute(update(workspaces).where(own).values(generation=workspaces.c.generation + 1))
+    begin_generation(tx, row.workspace_id)
     queue_tidying(tx, at)
     queue_summaries_again(tx, row, at)
 
