@@ -1,10 +1,12 @@
-"""What is found: `python -m bench.recall DATA [--fit]`, with DATA a folder of conversations.
+"""What is found: `python -m bench.recall DATA [--fit] [--minilm]`, with DATA a folder of conversations, or `samples`.
 
 The files are those of LoCoMo (Maharana et al., 2024; `locomo*.json` from its repository, CC BY-NC 4.0): a list of
-conversations with questions and the ids of the turns that hold their evidence. The first two rows go through the public
-API of a server on loopback and through plain FTS5; the others leave out one idea at a time, in this process, with the
-same engine. `--fit` fits the weights on all conversations but one, for each, and measures on that one. At the end
-stands which share of questions finds nothing, of those that have an answer and of those that have none.
+conversations with questions and the ids of the turns that hold their evidence. The first two rows go through plain FTS5
+and through the public API of a server on loopback; the others leave out one idea at a time, in this process, with the
+same engine. `--fit` fits the weights on all conversations but one, for each, and measures on that one. `--minilm` does
+it all again with finer vectors. At the end stands which share of questions finds nothing, of those that have an answer
+and of those that have none. `samples` are conversations of our own, in several languages and with an assistant.
+Charts are kept beside the results.
 """
 
 from __future__ import annotations
@@ -12,46 +14,33 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import sqlite3
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 
+from bench.full_text import Find, by_full_text
+from bench.inside import UNANSWERED, Inside
 from bench.memory_server import serve
+from bench.plot import draw_bars
+from bench.samples import samples
 from bench.table import RESULTS
 from bench.talks import DEPTH, Asked, Measured, Talk, judge, read_talks
-from bench.unanswered import QUESTIONS
-from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.embedder import Question
-from hermes.memory_server.engine.asking import understand
-from hermes.memory_server.engine.candidates import Candidates, find_candidates
-from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.memory_server.engine.workspaces import workspace_id_of
-from hermes.ranking.scoring import ABOUT, WEIGHTS, Weights, certainty, score
-from hermes.ranking.words import split_words, telling_words
+from hermes.memory_server.minilm import MiniLm
+from hermes.ranking.scoring import ABOUT, WEIGHTS, Weights
 
-FIRST = 5
-UNANSWERED = 0
-"""The category of questions that nothing answers."""
 CATEGORIES = {1: "several", 2: "time", 3: "open", 4: "single", 5: "nobody"}
 """What LoCoMo calls multi-hop, temporal, open-domain, single-hop and adversarial."""
 STEPS = (0.0, 0.6, 1.5)
 """By how much a weight is changed to see whether others would be better."""
-
-
-Find = Callable[[Talk, Asked], list[str]]
-"""The ids of turns that fit a question, the best first."""
 
 
 def run_all(talks: Sequence[Talk], find: Find) -> tuple[list[Measured], float]:
@@ -91,24 +80,23 @@ def show(name: str, measured: Sequence[Measured], seconds: float | None = None) 
     return {**row, "R@10 by category": apart, "ms": None if seconds is None else seconds * 1000}
 
 
-def fill(url: str, talks: Sequence[Talk]) -> None:
+def fill(client: httpx.Client, talks: Sequence[Talk]) -> None:
     """Tell a server all conversations, each in a workspace of its own."""
-    with httpx.Client(base_url=url, timeout=60) as client:
-        for talk in talks:
-            for session in dict.fromkeys(turn.session for turn in talk.turns):
-                said = [turn for turn in talk.turns if turn.session == session]
-                for start in range(0, len(said), 100):
-                    given = [
-                        {
-                            "content": turn.text or " ",
-                            "peer_id": turn.speaker,
-                            "created_at": turn.at.isoformat(),
-                            "metadata": {"turn": turn.id},
-                        }
-                        for turn in said[start : start + 100]
-                    ]
-                    path = f"/v3/workspaces/{talk.name}/sessions/{session}/messages"
-                    client.post(path, json={"messages": given}).raise_for_status()
+    for talk in talks:
+        for session in dict.fromkeys(turn.session for turn in talk.turns):
+            said = [turn for turn in talk.turns if turn.session == session]
+            for start in range(0, len(said), 100):
+                given = [
+                    {
+                        "content": turn.text or " ",
+                        "peer_id": turn.speaker,
+                        "created_at": turn.at.isoformat(),
+                        "metadata": {"turn": turn.id},
+                    }
+                    for turn in said[start : start + 100]
+                ]
+                path = f"/v3/workspaces/{talk.name}/sessions/{session}/messages"
+                client.post(path, json={"messages": given}).raise_for_status()
 
 
 def over_http(client: httpx.Client) -> Find:
@@ -120,78 +108,6 @@ def over_http(client: httpx.Client) -> Find:
         return [row["metadata"]["turn"] for row in answer.json()]
 
     return find
-
-
-def by_full_text(talks: Sequence[Talk]) -> Find:
-    """Plain FTS5 with stemming, stop words left out; trigrams where nothing has spaces."""
-    databases: dict[str, sqlite3.Connection] = {}
-    for talk in talks:
-        database = databases[talk.name] = sqlite3.connect(":memory:")
-        kind = "porter unicode61" if any(" " in turn.text for turn in talk.turns) else "trigram"
-        database.execute(f"CREATE VIRTUAL TABLE said USING fts5(id UNINDEXED, content, tokenize = '{kind}')")
-        database.executemany("INSERT INTO said VALUES (?, ?)", [(turn.id, turn.text) for turn in talk.turns])
-
-    def find(talk: Talk, asked: Asked) -> list[str]:
-        words = " OR ".join(f'"{word}"' for word in telling_words(split_words(asked.text)))
-        query = "SELECT id FROM said WHERE said MATCH ? ORDER BY rank LIMIT ?"
-        return [row[0] for row in databases[talk.name].execute(query, (words, DEPTH))]
-
-    return find
-
-
-class Inside:
-    """The engine in this process: candidates are found once, and weighed as often as wanted."""
-
-    def __init__(self, folder: Path, talks: Sequence[Talk]) -> None:
-        self._found: dict[tuple[str, str], tuple[list[str], Candidates]] = {}
-        self.surest: list[tuple[int, float]] = []
-        """For each question its category, and how sure the surest of the first answers is."""
-        asyncio.run(self._read(folder, talks))
-
-    async def _read(self, folder: Path, talks: Sequence[Talk]) -> None:
-        database, vectors = open_database(folder), WordVectors()
-        index = VectorIndex(vectors.space.dimension)
-
-        def run(tx: Tx) -> None:
-            for talk in talks:
-                place = Place(workspace_id_of(tx, talk.name))
-                turns = {row[0]: json.loads(row[1])["turn"] for row in tx.exec_driver_sql(
-                    "SELECT id, metadata FROM messages WHERE workspace_id = ?", (place.workspace_id,)
-                )}  # fmt: skip
-                seen = index.outlines.find(tx, place.workspace_id)
-                assert seen is not None
-                for question in talk.questions:
-                    text = question.text
-                    asked = understand(
-                        tx, place.workspace_id, Question(text, vectors.direction(text), vectors.direction)
-                    )
-                    candidates = find_candidates(tx, seen, place, asked, None)
-                    self._found[talk.name, text] = [turns[i] for i in candidates.ids.tolist()], candidates
-                    self.surest.append((question.category, _surest(candidates)))
-                for text in QUESTIONS:
-                    asked = understand(
-                        tx, place.workspace_id, Question(text, vectors.direction(text), vectors.direction)
-                    )
-                    self.surest.append((UNANSWERED, _surest(find_candidates(tx, seen, place, asked, None))))
-
-        await database.read(run)
-        await database.close()
-
-    def find(self, weights: Weights) -> Find:
-        """Searching with these weights."""
-
-        def find(talk: Talk, asked: Asked) -> list[str]:
-            turns, candidates = self._found[talk.name, asked.text]
-            order = np.lexsort((-candidates.ids, -score(candidates.evidence, weights)))
-            return [turns[place] for place in order[:DEPTH].tolist()]
-
-        return find
-
-
-def _surest(candidates: Candidates) -> float:
-    first = np.argsort(-score(candidates.evidence))[:FIRST]
-    sure = certainty(candidates.evidence, candidates.known)[first]
-    return float(sure.max()) if len(sure) else 0.0
 
 
 def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float]]:
@@ -229,22 +145,9 @@ def fit(inside: Inside, talks: Sequence[Talk]) -> Weights:
     return best
 
 
-def run(folder: Path, *, fitting: bool) -> None:
-    """All rows."""
-    talks = read_talks(folder)
-    print(f"\nRecall: {len(talks)} conversations, {sum(len(talk.questions) for talk in talks)} questions")  # noqa: T201
-    rows = [show("plain FTS5", *run_all(talks, by_full_text(talks)))]
-    with tempfile.TemporaryDirectory() as data:
-        process, url, _ = serve(data)
-        try:
-            fill(url, talks)
-            with httpx.Client(base_url=url, timeout=60) as client:
-                rows.append(show("search over HTTP", *run_all(talks, over_http(client))))
-        finally:
-            process.terminate()
-            process.wait()
-        inside = Inside(Path(data), talks)
-    rows.append(show("the same, in process", run_all(talks, inside.find(WEIGHTS))[0]))
+def weigh(inside: Inside, talks: Sequence[Talk], *, fitting: bool) -> list[dict[str, Any]]:
+    """A row with all ideas, and one without each; with fitted weights on what they were not fitted on."""
+    rows = [show("the same, in process", run_all(talks, inside.find(WEIGHTS))[0])]
     for field in fields(Weights):
         without = replace(WEIGHTS, **{field.name: 0.0})
         rows.append(show(f"without {field.name}", run_all(talks, inside.find(without))[0]))
@@ -254,13 +157,75 @@ def run(folder: Path, *, fitting: bool) -> None:
             weights = fit(inside, [other for other in talks if other is not talk])
             held_out += run_all([talk], inside.find(weights))[0]
         rows.append(show("fitted, leave one out", held_out))
+    return rows
+
+
+@contextmanager
+def serving(data: str, embedder: str = "none") -> Iterator[httpx.Client]:
+    """A server of a folder for the length of a block, when it has embedded everything."""
+    os.environ["HERMES_FINER_EMBEDDER"] = embedder
+    process, url, _ = serve(data)
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            while (finer := client.get("/health").json()["finer_vectors"]) and finer["messages_without"] != 0:
+                time.sleep(1)
+            yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def compare(talks: Sequence[Talk], data: str) -> list[dict[str, Any]]:
+    """Plain full text, and the public API."""
+    rows = [show("plain FTS5", *run_all(talks, by_full_text(talks)))]
+    with serving(data) as client:
+        fill(client, talks)
+        rows.append(show("search over HTTP", *run_all(talks, over_http(client))))
+    return rows
+
+
+def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
+    """All rows of the conversations in a folder."""
+    talks = read_talks(folder)
+    print(f"\nRecall: {len(talks)} conversations, {sum(len(talk.questions) for talk in talks)} questions")  # noqa: T201
+    with tempfile.TemporaryDirectory() as data:
+        rows = compare(talks, data)
+        inside = Inside()
+        asyncio.run(inside.read(Path(data), talks))
+        drawn = rows[:2]
+        rows += weigh(inside, talks, fitting=fitting)
+        if minilm:
+            with serving(data, "minilm") as client:
+                rows.append(show("HTTP, with MiniLM", *run_all(talks, over_http(client))))
+            drawn = [*drawn, rows[-1]]
+            finer = Inside()
+            asyncio.run(finer.read(Path(data), talks, MiniLm()))
+            rows += weigh(finer, talks, fitting=fitting)
     saved = {"rows": rows, "abstention": show_abstention(inside.surest)}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "recall.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")
+    kinds = {label: [row["R@10 by category"][label] for row in drawn] for label in CATEGORIES.values()}
+    kinds["all"] = [row["R@10"] for row in drawn]
+    draw_bars(RESULTS / "recall.svg", "Turn recall@10 by category", [row["name"] for row in drawn], kinds)
+
+
+def run_samples() -> None:
+    """Our own conversations, each kind apart."""
+    drawn: dict[str, list[float]] = {}
+    for talk in samples():
+        print(f"\n{talk.name}: {len(talk.turns)} messages, {len(talk.questions)} questions")  # noqa: T201
+        with tempfile.TemporaryDirectory() as data:
+            drawn[talk.name] = [row["MRR"] for row in compare([talk], data)]
+    RESULTS.mkdir(exist_ok=True)
+    title = "Mean reciprocal rank by kind of conversation"
+    draw_bars(RESULTS / "samples.svg", title, ["plain FTS5", "search over HTTP"], drawn)
 
 
 if __name__ == "__main__":
-    given = [argument for argument in sys.argv[1:] if argument != "--fit"]
-    if len(given) != 1 or not any(Path(given[0]).glob("*.json")):
+    given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if given == ["samples"]:
+        run_samples()
+    elif len(given) != 1 or not any(Path(given[0]).glob("*.json")):
         sys.exit(__doc__)
-    run(Path(given[0]), fitting="--fit" in sys.argv)
+    else:
+        run(Path(given[0]), fitting="--fit" in sys.argv, minilm="--minilm" in sys.argv)

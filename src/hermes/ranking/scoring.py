@@ -70,7 +70,7 @@ class Evidence:
     exact: Flags
     """It holds a number of the question that hardly any other holds."""
     by_named: Flags
-    """Its author is the only one that the question names."""
+    """Its author is the only one that the question names, or who asks about themselves."""
     oneself: Flags
     question: Flags
     after_question: Flags
@@ -94,7 +94,7 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     total += weights.meaning * (found.meaning + weights.meaning_window * found.meaning_before)
     total += weights.exact * found.exact
     total += weights.speaker * found.by_named + weights.oneself * (found.by_named & found.oneself)
-    total += weights.answer * found.after_question * found.before
+    total += weights.answer * found.after_question * found.before * (LONG / np.maximum(found.length, LONG))
     total += weights.date * found.date + weights.time * found.time
     total -= weights.question * found.question
     total -= weights.length * np.log(np.maximum(found.length, ESSAY) / ESSAY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hermes.ranking.words import split_words
 
 ASKS = 1
@@ -46,6 +48,9 @@ def traits_of(text: str) -> int:
         found |= ASKS | (IS_QUESTION if text.rstrip()[-1] in QUESTION_MARKS else 0)
     if not TIME.isdisjoint(words) or " May" in part:  # in small letters it is a verb
         found |= TELLS_TIME
-    if not ONESELF.isdisjoint(words) or (not part.isascii() and any(letter in part for letter in ONESELF_LETTERS)):
-        found |= OF_ONESELF
-    return found
+    return found | OF_ONESELF if speaks_of_oneself(part, words) else found
+
+
+def speaks_of_oneself(text: str, words: Sequence[str]) -> bool:
+    """Does somebody speak of themselves in a text with these words?"""
+    return not ONESELF.isdisjoint(words) or (not text.isascii() and any(letter in text for letter in ONESELF_LETTERS))

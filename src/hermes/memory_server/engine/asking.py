@@ -12,6 +12,7 @@ from hermes.memory_server.db.tables import peers
 from hermes.memory_server.embedder import Question, Vector
 from hermes.ranking.dates import Dates, asks_when, find_dates
 from hermes.ranking.names import leave_out, spellings
+from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import split_words, telling_words
 
 AT_ONCE = 32
@@ -36,19 +37,23 @@ class Asked:
     """The peers that it names."""
     dates: Dates
     asks_when: bool
+    of_oneself: bool
+    """It names nobody, and who asks it asks about themselves."""
 
 
 def understand(tx: Tx, workspace_id: int, question: Question) -> Asked:
     """Read a question in the light of who is in the workspace."""
     named = _named(tx, workspace_id, question.text)
     text = leave_out(question.text, [*named.values()])
+    words = split_words(text)
     return Asked(
         text,
-        tuple(telling_words(split_words(text))),
+        tuple(telling_words(words)),
         question.vector if text == question.text else question.shortened(text),
         frozenset(named),
         find_dates(question.text),
         asks_when(question.text),
+        not named and speaks_of_oneself(text, words),
     )
 
 

@@ -154,7 +154,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
         meaning=meaning,
         meaning_before=meaning_before,
         exact=np.logical_or.reduce(own[exact], axis=0),
-        by_named=rows.peers[chosen] == (next(iter(asked.named)) if len(asked.named) == 1 else NONE),
+        by_named=_by_named(rows.peers[chosen], kinds, asked),
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
         after_question=has_before & (kinds_before & traits.ASKS != 0),
@@ -165,6 +165,15 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
         session_words=_session_words(rows, sessions, held, weights),
         session_size=seen.sizes(sessions),
     )
+
+
+def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Asked) -> Flags:
+    """Whose words are meant: those of the one that is named. Who asks about themselves means one who speaks so, and not
+    at the length of an assistant."""
+    meant: Flags = authors == (next(iter(asked.named)) if len(asked.named) == 1 else NONE)
+    if asked.of_oneself:
+        meant = (kinds & traits.OF_ONESELF != 0) & (kinds >> traits.LENGTH_AT < LONG)
+    return meant
 
 
 def _closeness(

@@ -1,0 +1,36 @@
+"""A chart of bars as a file that any browser shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+COLOURS = ("#9aa5b1", "#1f6feb", "#2da44e")
+BAR, GAP, HEIGHT, LEFT, TOP = 22, 26, 220, 50, 40
+
+
+def draw_bars(path: Path, title: str, series: Sequence[str], groups: Mapping[str, Sequence[float]]) -> None:
+    """A group of bars for each name, one for each of the series, from 0 to 1."""
+    width = LEFT + len(groups) * (len(series) * BAR + GAP) + GAP
+    parts = [f'<text x="{LEFT}" y="20" font-size="15">{escape(title)}</text>']
+    for tenth in range(0, 11, 2):
+        y = TOP + HEIGHT * (1 - tenth / 10)
+        parts.append(f'<line x1="{LEFT}" x2="{width}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<text x="{LEFT - 30}" y="{y + 4}" font-size="11">{tenth / 10:.1f}</text>')
+    for number, (name, values) in enumerate(groups.items()):
+        start = LEFT + GAP + number * (len(series) * BAR + GAP)
+        parts.append(f'<text x="{start}" y="{TOP + HEIGHT + 16}" font-size="11">{escape(name)}</text>')
+        for place, value in enumerate(values):
+            x, high = start + place * BAR, HEIGHT * value
+            parts.append(
+                f'<rect x="{x}" y="{TOP + HEIGHT - high:.1f}" width="{BAR - 3}" height="{high:.1f}" '
+                f'fill="{COLOURS[place]}"><title>{value:.3f}</title></rect>'
+            )
+    for place, name in enumerate(series):
+        x = LEFT + place * 190
+        parts.append(f'<rect x="{x}" y="{TOP + HEIGHT + 28}" width="12" height="12" fill="{COLOURS[place]}"/>')
+        parts.append(f'<text x="{x + 17}" y="{TOP + HEIGHT + 39}" font-size="12">{escape(name)}</text>')
+    size = f'width="{max(width, LEFT + len(series) * 190)}" height="{TOP + HEIGHT + 55}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" style="background:#fff">'
+    path.write_text("\n".join([head, *parts, "</svg>\n"]), encoding="utf-8")
