@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from sqlalchemy import inspect
@@ -15,6 +16,7 @@ from hermes.memory_server.db.tables import metadata
 from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.sqlite.database import Synchronous
 
+log = logging.getLogger(__name__)
 FILE = "memory.db"
 HEAD = "0008"
 """The newest migration; a test holds it against the folder."""
@@ -51,6 +53,8 @@ def open_database(
     def prepare(tx: Tx) -> None:
         _upgrade(tx, path, space)
         check_meta(tx, space, str(path))
+        if text_index(tx).mend(tx):
+            log.warning("memory server: the index of words in %s was not whole and was made again", path)
 
     return SqliteFile(
         path, lock_timeout=lock_timeout, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Select, bindparam, column, func, select, table, text
 
+from hermes.errors import StoreError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import Entry, Ids, Place
-from hermes.ranking.words import segment
+from hermes.ranking.words import segment, split_words
 
 TEXTS = """
 CREATE VIEW message_texts AS
@@ -38,6 +39,18 @@ REMOVE_PART = text(
     "INSERT INTO message_index (message_index, rowid, scope, content) "
     f"SELECT 'delete', id, scope, segmented(content) {PART}"
 )
+ADD_ALL = (
+    "INSERT INTO message_index (rowid, scope, content) "
+    "SELECT id, scope, segmented(content) FROM message_texts ORDER BY id"
+)
+NEWEST_WORDS, NEWEST_MESSAGE = "SELECT max(id) FROM message_index_docsize", "SELECT max(id) FROM messages"
+PROBES = """
+SELECT id, scope, content FROM message_texts WHERE id IN (
+    SELECT min(id) FROM messages UNION SELECT max(id) FROM messages UNION
+    SELECT min(id) FROM messages WHERE id >= (SELECT (min(id) + max(id)) / 2 FROM messages)
+)
+"""
+FOUND = "SELECT rowid FROM message_index WHERE message_index MATCH ? AND rowid = ?"
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
 HOLDING = (
@@ -84,6 +97,19 @@ class SqliteTextIndex:
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(REMOVE_PART, {"session_id": session_id, "first": first, "last": last})
 
+    def mend(self, tx: Tx) -> bool:
+        if _is_whole(tx):
+            return False
+        # A table of this kind whose parts are missing cannot be dropped, only forgotten.
+        tx.exec_driver_sql("PRAGMA writable_schema = ON")
+        tx.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'message_index' AND type = 'table'")
+        tx.exec_driver_sql("PRAGMA writable_schema = RESET")
+        for part in ("data", "idx", "docsize", "config"):
+            tx.exec_driver_sql(f"DROP TABLE IF EXISTS message_index_{part}")
+        tx.exec_driver_sql(INDEX)
+        tx.exec_driver_sql(ADD_ALL)
+        return True
+
     def within(self, tx: Tx, place: Place) -> SqliteMatcher:
         return SqliteMatcher(tx, _scope_terms(tx, place))
 
@@ -91,6 +117,22 @@ class SqliteTextIndex:
         before = driver(tx).total_changes
         tx.execute(MERGE, {"pages": -PAGES if begin else PAGES})  # a negative number begins anew
         return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
+
+
+def _is_whole(tx: Tx) -> bool:
+    """Are the first message, the last, and one in the middle found by a word of each? A look at all takes too long."""
+    try:
+        if tx.exec_driver_sql(NEWEST_WORDS).scalar_one() != tx.exec_driver_sql(NEWEST_MESSAGE).scalar_one():
+            return False
+        return all(_is_found(tx, *row) for row in tx.exec_driver_sql(PROBES).all())
+    except StoreError:
+        return False
+
+
+def _is_found(tx: Tx, message_id: int, scope: str, content: str) -> bool:
+    words = [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in split_words(content)[:1])]
+    match = " AND ".join(words)
+    return tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
 
 
 class SqliteMatcher:

@@ -61,6 +61,10 @@ class TextIndex(Protocol):
         """Forget messages of a session, from one number to another, which are still in the table."""
         ...
 
+    def mend(self, tx: Tx) -> bool:
+        """Make it anew from the messages where it is gone or does not find what it should. Was that needed?"""
+        ...
+
     def within(self, tx: Tx, place: Place) -> Matcher:
         """What finds words in a place."""
         ...

@@ -15,7 +15,7 @@ from hermes.memory_server.engine.outline import NONE, Places, Rows
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import Holders, find_holders
 from hermes.ranking import traits
-from hermes.ranking.scoring import LONG, Evidence, Flags, Floats
+from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats
 from hermes.ranking.words import is_pair
 
 BY_WORDS = 250
@@ -140,7 +140,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     short_before = has_before & (kinds_before >> traits.LENGTH_AT < LONG)
     own, earlier = held.held[:, chosen], held.held[:, np.where(short_before, before, NONE)]
     further = np.where(short_before, rows.before[before], NONE)
-    further = np.where(rows.traits[further] >> traits.LENGTH_AT < LONG, further, NONE)
+    further = np.where(rows.traits[further] >> traits.LENGTH_AT < ESSAY, further, NONE)
     known = own | earlier
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
     session_of = rows.sessions[chosen]
