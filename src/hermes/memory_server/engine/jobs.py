@@ -187,6 +187,12 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
     return None if row is None else replace(job, payload=json.loads(row.payload))
 
 
+def keep_place(tx: Tx, job: Job) -> None:
+    """Let a job that was just finished wait again: what is left of it comes before the rest of its unit."""
+    waits = {"state": "pending", "attempts": 0, "finished_at": None}
+    tx.execute(update(jobs).where(jobs.c.id == job.id).values(waits))
+
+
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
     """Try again later, or give up and keep the reason."""
     changes: dict[str, Any] = {"error": reason[:REASON_CHARS]}

@@ -94,7 +94,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
     "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
     "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
-    "merge_peers": Kind(_nothing, lambda tx, job, _, at: go_on_merging(tx, job, at)),
+    "merge_peers": Kind(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
     "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

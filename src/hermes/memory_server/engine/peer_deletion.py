@@ -28,6 +28,7 @@ from hermes.memory_server.engine.answers import Place, forget_answers_about
 from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
+from hermes.memory_server.engine.merge_order import refuse_under_way
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
@@ -36,12 +37,14 @@ from hermes.memory_server.faults import Conflict
 
 
 def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Free the name at once, and hide and remove all that the peer said, held and that was held about it."""
+    """Free the name at once, and hide and remove all that the peer said, held and that was held about it. Refused
+    while it is being merged."""
     refuse_scopes(name)
     place = lock_workspace(tx, workspace)
     peer = get_peer(tx, workspace, name)
     if peer.name != name:
         raise Conflict(f"{name} was merged into {peer.name}; undo that first, or delete {peer.name}")
+    refuse_under_way(tx, place.id, (peer.id,))
     _leave_sessions(tx, peer, at)
     _drop_work(tx, peer)
     _drop_merges(tx, place.id, peer.id, at)
