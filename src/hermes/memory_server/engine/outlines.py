@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import bindparam, func, select
 
+from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
@@ -101,11 +102,17 @@ class Outlines:
         self._dimension = dimension
         self._folder = folder
         self._rows_kept = rows_kept
+        self._caught_up = False
         self._guard = threading.Lock()
         self._known: OrderedDict[int, Known] = OrderedDict()
 
     def find(self, tx: Tx, workspace_id: int) -> Seen | None:
-        """The workspace's messages; None while they are being read for the first time."""
+        """The workspace's messages; None while they are being read for the first time, or while a folder of an earlier
+        version is catching up."""
+        if not self._caught_up:
+            if not has_caught_up(tx):
+                return None
+            self._caught_up = True
         outline = self._of(workspace_id).outline
         if not outline.is_whole and self.load_later is not None:
             if outline.guard.locked():
