@@ -77,7 +77,6 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
         return True
     if _purge_first_messages(tx, row):
         return False
-    queue_tidying(tx, at)
     _let_go(tx, session_id)
     if purge_conclusions(tx, conclusions.c.session_id == session_id):
         return False
@@ -92,6 +91,7 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     tx.execute(
         update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
     )
+    queue_tidying(tx, at)
     return True
 
 
@@ -151,6 +151,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
     drop_jobs(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
+    queue_tidying(tx, at)
     return True
 
 
@@ -165,7 +166,8 @@ def go_on_purging(tx: Tx, job: Job, at: int) -> None:
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
-    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied."""
+    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied, and
+    outlines that know of them be removed."""
     # One that is under way does not know of the newest deletion.
     waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
     if tx.execute(waiting.limit(1)).first() is None:

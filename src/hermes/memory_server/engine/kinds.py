@@ -20,6 +20,7 @@ from hermes.memory_server.engine.derive import Statement, embed_statements, read
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, add_job, keep_place
 from hermes.memory_server.engine.merging import go_on_merging
+from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.peer_deletion import go_on_deleting
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
@@ -66,6 +67,11 @@ async def _summary(tools: Tools, job: Job) -> Summary | None:
     return await tools.database.read(lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"]))
 
 
+async def _tidy_files(tools: Tools, job: Job) -> None:
+    if job.payload.get("begin", True):
+        await clean_outlines(tools.database)
+
+
 async def _post(tools: Tools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
@@ -103,7 +109,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
     "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
     "merge_peers": Kind(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
-    "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
+    "tidy": Kind(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": Kind(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
     "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }
