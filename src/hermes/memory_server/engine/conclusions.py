@@ -25,6 +25,7 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer, is_shown
@@ -253,8 +254,9 @@ def trim_card(tx: Tx, collection_id: int) -> None:
 
 def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
     """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
-    inside = conclusions.c.workspace_id == workspace_id_of(tx, workspace)
-    query = select_conclusions().where(inside, build_filter(filters, FIELDS))
+    place = workspace_id_of(tx, workspace)
+    own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))
+    query = select_conclusions().where(*own)
     newest_first = Page(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)

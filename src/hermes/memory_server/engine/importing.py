@@ -93,6 +93,8 @@ def _take_peer(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     item = given.item
     check_name(item["id"])
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
+    if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
+        return False
     values = {"workspace_id": place.id, "name": name, "kind": item["kind"], "created_at": item["created_at"]}
     said = {key: json.dumps(item[key]) for key in ("metadata", "configuration")}
     return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
