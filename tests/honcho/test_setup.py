@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,10 @@ import typer
 
 from hermes.cli.dialog import TerminalDialog
 from tests.cli.screen import ENTER, Screen
-from tests.conftest import Ran
 from tests.honcho.asking import Person
+from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, document, provider, roles
 from tests.memory.page import install
 from tests.memory_server.serving import Served, running
-
-Hermes = Callable[..., Ran]
-NOBODY = "http://127.0.0.1:9"
-USE = ("", "", "", "", "")
-"""Mode, observation, write, strategy and tokens as they are."""
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +23,6 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A Honcho server of our own, by its URL."""
     with running(tmp_path_factory.mktemp("memory")) as server:
         yield server
-
-
-def document(home: Path) -> dict[str, Any]:
-    path = home / "honcho.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
-
-
-def block(home: Path) -> dict[str, Any]:
-    found: dict[str, Any] = document(home).get("hosts", {}).get("hermes", {})
-    return found
-
-
-def provider(hermes: Hermes) -> str:
-    return hermes("config", "get", "memory.provider").out.strip()
 
 
 @pytest.mark.contract("10.3")
@@ -164,7 +144,7 @@ def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monke
     person = Person("cloud", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
     monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda *_: "")
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"apiKey": "hch-new", "baseUrl": ""}
+    assert block(home) == {"apiKey": "hch-new", "baseUrl": "", "peerName": "ann"}
     assert "Honcho Cloud needs a key." in person.heard
 
 
@@ -174,7 +154,7 @@ def test_the_url_that_is_offered_counts_when_it_is_taken(
 ) -> None:
     Person("self-hosted", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"baseUrl": "http://localhost:8000"}
+    assert block(home) == {"baseUrl": "http://localhost:8000", "peerName": "ann"}
 
 
 @pytest.mark.contract("5.4", "10.3")
@@ -185,7 +165,7 @@ def test_a_key_for_one_server_is_not_sent_to_another(
     (home / "honcho.json").write_text(json.dumps({"apiKey": "cloud-key"}), "utf-8")
     person = Person("self-hosted", NOBODY, "", "", "", "", *USE, "save").sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"apiKey": "", "baseUrl": NOBODY}
+    assert block(home) == {"apiKey": "", "baseUrl": NOBODY, "peerName": "ann"}
     assert "The key so far is for another server: it is not used for this one." in person.heard
 
 
@@ -216,18 +196,6 @@ def test_a_server_that_does_not_answer_can_be_changed_or_given_up(
     assert (block(home)["baseUrl"], person.answers) == ("http://127.0.0.1:10", [])
 
 
-@pytest.fixture
-def gateway(home: Path, hermes: Hermes) -> None:
-    """A platform is configured, and two people may talk who are not marked."""
-    assert hermes("config", "set", "telegram.token", "1:x").code == 0
-    assert hermes("config", "set", "gateway.allow", "telegram:17,telegram:18").code == 0
-
-
-def roles(hermes: Hermes) -> dict[str, str]:
-    people = json.loads(hermes("gateway", "people", "--json").out)
-    return {one["who"]: one["role"] for one in people if one["marked_at"] is not None}
-
-
 SERVER_AND_NAMES = ("self-hosted", NOBODY, "", "boss", "", "")
 
 
@@ -246,12 +214,12 @@ SERVER_AND_NAMES = ("self-hosted", NOBODY, "", "boss", "", "")
 def test_who_talks_to_the_gateway_becomes_keys_and_marks(
     home: Path,
     hermes: Hermes,
-    gateway: None,
     monkeypatch: pytest.MonkeyPatch,
     answers: tuple[str, ...],
     expected: dict[str, Any],
     marked: dict[str, str],
 ) -> None:
+    add_gateway(hermes)
     person = Person(*SERVER_AND_NAMES, *USE, *answers, "save").sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, person.answers) == (0, []), ran.err
@@ -261,8 +229,9 @@ def test_who_talks_to_the_gateway_becomes_keys_and_marks(
 
 @pytest.mark.contract("5.14")
 def test_taking_the_pin_away_says_that_nothing_moves(
-    home: Path, hermes: Hermes, gateway: None, monkeypatch: pytest.MonkeyPatch
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    add_gateway(hermes)
     options = ("--yes", "--unchecked", "--server", "self-hosted", "--url", NOBODY, "--user", "ann")
     assert hermes("memory", "setup", "honcho", *options, "--identity", "just-me").code == 0
     assert roles(hermes) == {"telegram:17": "owner", "telegram:18": "owner"}, "--yes confirms the list"
@@ -295,4 +264,9 @@ def test_the_questions_fit_the_window(home: Path, tmp_path: Path, columns: int) 
             screen.wait_for(shown).type(typed + ENTER)
         assert screen.ended() == 0
         assert max(len(row) for row in screen.rows) <= columns
-    assert block(home) == {"baseUrl": NOBODY, "recallMode": "context", "sessionStrategy": "per-repo"}
+    assert block(home) == {
+        "baseUrl": NOBODY,
+        "peerName": "ann",
+        "recallMode": "context",
+        "sessionStrategy": "per-repo",
+    }

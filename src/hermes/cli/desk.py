@@ -28,6 +28,9 @@ class TerminalDesk(Struct, frozen=True):
     app: App
     dialog: TerminalDialog = field(default_factory=TerminalDialog)
 
+    def of_profile(self, name: str) -> TerminalDesk:
+        return TerminalDesk(App.load(name), self.dialog)
+
     @property
     def platforms(self) -> Sequence[str]:
         get = self.app.settings.get

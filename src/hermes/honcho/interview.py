@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from hermes.errors import SettingsError
@@ -33,10 +33,18 @@ class Interview:
     def put(self, row: Key[Any], value: object) -> None:
         """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
         parsed = row.parse(value, GIVEN)
+        if (told := row.counted_as(value)) is not None:
+            self.dialog.say(f"Note: {told}.")
         if plain(parsed) == plain(self.config.get(row)):
             self.wanted.pop(row.key, None)
         else:
             self.wanted[row.key] = parsed
+
+    def reopen(self, rows: Iterable[Key[Any]], names: Iterable[str]) -> None:
+        """Take back what was answered to these, and what the command line said, so that they can be asked anew."""
+        for row in rows:
+            self.wanted.pop(row.key, None)
+        self._options = {name: given for name, given in self._options.items() if name not in set(names)}
 
     def option(self, name: str) -> str | None:
         """What the command line says."""

@@ -113,8 +113,7 @@ class HonchoPlugin(MemoryPlugin):
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
-        config = self.configuration()
-        return all_remarks(config, people)
+        return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()

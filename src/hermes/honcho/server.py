@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -47,8 +48,13 @@ class Server(Struct, frozen=True):
 
     @property
     def lacks_key(self) -> bool:
-        """Whether it cannot work without a key, and has none."""
-        return not self.key and self.kind in ("cloud", "self-hosted") and not is_loopback_url(self.url)
+        """Whether it cannot work without a key, and has none. A server of one's own may do without."""
+        return self.kind == "cloud" and not self.key
+
+    @property
+    def is_overheard(self) -> bool:
+        """Whether what is sent there can be read on the way."""
+        return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 
 def find_server(config: Configuration) -> Server:
@@ -57,10 +63,15 @@ def find_server(config: Configuration) -> Server:
     if config.get(keys.SERVER) == "embedded":
         return Server("embedded", "")
     if url:
-        return Server("self-hosted", url, key)
+        return Server("cloud" if is_cloud_url(url) else "self-hosted", url, key)
     if config.get(keys.ENVIRONMENT) == "local":
         return Server("local", LOCAL, key)
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+
+
+def is_cloud_url(url: str) -> bool:
+    """Whether a URL leads to Honcho Cloud, which is there without one too."""
+    return urlsplit(url).hostname == urlsplit(CLOUD).hostname
 
 
 class Machine(Struct, frozen=True):

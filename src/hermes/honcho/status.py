@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -11,12 +11,13 @@ from msgspec import Struct
 from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
+from hermes.honcho.auth import describe_auth
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
-from hermes.honcho.stock import stock_directory, stock_peer
+from hermes.honcho.stock import stock_peer, stock_session
 from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.types import Json
@@ -89,54 +90,26 @@ class Look(Struct, frozen=True):
 def look(bench: Workbench) -> Look:
     """Everything about one profile. The server is looked at, and nothing is made there."""
     config = bench.load()
-    server = find_server(config)
-    named = _session_here(config)
-    people = bench.desk.people()
+    server, now = find_server(config), SystemClock().now()
+    directory, people = here(), bench.desk.people()
+    named = _session_here(config, directory)
     return Look(
         config,
         bench.profile,
         server.shown,
         look_at(server, bench.machine, PATIENCE),
-        _auth(config),
+        describe_auth(config, now),
         named,
-        _stock_session(named),
+        None if named is None or directory is None else stock_session(config, named, directory),
         [_person(config, one) for one in people],
-        all_remarks(config, people),
+        all_remarks(config, people, now),
     )
 
 
-def _auth(config: Configuration) -> str:
-    """How one proves who one is, without the secret."""
-    grant, server = config.get(keys.OAUTH), find_server(config)
-    if server.kind == "embedded":
-        return "a key of its own, made at each start"
-    if grant is not None and server.key:
-        return f"OAuth ({grant.get('clientId', 'unknown client')}, {_validity(grant)})"
-    return "API key" if server.key else "none"
-
-
-def _validity(grant: Mapping[str, Any]) -> str:
-    expires = grant.get("expiresAt")
-    if not isinstance(expires, int | float):
-        return "token of unknown age"
-    minutes = int((expires - SystemClock().now()) / 60)
-    return f"token valid {minutes}m" if minutes > 0 else "expired"
-
-
-def _session_here(config: Configuration) -> SessionName | None:
-    directory = here()
+def _session_here(config: Configuration, directory: Path | None) -> SessionName | None:
     if config.naming.strategy == "per-session" or directory is None:
         return None
     return session_name(config, Conversation("", "cli", "everything", Speaker(is_owner=True), directory=directory))
-
-
-def _stock_session(named: SessionName | None) -> str | None:
-    """How a stock Hermes calls the session here, where that is another name."""
-    directory = here()
-    if named is None or named.source != "directory" or directory is None:
-        return None
-    stock = stock_directory(directory.name)
-    return stock if stock != named.name else None
 
 
 def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
@@ -191,7 +164,7 @@ def _print(bench: Workbench, found: Look) -> None:
 def _show_all(bench: Workbench, *, as_json: bool) -> None:
     found = [(one, one.load()) for one in bench.profiles()]
     if as_json:
-        bench.desk.print_json([look(one).to_json() for one, _ in found])
+        bench.desk.print_json([look(bench.of_profile(one.profile)).to_json() for one, _ in found])
         return
     rows = [
         (

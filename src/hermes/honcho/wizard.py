@@ -14,12 +14,12 @@ import typer
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Document, edit_document, read_document
+from hermes.honcho.config_file import Document, Edit, edit_document, read_document
 from hermes.honcho.configuration import Configuration, resolve
 from hermes.honcho.gateway_questions import ask_gateway
 from hermes.honcho.interview import Interview
 from hermes.honcho.server import find_server, try_server
-from hermes.honcho.server_questions import SERVERS, ask_server
+from hermes.honcho.server_questions import SERVER_KEYS, SERVERS, ask_server
 from hermes.honcho.workbench import Workbench, find_bench, shown
 
 WORDS: Mapping[str, Mapping[str, str]] = {
@@ -113,16 +113,24 @@ def _save(bench: Workbench, interview: Interview) -> None:
     if not interview.wanted:
         interview.dialog.say("Everything stays as it was.")
         return
-    path = edit_document(bench.places, set_keys(interview.wanted))
+    path = edit_document(bench.places, _edit(interview))
     interview.dialog.say(f"Saved in {path}:")
     config = bench.load()
     rows = [row for row in keys.TABLE if row.key in interview.wanted]
     bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
 
 
+def _edit(interview: Interview) -> Edit:
+    """What was answered. Aliases that others gave meanwhile stay."""
+    aliases = keys.USER_PEER_ALIASES
+    return set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
+
+
 def _ask_names(interview: Interview) -> None:
     config = interview.config
     interview.text(keys.PEER_NAME, "Your name at Honcho", "user", config.identities.owner)
+    if interview.asks and not interview.value(keys.PEER_NAME):
+        interview.put(keys.PEER_NAME, config.identities.owner)  # a login may have another name elsewhere
     interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
     interview.text(keys.WORKSPACE, "Workspace, shared with profiles of the same", "workspace", config.workspace)
 
@@ -162,6 +170,7 @@ def _try(bench: Workbench, interview: Interview) -> None:
         if answer == "stop":
             raise UsageError("nothing was saved", hint="")
         if answer == "other":
+            interview.reopen(SERVER_KEYS, ("server", "url", "key"))
             ask_server(interview)
 
 
@@ -171,5 +180,5 @@ def _trial(bench: Workbench, interview: Interview) -> Configuration:
     path = places.existing()
     now = Document({}, {}, places.host) if path is None else read_document(path, places)
     block, root = dict(now.block), dict(now.root)
-    set_keys(interview.wanted)(block, root)
+    _edit(interview)(block, root)
     return resolve(Document(root, block, places.host), path, places.host, bench.machine.env)

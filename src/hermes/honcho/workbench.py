@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.config_file import load_env
 from hermes.errors import NotFoundError
-from hermes.home import PROFILES, Home
+from hermes.home import PROFILE_NAME, PROFILES, Home
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Edit, Places, edit_document
 from hermes.honcho.configuration import Configuration, load
@@ -50,7 +50,10 @@ class Workbench(Struct, frozen=True):
     def save_keys(self, values: dict[str, Json]) -> None:
         """Set keys for this profile, and show what is in force now."""
         self.save(set_keys(values))
-        self.show_keys([row for row in TABLE if row.key in values])
+        rows = [row for row in TABLE if row.key in values]
+        for told in filter(None, (row.counted_as(values[row.key]) for row in rows)):
+            self.desk.dialog.say(f"Note: {told}")
+        self.show_keys(rows)
 
     def show_keys(self, rows: list[Key[Json]], *, as_json: bool = False) -> None:
         """Keys with their values and where these come from."""
@@ -62,19 +65,20 @@ class Workbench(Struct, frozen=True):
 
     def of_profile(self, name: str) -> Workbench:
         """The same for another profile of this installation."""
-        shared = self.machine.home.shared
-        found = Home(shared) if name == DEFAULT else Home(shared / PROFILES / name, name)
-        if not found.path.is_dir():
+        found = next((bench for bench in self.profiles() if bench.profile == name), None)
+        if found is None:
             known = ", ".join(bench.profile for bench in self.profiles())
             raise NotFoundError(f"there is no profile '{name}'", hint=f"Known: {known}")
-        return self._at(found)
+        return found if found is self else replace(found, desk=self.desk.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
-        """Every profile, the default one first."""
+        """The configuration of every profile, the default one first. People are those of this profile: `of_profile`
+        knows another's."""
         shared = self.machine.home.shared
         yield self._at(Home(shared))
-        for folder in sorted(path for path in (shared / PROFILES).glob("*") if path.is_dir()):
-            yield self._at(Home(folder, folder.name))
+        for folder in sorted((shared / PROFILES).glob("*")):
+            if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
+                yield self._at(Home(folder, folder.name))
 
     def _at(self, home: Home) -> Workbench:
         """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
