@@ -11,8 +11,8 @@ from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
 NOBODY = "http://127.0.0.1:9"
-USE = ("", "", "", "", "")
-"""Mode, observation, write, strategy and tokens as they are."""
+USE = ("",)
+"""How memory is used: as it is."""
 
 
 def document(home: Path) -> dict[str, Any]:

@@ -313,7 +313,7 @@ def test_a_stock_word_for_who_observes_whom_is_understood(machine: Machine, word
     [
         ("dialecticMaxInputChars", 10_001, 10_000),
         ("messageMaxChars", 40_000, 25_000),
-        ("contextTokens", 2_000_000, 100_000),
+        ("contextTokens", 20_000, 8_000),
         ("dialecticDepth", 2.0, 2),
         ("contextCadence", 3.0, 3),
     ],

@@ -113,10 +113,17 @@ def test_an_unknown_option_and_a_person_who_leaves_are_told_as_that(
 def test_without_a_name_one_picks_among_all_providers(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    install(home, "broken", "import nothing_of_that_name")
     install(home)
     person = Person("none").sits_down(monkeypatch)
     assert hermes("memory", "setup").code == 0
     assert (provider(hermes), person.asked) == ("none", ["Which memory provider?"])
+    assert person.offered == {
+        "broken": "it cannot be loaded",
+        "diary": "a file per person with what was said",
+        "honcho": "learns about people across conversations, on this machine or on a server",
+        "none": "the built-in notes alone",
+    }
     Person("diary").sits_down(monkeypatch)
     assert hermes("memory", "setup").code == 0
     assert provider(hermes) == "diary"
@@ -128,7 +135,7 @@ def test_questions_have_what_is_in_force_as_their_answer(
 ) -> None:
     home.mkdir()
     (home / "honcho.json").write_text(json.dumps({"baseUrl": NOBODY, "apiKey": "k", "peerName": "ann"}), "utf-8")
-    person = Person("", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    person = Person("", "", "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert person.answers == []
     assert document(home) == {"baseUrl": NOBODY, "apiKey": "k", "peerName": "ann"}
@@ -152,7 +159,7 @@ def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monke
 def test_the_url_that_is_offered_counts_when_it_is_taken(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Person("self-hosted", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    Person("self-hosted", "", "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert block(home) == {"baseUrl": "http://localhost:8000", "peerName": "ann"}
 
@@ -163,7 +170,7 @@ def test_a_key_for_one_server_is_not_sent_to_another(
 ) -> None:
     home.mkdir()
     (home / "honcho.json").write_text(json.dumps({"apiKey": "cloud-key"}), "utf-8")
-    person = Person("self-hosted", NOBODY, "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    person = Person("self-hosted", NOBODY, "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert block(home) == {"apiKey": "", "baseUrl": NOBODY, "peerName": "ann"}
     assert "The key so far is for another server: it is not used for this one." in person.heard
@@ -186,12 +193,12 @@ def test_our_own_server_can_be_chosen_though_a_key_is_there_and_the_key_stays(ho
 def test_a_server_that_does_not_answer_can_be_changed_or_given_up(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Person("self-hosted", NOBODY, "", "", "", "", *USE, "again", "stop").sits_down(monkeypatch)
+    Person("self-hosted", NOBODY, "", "", "", "", "again", "stop").sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, ran.err) == (2, "hermes: nothing was saved\n")
     assert (document(home), provider(hermes)) == ({}, "none")
     other = ("other", "self-hosted", "http://127.0.0.1:10", "", "save")
-    person = Person("self-hosted", NOBODY, "", "", "", "", *USE, *other).sits_down(monkeypatch)
+    person = Person("self-hosted", NOBODY, "", "", "", "", *other, *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert (block(home)["baseUrl"], person.answers) == ("http://127.0.0.1:10", [])
 
@@ -220,7 +227,7 @@ def test_who_talks_to_the_gateway_becomes_keys_and_marks(
     marked: dict[str, str],
 ) -> None:
     add_gateway(hermes)
-    person = Person(*SERVER_AND_NAMES, *USE, *answers, "save").sits_down(monkeypatch)
+    person = Person(*SERVER_AND_NAMES, "save", *USE, *answers).sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, person.answers) == (0, []), ran.err
     assert block(home) == {"baseUrl": NOBODY, "peerName": "boss", **expected}
@@ -235,7 +242,7 @@ def test_taking_the_pin_away_says_that_nothing_moves(
     options = ("--yes", "--unchecked", "--server", "self-hosted", "--url", NOBODY, "--user", "ann")
     assert hermes("memory", "setup", "honcho", *options, "--identity", "just-me").code == 0
     assert roles(hermes) == {"telegram:17": "owner", "telegram:18": "owner"}, "--yes confirms the list"
-    person = Person(*("", "", "", "", "", ""), *USE, "pooled", "save").sits_down(monkeypatch)
+    person = Person(*("", "", "", "", "", ""), "save", *USE, "pooled").sits_down(monkeypatch)
     assert hermes("honcho", "setup").code == 0
     assert any("moves nothing: what is known so far stays with ann" in line for line in person.heard)
     assert (block(home)["pinUserPeer"], block(home)["userPeerAliases"]) == (False, {"17": "ann", "18": "ann"})
@@ -253,13 +260,15 @@ def test_the_questions_fit_the_window(home: Path, tmp_path: Path, columns: int) 
             ("Key of this server", ""),
             ("Your name at Honcho [ann]:", ""),
             ("The agent's name [hermes]:", ""),
-            ("Workspace, shared with profiles of the same [hermes]:", ""),
+            ("Workspace: profiles in one know the same people [hermes]:", ""),
+            ("Number or word [again]:", "save"),
+            ("Number or word [keep]:", "change"),
             ("Number or word [hybrid]:", "context"),
             ("Number or word [directional]:", ""),
-            ("Number or word [async]:", ""),
+            ("Number or word [async]:", "every"),
+            ("How many turns [5]:", ""),
             ("Number or word [per-directory]:", "per-repo"),
-            ("Tokens of recalled context (none: 2,000) [none]:", ""),
-            ("Number or word [again]:", "save"),
+            ("Tokens of recalled context with a message, at most [2000]:", ""),
         ):
             screen.wait_for(shown).type(typed + ENTER)
         assert screen.ended() == 0
@@ -268,5 +277,6 @@ def test_the_questions_fit_the_window(home: Path, tmp_path: Path, columns: int) 
         "baseUrl": NOBODY,
         "peerName": "ann",
         "recallMode": "context",
+        "writeFrequency": 5,
         "sessionStrategy": "per-repo",
     }

@@ -90,7 +90,7 @@ def test_a_server_of_the_command_line_that_does_not_answer_can_be_exchanged(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = ("other", "self-hosted", "http://127.0.0.1:10", "", "save")
-    person = Person(*NAMES, *USE, *other).sits_down(monkeypatch)
+    person = Person(*NAMES, *other, *USE).sits_down(monkeypatch)
     options = ("--server", "self-hosted", "--url", NOBODY, "--key", "k")
     assert hermes("memory", "setup", "honcho", *options).code == 0
     assert (block(home), person.answers) == ({"baseUrl": "http://127.0.0.1:10", "peerName": "ann"}, [])
@@ -110,10 +110,10 @@ def test_the_name_that_is_offered_is_written_when_it_is_taken(
 @pytest.mark.contract("5.3", "10.3")
 def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path, hermes: Hermes) -> None:
     ran = hermes(*SETUP, "--yes", "--tokens", "200000")
-    assert (ran.code, block(home)) == (0, {"contextTokens": 100_000}), ran.err
-    assert "contextTokens is '200000', which counts as 100000" in ran.out
+    assert (ran.code, block(home)) == (0, {"contextTokens": 8_000}), ran.err
+    assert "contextTokens is '200000', which counts as 8000" in ran.out
     ran = hermes("honcho", "tokens", "--context", "300000")
-    assert "contextTokens is 300000, which counts as 100000" in ran.out
+    assert "contextTokens is 300000, which counts as 8000" in ran.out
 
 
 @pytest.mark.contract("5.1", "10.3")

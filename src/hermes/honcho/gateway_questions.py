@@ -64,15 +64,18 @@ def _ask_mine(interview: Interview, candidates: Sequence[Acquaintance], *, defau
     say, choose = interview.dialog.say, interview.dialog.choose
     say("They may talk, and nobody has said who they are:")
     for one in candidates:
-        say(f"  {one.who}  {one.name}".rstrip())
+        say(f"  {_named(one)}")
     options = {"all": "they are all you", "some": "ask about each", "none": "none of them is you"}
     standing = "all" if default_all else "some"
     answer = choose("Which of them are you?", options, standing) if interview.asks else "all" if default_all else "none"
     if answer == "some":
-        return [
-            one for one in candidates if choose(f"Is {one.who} {one.name} you?", {"yes": "", "no": ""}, "no") == "yes"
-        ]
+        yes_or_no = {"yes": "", "no": ""}
+        return [one for one in candidates if choose(f"Is {_named(one)} you?", yes_or_no, "no") == "yes"]
     return list(candidates) if answer == "all" else []
+
+
+def _named(one: Acquaintance) -> str:
+    return f"{one.who} ({one.name})" if one.name else one.who
 
 
 def _edit(interview: Interview) -> None:

@@ -16,8 +16,10 @@ from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
 LEVELS = ("minimal", "low", "medium", "high", "max")
-MOST_CONTEXT, MOST_QUESTION, MOST_MESSAGE = 100_000, 10_000, 25_000
-"""What a Honcho server takes at most: tokens of context, characters of a question and of a message."""
+MOST_QUESTION, MOST_MESSAGE = 10_000, 25_000
+"""Characters that a Honcho server takes: of a question, and of a message."""
+MOST_CONTEXT = 8_000
+"""Tokens of recalled context that the host takes with a message; a server would give more."""
 
 
 @dataclass(frozen=True, slots=True)

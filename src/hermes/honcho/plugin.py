@@ -47,6 +47,7 @@ class HonchoPlugin(MemoryPlugin):
     """See `hermes.memory.provider.MemoryPlugin`."""
 
     name = "honcho"
+    summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
     patience = Patience()
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
+"""What says nothing to a person."""
 NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0
@@ -145,7 +147,8 @@ def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
     except HermesError as error:
         return f"it does not answer: {error.line()}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return hide_tokens(f"it does not answer: {str(error) or type(error).__name__}")
+        why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
+        return f"it does not answer: {why}"
     return "it answers"
 
 
@@ -159,4 +162,5 @@ def in_words() -> Iterator[None]:
     except (AuthenticationError, PermissionDeniedError) as error:
         raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
     except HonchoError as error:
-        raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
+        why = ERRNO.sub("", hide_tokens(str(error)))
+        raise ProviderError(f"the server did not answer well: {why}", hint="") from error

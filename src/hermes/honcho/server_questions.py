@@ -62,7 +62,7 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
         interview.put(keys.BASE_URL, LOCAL)  # what was offered, and nobody said otherwise
     elsewhere = not was_there or interview.value(keys.BASE_URL) != before
     has_key = bool(interview.config.get(keys.API_KEY)) and not elsewhere
-    how = f"`{NO_KEY}` for none" if has_key else "empty for none"
+    how = f"`{NO_KEY}` takes it away" if has_key else "Enter for none"
     _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
     if interview.value(keys.API_KEY) == NO_KEY:
         interview.put(keys.API_KEY, "")

@@ -20,8 +20,11 @@ from hermes.honcho.server import find_server, look_at
 from hermes.honcho.stock import stock_peer, stock_session
 from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
+from hermes.settings.layers import DEFAULT
 from hermes.types import Json
 
+LISTED = {keys.USER_PEER_ALIASES.key: "peers", keys.SESSIONS.key: "sessions"}
+"""Maps that grow, with the command of `hermes honcho` that lists them."""
 PATIENCE = 3.0
 """Seconds that the server has to answer."""
 
@@ -119,7 +122,7 @@ def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
     return {
         "who": one.who,
         "name": one.name,
-        "is": role if one.is_marked else f"{role}, not marked",
+        "is": role if one.is_marked else "not marked",
         "peer": peer.name,
         "by": peer.rung,
         "peer_in_stock": theirs if theirs != peer.name else None,
@@ -150,15 +153,21 @@ def _print(bench: Workbench, found: Look) -> None:
     for line in found.remarks:
         desk.dialog.say(f"Note: {line}")
     if found.people:
-        differs = any(one["peer_in_stock"] for one in found.people)
-        names = {"who": "who", "peer": "peer", "by": "by", "is": "is"} | (
-            {"peer_in_stock": "in a stock Hermes"} if differs else {}
+        desk.print_table(
+            ("who", "peer", "by", "is"), [[one[name] for name in ("who", "peer", "by", "is")] for one in found.people]
         )
-        rows = [[one[name] or "the same" for name in names] for one in found.people]
-        desk.print_table(list(names.values()), rows)
-    desk.print_table(
-        ("key", "value", "from"), [(row.key, shown(config, row), origin(config, row)) for row in keys.TABLE]
-    )
+        for one in found.people:
+            if one["peer_in_stock"]:
+                desk.dialog.say(f"A stock Hermes takes {one['who']} for {one['peer_in_stock']}.")
+    # What somebody set comes first: the rest is as it is everywhere.
+    rows = sorted(keys.TABLE, key=lambda row: config.settings.origin(row) == DEFAULT)
+    desk.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
+
+
+def _brief(config: Configuration, row: keys.Key[Json]) -> str:
+    """A key's value as it fits a table: of long maps how much there is, and what lists it."""
+    count = len(config.get(row)) if row.key in LISTED else 0
+    return f"{count}: see `{LISTED[row.key]}`" if count else shown(config, row)
 
 
 def _show_all(bench: Workbench, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from hermes.config_file import load_env
 from hermes.errors import NotFoundError
 from hermes.home import PROFILE_NAME, PROFILES, Home
+from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Edit, Places, edit_document
 from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
@@ -89,10 +91,23 @@ class Workbench(Struct, frozen=True):
 
 
 def shown(config: Configuration, row: Key[Json]) -> str:
-    """A key's value in one line, without secrets; what is not set is a dash."""
+    """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
     value = config.get(row)
-    empty = value is None or value == "" or value == {}
-    return "–" if empty else in_words(row.shown(value))
+    if value is None or value == "" or value == {}:
+        return _follows(config).get(row.key, "–")
+    return in_words(row.shown(value))
+
+
+def _follows(config: Configuration) -> Mapping[str, str]:
+    """What holds for keys that are not set."""
+    who = config.identities
+    return {
+        keys.ENABLED.key: "true",
+        keys.WORKSPACE.key: config.workspace,
+        keys.PEER_NAME.key: who.owner,
+        keys.AI_PEER.key: who.ai,
+        keys.CONTEXT_TOKENS.key: str(DEFAULT_TOKENS),
+    }
 
 
 def origin(config: Configuration, row: Key[Json]) -> str:
