@@ -120,7 +120,7 @@ def test_without_a_name_one_picks_among_all_providers(
     assert (provider(hermes), person.asked) == ("none", ["Which memory provider?"])
     assert person.offered == {
         "broken": "it cannot be loaded",
-        "diary": "a file per person with what was said",
+        "diary": "",
         "honcho": "learns about people across conversations, on this machine or on a server",
         "none": "the built-in notes alone",
     }

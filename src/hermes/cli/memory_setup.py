@@ -13,7 +13,7 @@ from hermes.cli.start import load_app
 from hermes.config_file import write_setting
 from hermes.errors import ProviderError, UsageError
 from hermes.memory.command_host import guarded
-from hermes.memory.registry import NONE, find_provider, provider_names
+from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
 
 ALONE = "the built-in notes alone"
@@ -55,6 +55,6 @@ def _describe(name: str, app: App) -> str:
     if name == NONE:
         return ALONE
     try:
-        return str(getattr(find_provider(name, app.home.plugins), "summary", ""))
+        return open_plugin(app, name).summary
     except ProviderError:
         return "it cannot be loaded"
