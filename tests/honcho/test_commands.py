@@ -95,6 +95,24 @@ def test_a_wrong_value_is_refused_and_nothing_is_written(
     assert chosen.read_text(encoding="utf-8") == before
 
 
+@pytest.mark.contract("5.6", "10.3")
+def test_a_change_that_would_break_the_file_is_refused(chosen: Path, hermes: Hermes) -> None:
+    before = chosen.read_text(encoding="utf-8")
+    ran = hermes("honcho", "peer", "--user", "bot", "--ai", "bot")
+    assert (ran.code, "you and the agent would both be the peer 'bot'" in ran.err) == (2, True), ran.err
+    assert chosen.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("10.3")
+def test_another_name_says_what_it_leaves_behind(chosen: Path, hermes: Hermes) -> None:
+    ran = hermes("honcho", "peer", "--user", "Bob B", "--ai", "bot")
+    told = " ".join(ran.out.split())
+    assert "what is known of ann stays with that name; you are Bob-B now" in told
+    assert "what hermes knows stays with that name; the agent is bot now" in told
+    assert "peerName is 'Bob B', which counts as Bob-B" in told
+    assert "stays" not in hermes("honcho", "mode", "tools").out
+
+
 @pytest.mark.contract("10.3")
 @pytest.mark.parametrize("command", ["mode", "peer", "strategy", "tokens", "sessions", "map", "peers", "status"])
 def test_a_command_that_prints_prints_json_too(chosen: Path, hermes: Hermes, command: str) -> None:
@@ -273,6 +291,15 @@ def test_what_becomes_of_old_memory_is_asked_before_someone_gets_another_peer(
     assert block(chosen) == {"userPeerAliases": {"17": "bob"}}
     again = hermes("honcho", "peers", "map", "17", "bob", "--leave")
     assert (again.code, "17 is bob already" in again.err) == (2, True)
+
+
+@pytest.mark.contract("5.6")
+@pytest.mark.parametrize(("name", "said"), [("hermes", "hermes is the agent"), ("会", "but takes a name of letters")])
+def test_nobody_is_made_the_agent_or_nameless(chosen: Path, hermes: Hermes, name: str, said: str) -> None:
+    before = chosen.read_text(encoding="utf-8")
+    ran = hermes("honcho", "peers", "map", "17", name, "--merge")
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert chosen.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.contract("5.3", "P5")

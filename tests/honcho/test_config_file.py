@@ -168,6 +168,20 @@ def test_a_key_that_all_profiles_share_is_written_where_they_find_it(machine: Ma
 
 
 @pytest.mark.contract("5.1")
+def test_half_a_character_in_a_foreign_key_survives_a_write(machine: Machine) -> None:
+    path = machine.write('{"foreign": "\\ud83d", "other": "\\u4f1a"}')
+    edit_document(machine.places(), set_keys({"peerName": "ann"}))
+    assert machine.read(path) == {"foreign": "\ud83d", "other": "会", "hosts": {"hermes": {"peerName": "ann"}}}
+
+
+@pytest.mark.contract("5.3")
+def test_an_unknown_key_is_not_written(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match="there is no key colour in"):
+        edit_document(machine.places(), set_keys({"colour": "red", "peerName": "ann"}))
+    assert machine.places().existing() is None
+
+
+@pytest.mark.contract("5.1")
 def test_a_map_that_was_changed_meanwhile_keeps_what_others_changed(machine: Machine) -> None:
     machine.write({"hosts": {"hermes": {"userPeerAliases": {"1": "one", "2": "two", "4": "by another"}}}})
     seen, wanted = {"1": "one", "2": "two", "3": "gone there"}, {"1": "changed", "5": "new"}

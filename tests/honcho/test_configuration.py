@@ -329,6 +329,23 @@ def test_a_number_that_counts_as_another_is_said_and_never_an_error(
     assert machine.load().checked().remarks == []
 
 
+@pytest.mark.contract("5.3", "5.7")
+def test_a_name_that_counts_as_another_and_an_alias_for_the_agent_are_said(machine: Machine) -> None:
+    path = machine.write({"peerName": "Ann B.", "userPeerAliases": {"17": "hermes"}})
+    assert machine.load().checked().remarks == [
+        f"{path}: peerName is 'Ann B.', which counts as Ann-B-",
+        f"{path}: userPeerAliases makes 17 the agent, hermes",
+    ]
+
+
+@pytest.mark.contract("5.2")
+def test_a_block_of_an_earlier_version_beside_the_new_one_is_said(machine: Machine) -> None:
+    path = machine.write({"hosts": {"hermes.coder": {"aiPeer": "old"}, "hermes_coder": {"aiPeer": "new"}}})
+    found = machine.load("coder")
+    assert found.identities.ai == "new"
+    assert found.remarks == [f"{path}: hosts.hermes.coder does not count: there is hosts.hermes_coder"]
+
+
 @pytest.mark.contract("5.3")
 def test_a_number_with_a_fraction_is_no_whole_number(machine: Machine) -> None:
     path = machine.write({"dialecticDepth": 2.5})

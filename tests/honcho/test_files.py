@@ -54,8 +54,12 @@ def test_notes_are_told_once_however_often_it_is_run(
     assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz near the river"}
     assert conclusions(served, workspace, "bot") == {"# Bot", "You are kind.", "You are brief."}
     (home / "memories" / "MEMORY.md").write_text("Uses uv\n", encoding="utf-8")
-    again = hermes("honcho", "migrate", "--yes")
-    assert "0 told, 2 were there already, about ann" in again.out
+    again = hermes("honcho", "migrate", "--yes", "--json")
+    assert [(Path(one["file"]).name, one["about"], one["told"], one["known"]) for one in json.loads(again.out)] == [
+        ("USER.md", "ann", 0, 2),
+        ("MEMORY.md", "ann", 1, 0),
+        ("SOUL.md", "bot", 0, 3),
+    ]
     assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz near the river", "Uses uv"}
 
 

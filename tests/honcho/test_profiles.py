@@ -43,7 +43,8 @@ def test_sync_does_not_copy_a_grant_that_only_one_may_renew(chosen: Path, home: 
     add_profiles(home)
     mine = {"apiKey": "access", "oauth": {"refreshToken": "r"}}
     chosen.write_text(json.dumps({"hosts": {"hermes": mine}}), encoding="utf-8")
-    ran = hermes("honcho", "sync")
+    ran = hermes("honcho", "sync", "--json")
+    assert json.loads(ran.out)["own"].startswith("nothing: it has a file of its own")
     assert "it needs a sign-in or key of its own" in ran.out
     assert block(home, "hermes_coder") == {"workspace": "hermes", "aiPeer": "hermes_coder"}
 
@@ -118,3 +119,12 @@ def test_accounts_are_marked_as_yours_in_the_profile_that_is_set_up(chosen: Path
     here, there = (hermes(*profile, "gateway", "people", "--json").out for profile in ((), ("-p", "coder")))
     assert [one["role"] for one in json.loads(here) if one["marked_at"]] == []
     assert [(one["who"], one["role"]) for one in json.loads(there) if one["marked_at"]] == [("telegram:18", "owner")]
+
+
+@pytest.mark.contract("5.3", "10.3")
+def test_all_profiles_end_with_1_when_one_is_broken(chosen: Path, home: Path, hermes: Hermes) -> None:
+    add_profiles(home)
+    assert hermes("honcho", "status", "--all").code == 0
+    (home / "profiles" / "own" / "honcho.json").write_text("{", encoding="utf-8")
+    ran = hermes("honcho", "status", "--all")
+    assert (ran.code, "own: " in ran.out) == (1, True)

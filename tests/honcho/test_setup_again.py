@@ -107,6 +107,17 @@ def test_the_name_that_is_offered_is_written_when_it_is_taken(
     assert json.loads(hermes("honcho", "status", "--json").out)["you"] == "ann"
 
 
+@pytest.mark.contract("5.6", "10.3")
+def test_you_and_the_agent_are_asked_for_two_names(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    person = Person("embedded", "hermes", "", "", "bot", "", *USE).sits_down(monkeypatch)
+    assert (hermes(*SETUP).code, person.answers) == (0, [])
+    assert block(home) == {"peerName": "hermes", "aiPeer": "bot"}
+    assert person.heard.count("You and the agent cannot have the same name.") == 2
+    wrong = hermes(*SETUP, "--yes", "--ai", "hermes")
+    assert (wrong.code, "you and the agent would both be" in wrong.err) == (2, True)
+    assert block(home) == {"peerName": "hermes", "aiPeer": "bot"}
+
+
 @pytest.mark.contract("5.3", "10.3")
 def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path, hermes: Hermes) -> None:
     ran = hermes(*SETUP, "--yes", "--tokens", "200000")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hermes.errors import SettingsError
 from hermes.honcho.config_file import Block, Edit
 from hermes.honcho.keys import PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
@@ -16,6 +17,10 @@ def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | 
     `seen` has maps as they were when the new value was made from them: what others put there meanwhile stays.
     """
     rows = {row.key: row for row in TABLE}
+    if unknown := values.keys() - rows:
+        raise SettingsError(
+            f"there is no key {min(unknown)} in honcho.json", hint="docs/honcho-reference.md lists them"
+        )
     parsed = {name: plain(rows[name].parse(value, "what was given")) for name, value in values.items()}
     before = seen or {}
 

@@ -136,7 +136,8 @@ def resolve(
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
         found = Configuration(host, path, settings, [*found.problems, one], [], found.login)
-    return Configuration(host, path, settings, found.problems, list(_remarks(found, layers)), found.login)
+    remarks = [*_unread(document, path), *_remarks(found, layers)]
+    return Configuration(host, path, settings, found.problems, remarks, found.login)
 
 
 def login_name(env: Mapping[str, str]) -> str:
@@ -155,6 +156,11 @@ def plain_text(value: object) -> Any:
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
+def _unread(document: Document, path: Path | None) -> Iterator[str]:
+    if document.unread is not None:
+        yield f"{path}: hosts.{document.unread} does not count: there is hosts.{document.host}"
+
+
 def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
     """Keys that are probably misspelt, numbers that count as others, pins that pin nothing."""
     for layer in layers[:2]:
@@ -167,6 +173,9 @@ def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
     if levels is not None and len(levels) > depth:
         count = "only the first counts" if depth == 1 else f"the first {depth} count"
         yield f"dialecticDepthLevels has {len(levels)} levels, but dialecticDepth is {depth}: {count}"
+    for user_id, peer in found.identities.aliases.items():
+        if peer == found.identities.ai:
+            yield f"{found.settings.where(keys.USER_PEER_ALIASES)}: userPeerAliases makes {user_id} the agent, {peer}"
     if found.get(keys.PIN_USER_PEER) and not found.get(keys.PEER_NAME):
         where = found.settings.where(keys.PIN_USER_PEER)
         yield f"{where}: pinUserPeer is true but peerName is not set, so the pin is ignored"

@@ -20,6 +20,7 @@ from hermes.honcho.configuration import Configuration
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
+from hermes.types import Json
 
 if TYPE_CHECKING:
     from honcho import Honcho
@@ -64,6 +65,7 @@ def identity(
 def migrate(
     ctx: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --yes: print JSON.")] = False,
 ) -> None:
     """Tell Honcho what the built-in notes hold: your own notes as yours, SOUL.md as the agent's. The files stay."""
     bench = find_bench(ctx)
@@ -74,14 +76,16 @@ def migrate(
         (home.soul_file, who.ai, _paragraphs),
     ]
     found = [_read(path, about, split) for path, about, split in wanted if path.exists()]
-    if not found:
+    if json and not yes:
+        raise UsageError("--json asks nothing", hint="Give --yes too")
+    if not found and not json:
         bench.desk.dialog.say(f"There are no notes in {home.path}.")
         return
-    rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
-    bench.desk.print_table(("file", "entries", "about"), rows)
     if not yes:
+        rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
+        bench.desk.print_table(("file", "entries", "about"), rows)
         _confirm(bench, config)
-    _tell(bench, config, found)
+    _tell(bench, config, found, as_json=json)
 
 
 def _notes(home: Path) -> list[Path]:
@@ -98,11 +102,16 @@ def _confirm(bench: Workbench, config: Configuration) -> None:
         raise UsageError("nothing was told", hint="")
 
 
-def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling]) -> None:
+def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
+    done: list[Json] = []
     with open_client(config, bench.machine) as client:
         for one in tellings:
             new, there = _tell_one(client, config.identities.ai, one)
-            bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+            done.append({"file": str(one.file), "about": one.about, "told": new, "known": there})
+            if not as_json:
+                bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+    if as_json:
+        bench.desk.print_json(done)
 
 
 def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:

@@ -34,12 +34,13 @@ class Key(Setting[T_co]):
     """Whether an open session has taken it over, so that a change opens sessions anew."""
 
     def counted_as(self, raw: object) -> str | None:
-        """What to say of a number that does not count as it was written; None for every other value."""
+        """What to say of a number or a name that does not count as it was written; None for every other value."""
         try:
             value = self.kind.parse(raw)
         except Refused:  # told as what is wrong
             return None
-        if not isinstance(value, int) or isinstance(value, bool) or str(raw) == str(value):
+        is_such = isinstance(self.kind, Name) or (isinstance(value, int) and not isinstance(value, bool))
+        if not is_such or str(raw) == str(value):
             return None
         return f"{self.key} is {self.kind.quote(raw)}, which counts as {value}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,10 @@ OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
 """What one profile does not take over from another."""
 
 
-def sync(ctx: typer.Context) -> None:
+def sync(
+    ctx: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
     """Give every profile a host block, with what the default profile has, in the same workspace, as an agent of its
     own."""
     bench = find_bench(ctx)
@@ -25,7 +28,9 @@ def sync(ctx: typer.Context) -> None:
     config = default.load().checked()
     given = _own_block(default)
     rows = [(one.profile, _sync(one, config, given)) for one in bench.profiles() if one.profile != default.profile]
-    if rows:
+    if json:
+        bench.desk.print_json(dict(rows))
+    elif rows:
         bench.desk.print_table(("profile", "what was done"), rows)
     else:
         bench.desk.dialog.say("There is only the default profile.")

@@ -37,8 +37,7 @@ def status(
     """What is in force: every key and where it comes from, the server, who is who, the session's name here."""
     bench = find_bench(ctx)
     if everyone:
-        _show_all(bench, as_json=json)
-        return 0
+        return _show_all(bench, as_json=json)
     found = look(bench)
     if json:
         bench.desk.print_json(found.to_json())
@@ -170,11 +169,13 @@ def _brief(config: Configuration, row: keys.Key[Json]) -> str:
     return f"{count}: see `{LISTED[row.key]}`" if count else shown(config, row)
 
 
-def _show_all(bench: Workbench, *, as_json: bool) -> None:
+def _show_all(bench: Workbench, *, as_json: bool) -> int:
+    """A line for each profile; 1 when one of them has a problem."""
     found = [(one, one.load()) for one in bench.profiles()]
+    code = int(any(config.problems for _, config in found))
     if as_json:
         bench.desk.print_json([look(bench.of_profile(one.profile)).to_json() for one, _ in found])
-        return
+        return code
     rows = [
         (
             one.profile,
@@ -189,3 +190,4 @@ def _show_all(bench: Workbench, *, as_json: bool) -> None:
     for one, config in found:
         for problem in config.problems:
             bench.desk.dialog.say(f"{one.profile}: {problem.message}")
+    return code

@@ -14,8 +14,7 @@ import typer
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Document, Edit, edit_document, read_document
-from hermes.honcho.configuration import Configuration, resolve
+from hermes.honcho.config_file import Edit
 from hermes.honcho.gateway_questions import ask_gateway
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
@@ -125,8 +124,7 @@ def _save(bench: Workbench, interview: Interview) -> None:
     if not interview.wanted:
         interview.dialog.say("Everything stays as it was.")
         return
-    path = edit_document(bench.places, _edit(interview))
-    interview.dialog.say(f"Saved in {path}:")
+    bench.save(_edit(interview))
     config = bench.load()
     rows = [row for row in keys.TABLE if row.key in interview.wanted]
     bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
@@ -147,6 +145,10 @@ def _ask_names(interview: Interview) -> None:
     if interview.asks and not interview.value(keys.PEER_NAME):
         interview.put(keys.PEER_NAME, config.identities.owner)  # a login may have another name elsewhere
     interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
+    while interview.asks and interview.value(keys.PEER_NAME) == (interview.value(keys.AI_PEER) or config.identities.ai):
+        interview.dialog.say("You and the agent cannot have the same name.")
+        interview.reopen([keys.AI_PEER], ["ai"])
+        interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
     interview.text(keys.WORKSPACE, "Workspace: profiles in one know the same people", "workspace", config.workspace)
 
 
@@ -169,7 +171,7 @@ def _try(bench: Workbench, interview: Interview) -> None:
     """Reach the server as it would be configured; a person may save all the same."""
     dialog = interview.dialog
     while True:
-        trial = _trial(bench, interview)
+        trial = bench.trial(_edit(interview))
         dialog.say(f"\nTrying {find_server(trial).shown} …")
         problem = try_server(trial, bench.machine)
         if not problem:
@@ -191,13 +193,3 @@ def _try(bench: Workbench, interview: Interview) -> None:
         if answer == "other":
             interview.reopen(SERVER_KEYS, ("server", "url", "key"))
             ask_server(interview)
-
-
-def _trial(bench: Workbench, interview: Interview) -> Configuration:
-    """The configuration as it would be."""
-    places = bench.places
-    path = places.existing()
-    now = Document({}, {}, places.host) if path is None else read_document(path, places)
-    block, root = dict(now.block), dict(now.root)
-    _edit(interview)(block, root)
-    return resolve(Document(root, block, places.host), path, places.host, bench.machine.env)

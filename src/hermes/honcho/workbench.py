@@ -14,8 +14,8 @@ from hermes.errors import NotFoundError
 from hermes.home import PROFILE_NAME, PROFILES, Home
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Edit, Places, edit_document
-from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.config_file import Document, Edit, Places, edit_document, read_document
+from hermes.honcho.configuration import Configuration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.server import Machine
@@ -45,9 +45,25 @@ class Workbench(Struct, frozen=True):
         """What is in force, with what is wrong."""
         return load(self.places, self.machine.env)
 
+    def trial(self, edit: Edit) -> Configuration:
+        """The configuration as it would be after a change."""
+        places = self.places
+        path = places.existing()
+        now = Document({}, {}, places.host) if path is None else read_document(path, places)
+        block, root = dict(now.block), dict(now.root)
+        edit(block, root)
+        return resolve(Document(root, block, places.host), path, places.host, self.machine.env)
+
     def save(self, edit: Edit) -> None:
-        """Change the file and say where it is."""
+        """Change the file and say where it is. Raises SettingsError when it would be wrong in a way that it is not."""
+        before = self.load()
+        known = {problem.message for problem in before.problems}
+        for problem in self.trial(edit).problems:
+            if problem.message not in known:
+                raise problem
         self.desk.dialog.say(f"Saved in {edit_document(self.places, edit)}.")
+        for line in _stays_behind(before, self.load()):
+            self.desk.dialog.say(f"Note: {line}")
 
     def save_keys(self, values: dict[str, Json]) -> None:
         """Set keys for this profile, and show what is in force now."""
@@ -88,6 +104,18 @@ class Workbench(Struct, frozen=True):
             return self
         env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
         return replace(self, machine=Machine(home, env))
+
+
+def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
+    """What another name leaves where it is. Without a file nothing was told to anyone yet."""
+    if before.file is None:
+        return
+    if before.workspace != after.workspace:
+        yield f"what is in the workspace {before.workspace} stays there"
+    if before.identities.owner != after.identities.owner:
+        yield f"what is known of {before.identities.owner} stays with that name; you are {after.identities.owner} now"
+    if before.identities.ai != after.identities.ai:
+        yield f"what {before.identities.ai} knows stays with that name; the agent is {after.identities.ai} now"
 
 
 def shown(config: Configuration, row: Key[Json]) -> str:
