@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import SettingsError
+from hermes.errors import ProviderError, SettingsError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HOST, ROOT, login_name
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.server import CLOUD, LOCAL, Server, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
+from tests.honcho.places import plugin
 from tests.honcho.values import VALUES
 
 EXAMPLE: dict[str, Any] = {
@@ -224,6 +225,7 @@ def test_a_wrong_variable_is_told_by_its_name(machine: Machine) -> None:
         ({"baseUrl": "http://box:8000/v3"}, Server("self-hosted", "http://box:8000")),
         ({"baseUrl": "http://box:8000/v1/", "apiKey": "k"}, Server("self-hosted", "http://box:8000", "k")),
         ({"baseUrl": "http://box/v3/api"}, Server("self-hosted", "http://box/v3/api")),
+        ({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"}, Server("cloud", CLOUD, "k")),
         ({"environment": "local"}, Server("local", LOCAL)),
         ({"environment": "local", "baseUrl": "http://box:1"}, Server("self-hosted", "http://box:1")),
         ({"server": "embedded", "apiKey": "k", "baseUrl": "http://box:1"}, Server("embedded", "")),
@@ -237,11 +239,36 @@ def test_url_key_and_environment_say_which_server_is_meant(
 
 
 @pytest.mark.contract("5.4")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1", "http://box:8000", "https://box"])
+def test_a_server_of_ones_own_needs_no_key(machine: Machine, url: str) -> None:
+    machine.write({"baseUrl": url})
+    assert plugin(machine).is_available()
+
+
+@pytest.mark.contract("5.4")
+def test_the_cloud_by_its_url_needs_a_key(machine: Machine) -> None:
+    machine.write({"baseUrl": "https://api.honcho.dev/v3"})
+    with pytest.raises(ProviderError, match="needs a key"):
+        plugin(machine).is_available()
+    machine.write({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"})
+    assert plugin(machine).is_available()
+
+
+@pytest.mark.contract("5.4", "P5")
 @pytest.mark.parametrize(
-    ("url", "lacks"), [("http://127.0.0.1:8000", False), ("http://localhost:1", False), ("https://box", True)]
+    ("value", "told"),
+    [
+        ({"baseUrl": "http://box:8000"}, "http://box:8000 is not encrypted: what is said can be read on the way"),
+        ({"baseUrl": "http://box", "apiKey": "k"}, "http://box is not encrypted: the key and what is said can be"),
+        ({"baseUrl": "http://127.0.0.1:8000"}, None),
+        ({"baseUrl": "https://box"}, None),
+        ({"baseUrl": "http://box", "server": "embedded"}, None),
+    ],
 )
-def test_a_server_on_this_machine_needs_no_key(url: str, lacks: bool) -> None:
-    assert Server("self-hosted", url).lacks_key is lacks
+def test_a_server_that_can_be_overheard_is_said(machine: Machine, value: dict[str, str], told: str | None) -> None:
+    machine.write(value).chmod(0o600)
+    remarks = plugin(machine).remarks([])
+    assert [line[: len(told or "")] for line in remarks] == ([] if told is None else [told])
 
 
 @pytest.mark.contract("5.5")
@@ -269,6 +296,79 @@ def test_old_words_are_understood(machine: Machine) -> None:
     assert (found.get(keys.RECALL_MODE), found.identities.pin) == ("hybrid", True)
     machine.write({"pinPeerName": True, "pinUserPeer": False, "peerName": "ann"})
     assert machine.load().identities.pin is False
+
+
+@pytest.mark.contract("5.5")
+@pytest.mark.parametrize(
+    ("word", "mode"), [("shared", "unified"), ("separate", "directional"), ("cross", "directional")]
+)
+def test_a_stock_word_for_who_observes_whom_is_understood(machine: Machine, word: str, mode: str) -> None:
+    machine.write({"observationMode": word})
+    assert machine.load().checked().get(keys.OBSERVATION_MODE) == mode
+
+
+@pytest.mark.contract("5.3")
+@pytest.mark.parametrize(
+    ("key", "given", "counted"),
+    [
+        ("dialecticMaxInputChars", 10_001, 10_000),
+        ("messageMaxChars", 40_000, 25_000),
+        ("contextTokens", 20_000, 8_000),
+        ("dialecticDepth", 2.0, 2),
+        ("contextCadence", 3.0, 3),
+    ],
+)
+def test_a_number_that_counts_as_another_is_said_and_never_an_error(
+    machine: Machine, key: str, given: float, counted: int
+) -> None:
+    path = machine.write({key: given})
+    found = machine.load().checked()
+    assert {row.key: found.get(row) for row in TABLE}[key] == counted
+    assert found.remarks == [f"{path}: {key} is {given!r}, which counts as {counted}"]
+    machine.write({key: counted})
+    assert machine.load().checked().remarks == []
+
+
+@pytest.mark.contract("5.3", "5.7")
+def test_a_name_that_counts_as_another_and_an_alias_for_the_agent_are_said(machine: Machine) -> None:
+    path = machine.write({"peerName": "Ann B.", "userPeerAliases": {"17": "hermes"}})
+    assert machine.load().checked().remarks == [
+        f"{path}: peerName is 'Ann B.', which counts as Ann-B-",
+        f"{path}: userPeerAliases makes 17 the agent, hermes",
+    ]
+
+
+@pytest.mark.contract("5.2")
+def test_a_block_of_an_earlier_version_beside_the_new_one_is_said(machine: Machine) -> None:
+    path = machine.write({"hosts": {"hermes.coder": {"aiPeer": "old"}, "hermes_coder": {"aiPeer": "new"}}})
+    found = machine.load("coder")
+    assert found.identities.ai == "new"
+    assert found.remarks == [f"{path}: hosts.hermes.coder does not count: there is hosts.hermes_coder"]
+
+
+@pytest.mark.contract("5.3")
+def test_a_number_with_a_fraction_is_no_whole_number(machine: Machine) -> None:
+    path = machine.write({"dialecticDepth": 2.5})
+    [problem] = machine.load().problems
+    assert problem.message.startswith(f"{path}: dialecticDepth is 2.5, but takes a whole number")
+
+
+@pytest.mark.contract("5.3")
+def test_an_empty_grant_is_none(machine: Machine) -> None:
+    machine.write({"apiKey": "k", "oauth": {"refreshToken": "r"}, "hosts": {"hermes": {"apiKey": "k", "oauth": {}}}})
+    found = machine.load().checked()
+    assert (found.get(keys.OAUTH), found.grant) == (None, None)
+
+
+@pytest.mark.contract("5.2")
+def test_a_grant_counts_only_beside_the_key_in_force(machine: Machine) -> None:
+    grant = {"refreshToken": "r", "clientId": "c"}
+    machine.write({"apiKey": "token", "oauth": grant})
+    assert machine.load().checked().grant == grant
+    path = machine.write({"apiKey": "token", "oauth": grant, "hosts": {"hermes": {"apiKey": "own"}}})
+    path.chmod(0o600)
+    assert machine.load().checked().grant is None
+    assert plugin(machine).remarks([]) == [f"{path}: the sign-in is not used: apiKey comes from {path}, hosts.hermes"]
 
 
 @pytest.mark.contract("5.3", "5.6")

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from hermes.app import App
 from hermes.cli.desk import TerminalDesk, open_plugin
 from hermes.cli.output import say
 from hermes.cli.start import load_app
 from hermes.config_file import write_setting
-from hermes.errors import UsageError
+from hermes.errors import ProviderError, UsageError
 from hermes.memory.command_host import guarded
 from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
@@ -33,7 +34,7 @@ def setup(
     if provider is None:
         if not desk.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
-        options = {name: ALONE if name == NONE else "" for name in sorted(known, key=lambda name: name == NONE)}
+        options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
         provider = desk.dialog.choose("Which memory provider?", options, app.settings.get(PROVIDER))
     if provider.startswith("-"):
         raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
@@ -46,4 +47,14 @@ def setup(
             return
     if app.settings.get(PROVIDER) != provider:
         write_setting(app.home.config_file, PROVIDER, provider)
-    say(f"The memory provider is {provider} ({app.home.config_file}).")
+    desk.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
+
+
+def _describe(name: str, app: App) -> str:
+    """What a provider says it is, in a few words."""
+    if name == NONE:
+        return ALONE
+    try:
+        return open_plugin(app, name).summary
+    except ProviderError:
+        return "it cannot be loaded"

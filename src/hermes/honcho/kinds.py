@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.honcho.identity import peer_text
 from hermes.honcho.names import LONGEST
-from hermes.settings.kinds import Kind, Text
+from hermes.settings.kinds import Integer, Kind, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,29 @@ class NonEmptyName(Name):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant(Kind[Mapping[str, object]]):
-    """What a sign-in left behind, for whoever renews it. Only who it was made for, and until when, is shown."""
+class Capped(Integer):
+    """A whole number. One above `maximum`, which is more than servers take, counts as `maximum`."""
+
+    def parse(self, raw: object) -> int:
+        whole = Integer(self.minimum).parse(raw)
+        return whole if self.maximum is None else min(whole, self.maximum)
+
+    def describe(self) -> str:
+        return f"{Integer.describe(self)} (more counts as that)"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Kind[Mapping[str, object] | None]):
+    """What a sign-in left behind, for whoever renews it; an empty map is none. Only who it was made for, and until
+    when, is shown."""
 
     @property
     def secret(self) -> bool:
         return True
 
-    def parse(self, raw: object) -> Mapping[str, object]:
+    def parse(self, raw: object) -> Mapping[str, object] | None:
+        if raw == {}:
+            return None
         if not isinstance(raw, Mapping) or not isinstance(raw.get("refreshToken"), str):
             raise self.refusal(raw)
         return raw

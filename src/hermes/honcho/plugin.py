@@ -47,6 +47,7 @@ class HonchoPlugin(MemoryPlugin):
     """See `hermes.memory.provider.MemoryPlugin`."""
 
     name = "honcho"
+    summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
     patience = Patience()
 
@@ -113,8 +114,7 @@ class HonchoPlugin(MemoryPlugin):
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
-        config = self.configuration()
-        return all_remarks(config, people)
+        return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()

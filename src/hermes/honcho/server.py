@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
+"""What says nothing to a person."""
 NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0
@@ -47,8 +50,13 @@ class Server(Struct, frozen=True):
 
     @property
     def lacks_key(self) -> bool:
-        """Whether it cannot work without a key, and has none."""
-        return not self.key and self.kind in ("cloud", "self-hosted") and not is_loopback_url(self.url)
+        """Whether it cannot work without a key, and has none. A server of one's own may do without."""
+        return self.kind == "cloud" and not self.key
+
+    @property
+    def is_overheard(self) -> bool:
+        """Whether what is sent there can be read on the way."""
+        return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 
 def find_server(config: Configuration) -> Server:
@@ -57,10 +65,15 @@ def find_server(config: Configuration) -> Server:
     if config.get(keys.SERVER) == "embedded":
         return Server("embedded", "")
     if url:
-        return Server("self-hosted", url, key)
+        return Server("cloud" if is_cloud_url(url) else "self-hosted", url, key)
     if config.get(keys.ENVIRONMENT) == "local":
         return Server("local", LOCAL, key)
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+
+
+def is_cloud_url(url: str) -> bool:
+    """Whether a URL leads to Honcho Cloud, which is there without one too."""
+    return urlsplit(url).hostname == urlsplit(CLOUD).hostname
 
 
 class Machine(Struct, frozen=True):
@@ -134,7 +147,8 @@ def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
     except HermesError as error:
         return f"it does not answer: {error.line()}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return hide_tokens(f"it does not answer: {str(error) or type(error).__name__}")
+        why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
+        return f"it does not answer: {why}"
     return "it answers"
 
 
@@ -148,4 +162,5 @@ def in_words() -> Iterator[None]:
     except (AuthenticationError, PermissionDeniedError) as error:
         raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
     except HonchoError as error:
-        raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
+        why = ERRNO.sub("", hide_tokens(str(error)))
+        raise ProviderError(f"the server did not answer well: {why}", hint="") from error
