@@ -11,6 +11,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
+from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
 from hermes.types import Json
@@ -53,7 +54,7 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         message = store.messages.get(tx, row["message"])
         if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
             return None
-        text, at = message.content or "", message.timestamp
+        text, at = strip_fences(message.content or ""), message.timestamp
     return Entry(
         key=row["key"],
         kind=row["kind"],
@@ -64,6 +65,7 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         session_id=item.session_id,
         data=row.get("data"),
         tried_at=item.tried_at,
+        queued_at=item.created_at,
     )
 
 
