@@ -19,7 +19,9 @@ from hermes.types import Json
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
 BATCH = 50
-BASE, CAP = 1.0, 300.0
+BASE, CAP, CAP_FOR_ALL = 1.0, 300.0, 60.0
+"""Seconds of the back-off: its first step and its longest, and the longest while the whole provider is down, so that it
+is soon seen when a key or the server was changed."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
 """Seconds of a pause that a plugin may ask for."""
 LONGEST_REASON = 1000
@@ -92,8 +94,10 @@ def settle_batch(
                 settled.append(Done(note and note[:LONGEST_REASON]))
             case Parked(reason):
                 settled.append(Dead(reason[:LONGEST_REASON]))
-            case Later(reason, after):
+            case Later(reason, after, everyone):
                 pause = pause_of(item, chance) if after is None else asked_pause(after)
+                if everyone and after is None:
+                    pause = min(pause, CAP_FOR_ALL)
                 settled.append(Retry(now + pause, reason[:LONGEST_REASON]))
     return settled
 
