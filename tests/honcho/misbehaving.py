@@ -19,7 +19,20 @@ import httpx
 from tests.memory_server.serving import PLAIN
 
 Fault = Literal[
-    "404", "latency", "500", "500 after", "429", "401", "reset", "reset after", "hang", "garbage", "garbage after"
+    "402",
+    "403",
+    "404",
+    "422",
+    "latency",
+    "500",
+    "500 after",
+    "429",
+    "401",
+    "reset",
+    "reset after",
+    "hang",
+    "garbage",
+    "garbage after",
 ]
 FAULTS: tuple[Fault, ...] = (
     *("latency", "500", "500 after", "429", "401"),
@@ -66,6 +79,8 @@ class Misbehaving:
         self.befallen: Counter[str] = Counter()
         self.asked: list[tuple[str, str]] = []
         self.url = ""
+        self.rewrite: Callable[[bytes], bytes] | None = None
+        """Changes what the real server replies."""
         self._is_foreign = is_foreign
         self._client = httpx.AsyncClient(base_url=upstream, timeout=60, verify=PLAIN)
         self._over = asyncio.Event()
@@ -110,13 +125,15 @@ class Misbehaving:
             self.befallen[fault] += 1
         if not await self._befall(fault, writer):
             return False
-        if fault in ("404", "500", "429", "401", "garbage"):
+        if fault in ("402", "403", "404", "422", "500", "429", "401", "garbage"):
             return await self._refuse(fault, writer)
         status, told, date = await self._pass_on(method, path, headers, body)
         if fault == "reset after":
             return False
         if fault in ("500 after", "garbage after"):
             return await self._refuse(fault, writer)
+        if self.rewrite is not None:
+            told = self.rewrite(told)
         await _reply(writer, status, told, f"Date: {date}\r\n" if date else "")
         return True
 

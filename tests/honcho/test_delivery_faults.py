@@ -160,6 +160,7 @@ async def test_many_tasks_conclude_at_once_while_turns_are_written_and_none_is_l
     await asyncio.gather(*(lane.drain() for lane in lanes))
     found = Counter(one["content"] for one in Arrived(server, workspace).conclusions())
     parked = [outcome for lane in lanes for outcome in lane.outcomes.values() if isinstance(outcome, Parked)]
+    sys.stdout.write(f"{len(found)} conclusions, {len(parked)} put aside, faults {dict(proxy.befallen)}\n")
     assert max(found.values()) == 1, "none twice"
     assert len(found) + len(parked) == tasks * each
     assert parked == []
@@ -189,6 +190,7 @@ async def test_every_turn_of_a_group_arrives_once_in_order_under_the_right_peer_
         if chance.random() < 0.3:
             await lane.attempt()
     outcomes = await lane.drain()
+    sys.stdout.write(f"{len(outcomes)} messages, faults {dict(proxy.befallen)}\n")
     assert {type(outcome) for outcome in outcomes.values()} == {Delivered}
     joined: list[tuple[str, str]] = []
     for peer, content in Arrived(server, workspace).said(SESSION):
