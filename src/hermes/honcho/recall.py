@@ -39,6 +39,7 @@ BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
 MARGIN = 0.1
 """Of the time there is, what is left for giving what is there: an answer that comes too late is none."""
 LATE = "it was not there in time"
+CANCELLED = "it took too long to prepare, and was stopped"
 
 
 class Habits(Struct, frozen=True):
@@ -64,8 +65,10 @@ class Habits(Struct, frozen=True):
 class Layer:
     """One thing that is fetched: what came of it last, and the fetch that is under way."""
 
-    def __init__(self, cadence: int) -> None:
+    def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
         self.cadence = cadence
+        self.is_for_one_turn = is_for_one_turn
+        """What it brings answers the question of one turn: that turn waits for it, whatever an earlier one left."""
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
@@ -77,6 +80,11 @@ class Layer:
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is being fetched, and what there is of it does not do."""
+        return self.is_running and (self.is_for_one_turn or not self.sections)
 
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
@@ -97,9 +105,16 @@ class Layer:
 
     def missed(self) -> str | None:
         """Why what is here is not of this turn; None when nothing is missing."""
-        if self.is_running and not self.sections:
+        if self.is_awaited:
             return LATE
-        return None if self.failure is None else self.failure.line()
+        if self.failure is not None:
+            return self.failure.line()
+        if self.task is None or not self.task.done():
+            return None
+        if self.task.cancelled():
+            return CANCELLED
+        defect = self.task.exception()
+        return None if defect is None else f"{type(defect).__name__}: {defect}"
 
 
 class Recaller:
@@ -112,7 +127,7 @@ class Recaller:
         self._layers = {
             BASE: Layer(habits.base_cadence),
             DIALECTIC: Layer(habits.dialectic_cadence),
-            WORDS: Layer(habits.dialectic_cadence),
+            WORDS: Layer(habits.dialectic_cadence, is_for_one_turn=True),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -205,8 +220,8 @@ class Recaller:
                 layer.task.result()  # a defect is raised, and named by the host
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for layers that have nothing yet. What made one turn wait in vain, or failed before, makes none wait."""
-        waits = [layer for layer in self._in_use().values() if layer.is_running and not layer.sections]
+        """Wait for what is awaited. What made one turn wait in vain, or failed before, makes none wait."""
+        waits = [layer for layer in self._in_use().values() if layer.is_awaited]
         waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
@@ -219,13 +234,14 @@ class Recaller:
 
     async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
         """Ask about the person, in as many passes as it takes."""
-        if self._about is None or await self._source.reader.is_floor():
+        about = self._about
+        if about is None or await self._source.reader.is_floor() or not await self._source.may_answer(about):
             return ()
         how = self._habits.dialectic
         answers: list[str] = []
         for level in choose_levels(how, question_chars):
             query = cut_at_word(word_pass(answers, warm=warm), how.longest_question)
-            answer = await self._source.answer(query, level, self._about, in_session=warm)
+            answer = await self._source.answer(query, level, about, in_session=warm)
             if answer is None or is_floor_answer(answer):
                 break
             answers.append(answer)
