@@ -44,6 +44,6 @@ def setup(
         guarded(name, "setup", lambda: plugin.setup(desk, ctx.args), typer.TyperException, typer.Abort)
         if set(HELP) & set(ctx.args):
             return
-    if app.settings.get(PROVIDER) != provider:
+    if app.settings.get(PROVIDER) != provider or not app.settings.is_given(PROVIDER):
         write_setting(app.home.config_file, PROVIDER, provider)
     say(f"The memory provider is {provider} ({app.home.config_file}).")

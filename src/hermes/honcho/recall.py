@@ -76,6 +76,7 @@ class Layer:
         self.failure: HermesError | None = None
         self.task: asyncio.Task[None] | None = None
         self.made_wait = False
+        self.begun_at = 0.0
 
     @property
     def is_running(self) -> bool:
@@ -89,7 +90,7 @@ class Layer:
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
 
-    def fetch(self, turn: int, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
+    def fetch(self, turn: int, now: float, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
         """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
 
         async def run() -> None:
@@ -100,8 +101,14 @@ class Layer:
             else:
                 self.fetched_for, self.failure, self.was_given = self.asked_for, None, False
 
-        self.asked_for, self.made_wait = turn, False
+        self.asked_for, self.made_wait, self.begun_at = turn, False, now
         self.task = asyncio.create_task(run())
+
+    def drop(self) -> None:
+        """Let go what was fetched, or is being fetched: it is due again."""
+        if self.task is not None:
+            self.task.cancel()
+        self.sections, self.task, self.fetched_for, self.failure = (), None, None, None
 
     def missed(self) -> str | None:
         """Why what is here is not of this turn; None when nothing is missing."""
@@ -142,6 +149,7 @@ class Recaller:
         elif self._habits.first_turn_only:
             return
         elif not is_trivial(question):
+            self._forget_before(question.since)
             self._about = about
             self._begin(question.turn + 1, question.text)
         await self._finish()
@@ -153,6 +161,8 @@ class Recaller:
         if self._turn is None:
             self._meet(question.turn, about)
         self._turn = question.turn
+        if self._forget_before(question.since):
+            self._begin(question.turn, "")
         self._begin_words(question, about)
         await self._wait(seconds * (1 - MARGIN))
         layers = self._in_use()
@@ -180,13 +190,20 @@ class Recaller:
         if all(layer.task is None for layer in self._layers.values()):
             self._begin(turn, "")
 
+    def _forget_before(self, since: float) -> bool:
+        """Whether anything was there that may hold what was forgotten; it is gone."""
+        old = [layer for layer in self._layers.values() if layer.task is not None and layer.begun_at < since]
+        for layer in old:
+            layer.drop()
+        return bool(old)
+
     def _begin(self, turn: int, question: str) -> None:
         base, dialectic = self._layers[BASE], self._layers[DIALECTIC]
         if dialectic.is_due(turn):
             warm = bool(base.sections)
-            dialectic.fetch(turn, partial(self._think, len(question), warm=warm))
+            dialectic.fetch(turn, self._source.reader.now(), partial(self._think, len(question), warm=warm))
         if base.is_due(turn):
-            base.fetch(turn, partial(self._fetch_base, question))
+            base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
     def _begin_words(self, question: Question, about: str | None) -> None:
         """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
@@ -195,7 +212,7 @@ class Recaller:
         if words.was_given:
             words.sections = ()
         if words.is_due(question.turn) and not self._source.reader.has_model:
-            words.fetch(question.turn, partial(self._ask_words, question.text, about))
+            words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
 
     def _in_use(self) -> dict[str, Layer]:
         """The layers that count: where a model answers, nobody asks with the words of a question."""

@@ -8,6 +8,7 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import HOST, ROOT, Configuration
 from hermes.honcho.identity import Identities
+from hermes.honcho.server import meant_server
 from hermes.memory.provider import Acquaintance
 
 NAMED = 5
@@ -21,7 +22,25 @@ def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
 
 def all_remarks(config: Configuration, people: Sequence[Acquaintance]) -> list[str]:
     """A line each."""
-    return [*config.remarks, *_file_remarks(config), *pin_remarks(config.identities, people)]
+    return [
+        *_unused_remarks(config),
+        *config.remarks,
+        *_file_remarks(config),
+        *pin_remarks(config.identities, people),
+    ]
+
+
+def _unused_remarks(config: Configuration) -> list[str]:
+    """Nobody chose Honcho, but a key, a URL or a variable names a server."""
+    meant = meant_server(config)
+    if config.is_chosen or meant.kind == "embedded":
+        return []
+    named = (row for row in (keys.BASE_URL, keys.API_KEY, keys.ENVIRONMENT) if config.settings.is_given(row))
+    where = ", ".join(dict.fromkeys(config.settings.where(row) for row in named))
+    return [
+        f"{where} means Honcho ({meant.shown}), but nobody chose Honcho here: nothing is sent there, our own memory "
+        "server is used. `hermes config set memory.provider honcho` chooses it"
+    ]
 
 
 def _file_remarks(config: Configuration) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.interview import Interview
-from hermes.honcho.server import LOCAL, find_server
+from hermes.honcho.server import LOCAL, meant_server
 
 CLOUD_PAGE = "https://app.honcho.dev"
 SERVERS = {
@@ -17,7 +17,7 @@ SERVERS = {
 
 def ask_server(interview: Interview) -> None:
     """Ask where Honcho is."""
-    before = find_server(interview.config).kind
+    before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (
         interview.dialog.choose("Where is Honcho?", SERVERS, standing) if interview.asks else standing

@@ -104,6 +104,7 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     if checks:
         _try(bench, interview)
     _save(bench, interview)
+    bench.choose()
     if mine:
         bench.desk.mark_owner(mine)
         dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")
