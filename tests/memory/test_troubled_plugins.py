@@ -39,6 +39,7 @@ HOOKS = ["recall", "prepare", "call_tool", "before_compress", "retitled", "close
 """Hooks that are asynchronous: those that can hang."""
 OTHERS = {
     *("name", "is_available", "address", "open", "cache_busting_signature", "status", "backup_paths", "remarks"),
+    *("find_remembered", "forget"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli import backfill, explain, memory_server, memory_setup, memory_status, outbox, transfer
+from hermes.cli import backfill, explain, forget, memory_server, memory_setup, memory_status, outbox, transfer
 from hermes.cli.memory_server import tell_of_unused
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
@@ -31,6 +31,7 @@ app.add_typer(outbox.app, name="outbox")
 app.command()(memory_status.status)
 app.command()(explain.explain)
 app.command("backfill")(backfill.backfill)
+app.command()(forget.forget)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )(memory_setup.setup)

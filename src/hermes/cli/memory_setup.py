@@ -47,7 +47,7 @@ def setup(
         if set(HELP) & set(ctx.args):
             return
     before = app.settings.get(PROVIDER)
-    if before != provider:
+    if before != provider or not app.settings.is_given(PROVIDER):
         write_setting(app.home.config_file, PROVIDER, provider)
     desk.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
     offer_backfill(load_app(ctx), desk.dialog, before)
