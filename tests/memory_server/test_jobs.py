@@ -145,6 +145,7 @@ async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is
     assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 0
 
 
+@pytest.mark.contract("9.9")
 @pytest.mark.parametrize("kind", jobs.PROMISED)
 async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database, kind: str) -> None:
     await add(database, kind=kind)
