@@ -154,6 +154,26 @@ def test_stay_that_began_since_a_merge_is_not_taken_for_one_that_it_moved(tmp_pa
         assert ids(http.get("/sessions/new/peers")) == ["ann"]
 
 
+def test_what_either_peer_heard_is_heard_by_the_merged_one(http: httpx.Client, server: Served) -> None:
+    def heard(peer: str) -> list[str]:
+        asked = {"query": "news", "limit": 10, "filters": {"peer_perspective": peer}}
+        return sorted(message["content"] for message in http.post("/search", json=asked).json())
+
+    make_peers(http, "ann", "ann-phone")
+    for news, comes in (("news 1", "ann-phone"), ("news 2", "ann"), ("news 3", None)):
+        say(http, "s", news, peer="ben")
+        if comes is not None:
+            http.post("/sessions/s/peers", json={comes: {}}).raise_for_status()
+    before = [heard("ann"), heard("ann-phone")]
+    assert before == [["news 3"], ["news 2", "news 3"]]
+    made = merge(http, "ann-phone", "ann", server.folder)
+    assert heard("ann") == ["news 2", "news 3"]
+    assert sorted(ids(http.get("/sessions/s/peers"))) == ["ann", "ben"]
+    undo(http, made, server.folder)
+    assert [heard("ann"), heard("ann-phone")] == before
+    assert sorted(ids(http.get("/sessions/s/peers"))) == ["ann", "ann-phone", "ben"]
+
+
 def test_merge_is_undone_although_a_third_peer_of_its_conclusions_was_deleted(
     http: httpx.Client, server: Served
 ) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting, inserting_new
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
     cards,
     collections,
@@ -225,9 +225,10 @@ def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
 
 def drop_conclusions(tx: Tx, ids: Sequence[int]) -> None:
     """Remove the rows of conclusions and all that belongs to them."""
-    for table in (conclusion_messages, conclusion_versions):
-        tx.execute(delete(table).where(table.c.conclusion_id.in_(ids)))
-    tx.execute(delete(conclusions).where(conclusions.c.id.in_(ids)))
+    for part in in_parts(ids):
+        for table in (conclusion_messages, conclusion_versions):
+            tx.execute(delete(table).where(table.c.conclusion_id.in_(part)))
+        tx.execute(delete(conclusions).where(conclusions.c.id.in_(part)))
 
 
 def let_go(tx: Tx, collection_id: int) -> None:

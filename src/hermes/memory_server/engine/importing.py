@@ -14,6 +14,7 @@ from sqlalchemy import insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
     conclusion_versions,
@@ -167,8 +168,8 @@ def _take_conclusion(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
-    rows = tx.execute(inside.where(messages.c.public_id.in_(item["message_ids"])).order_by(messages.c.id))
-    sources = list(rows.scalars())
+    named = [inside.where(messages.c.public_id.in_(part)) for part in in_parts(item["message_ids"])]
+    sources = sorted({source for query in named for source in tx.execute(query).scalars()})
     values = {
         "public_id": item["id"],
         "workspace_id": place.id,

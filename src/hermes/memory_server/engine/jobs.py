@@ -41,6 +41,8 @@ PROMISED = (
     *("merge_peers", "tidy", "catch_up"),
 )
 """The kinds that are never given up, since somebody relies on them."""
+APART = ("delete_session", "delete_workspace", "delete_peer")
+"""Those of them that others of their unit need not wait for any longer when they have failed often."""
 LONGEST_BACK_OFF = 600 * 1_000_000
 """Microseconds between two tries of what is never given up, at most."""
 
@@ -208,6 +210,8 @@ def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
     else:
         wait = min(BACK_OFF * 2 ** min(job.attempts - 1, 20), LONGEST_BACK_OFF)
         changes |= {"state": "pending", "not_before": at + wait}
+        if job.attempts >= ATTEMPTS and job.kind in APART:
+            changes["unit"] = f"{job.kind}:{job.id}"
     tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job))
 
 

@@ -103,14 +103,21 @@ def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
 
 
 def move_members(tx: Tx, merge: Record) -> None:
-    """The stays of one become the other's; where both are in a session now, one of the two stays is enough."""
-    inside = select(memberships.c.session_id).where(
-        memberships.c.peer_id == merge.into_id, memberships.c.left_seq.is_(None)
+    """The stays of one become the other's. Where both are in a session now, one of the two stays is enough, and the
+    other, if it began earlier, ends where that begins."""
+    other = memberships.alias("other")
+    both = (
+        *(memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None)),
+        *(other.c.peer_id == merge.into_id, other.c.left_seq.is_(None), other.c.session_id == memberships.c.session_id),
     )
-    both = (memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None))
-    for row in tx.execute(select(memberships).where(*both, memberships.c.session_id.in_(inside))).all():
-        _note(tx, merge, "stay", [{"row_id": row.id, "before": json.dumps(dict(row._mapping))}])
-        tx.execute(delete(memberships).where(memberships.c.id == row.id))
+    for row in tx.execute(select(memberships, other.c.joined_seq.label("begins")).where(*both)).all():
+        before = {column.name: getattr(row, column.name) for column in memberships.c}
+        _note(tx, merge, "stay", [{"row_id": row.id, "before": json.dumps(before)}])
+        own = memberships.c.id == row.id
+        if row.joined_seq < row.begins:
+            tx.execute(update(memberships).where(own).values(left_seq=row.begins))
+        else:
+            tx.execute(delete(memberships).where(own))
     left = select(literal(merge.id), literal("membership"), memberships.c.id, SAME_STAY)
     moved = left.where(memberships.c.peer_id == merge.from_id)
     tx.execute(insert(merge_rows).from_select(["merge_id", "kind", "row_id", "before"], moved))
@@ -130,13 +137,20 @@ def bring_back(tx: Tx, merge: Record) -> None:
     noted = exists().where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "membership", *same)
     tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, noted).values(peer_id=merge.from_id))
     for row in tx.execute(_noted(merge, "stay")).all():
-        stay = {name: value for name, value in json.loads(row.before).items() if name != "id"}
-        if tx.execute(select(sessions.c.id).where(sessions.c.id == stay["session_id"])).first() is not None:
-            tx.execute(insert(memberships).values(stay))
+        _bring_stay_back(tx, json.loads(row.before))
     for row in tx.execute(_noted(merge, "card")).all():
         _bring_card_back(tx, row)
     done = (merge_rows.c.merge_id == merge.id, merge_rows.c.kind.in_(("membership", "stay", "card")))
     tx.execute(delete(merge_rows).where(*done))
+
+
+def _bring_stay_back(tx: Tx, before: dict[str, Any]) -> None:
+    """Unless its session is gone."""
+    same = [memberships.c[name] == before[name] for name in ("id", "session_id", "peer_id", "joined_at")]
+    if tx.execute(update(memberships).where(*same).values(left_seq=None)).rowcount:
+        return
+    if tx.execute(select(sessions.c.id).where(sessions.c.id == before["session_id"])).first() is not None:
+        tx.execute(insert(memberships).values({name: value for name, value in before.items() if name != "id"}))
 
 
 def _bring_card_back(tx: Tx, noted: Record) -> None:

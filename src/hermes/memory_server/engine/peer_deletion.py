@@ -78,7 +78,7 @@ def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
     tx.execute(update(sessions).where(sessions.c.id.in_(been)).values(removals=sessions.c.removals + 1))
     summed = select(summaries.c.session_id).where(summaries.c.session_id.in_(been))
     affected = tx.execute(select(sessions).where(sessions.c.id.in_(summed))).all()
-    tx.execute(delete(summaries).where(summaries.c.session_id.in_([row.id for row in affected])))
+    tx.execute(delete(summaries).where(summaries.c.session_id.in_(been)))
     tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
     for row in affected:
         queue_summaries_again(tx, row, at)
