@@ -120,11 +120,25 @@ def test_you_and_the_agent_are_asked_for_two_names(home: Path, hermes: Hermes, m
 
 @pytest.mark.contract("5.3", "10.3")
 def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path, hermes: Hermes) -> None:
-    ran = hermes(*SETUP, "--yes", "--tokens", "200000")
-    assert (ran.code, block(home)) == (0, {"contextTokens": 8_000}), ran.err
-    assert "contextTokens is '200000', which counts as 8000" in ran.out
+    ran = hermes(*SETUP, "--yes", "--tokens", "200000", "--user", "Ann B")
+    assert (ran.code, block(home)) == (0, {"peerName": "Ann-B", "contextTokens": 8_000}), ran.err
+    assert ran.out.count("peerName is 'Ann B', which counts as Ann-B") == 1
+    assert ran.out.count("contextTokens is '200000', which counts as 8000") == 1
     ran = hermes("honcho", "tokens", "--context", "300000")
     assert "contextTokens is 300000, which counts as 8000" in ran.out
+
+
+@pytest.mark.contract("5.3", "10.3")
+def test_a_wrong_option_is_told_before_anything_is_tried(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> str:
+        pytest.fail("a server was tried")
+
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", fail)
+    ran = hermes("memory", "setup", "honcho", "--yes", "--strategy", "daily")
+    assert (ran.code, "sessionStrategy is 'daily', but takes one of" in ran.err) == (2, True)
+    assert document(home) == {}
 
 
 @pytest.mark.contract("5.1", "10.3")

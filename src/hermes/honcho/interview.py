@@ -26,6 +26,7 @@ class Interview:
         self.asks = asks
         self.wanted: dict[str, Any] = {}
         self._options = options
+        self._told: set[str] = set()
 
     def value(self, row: Key[T]) -> T:
         """What is wanted, or in force."""
@@ -35,7 +36,8 @@ class Interview:
     def put(self, row: Key[Any], value: object) -> None:
         """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
         parsed = row.parse(value, GIVEN)
-        if (told := row.counted_as(value)) is not None:
+        if (told := row.counted_as(value)) is not None and told not in self._told:
+            self._told.add(told)
             self.dialog.say(f"Note: {told}.")
         if plain(parsed) == plain(self.config.get(row)):
             self.wanted.pop(row.key, None)
