@@ -354,6 +354,16 @@ def test_a_number_with_a_fraction_is_no_whole_number(machine: Machine) -> None:
 
 
 @pytest.mark.contract("5.3")
+@pytest.mark.parametrize("key", ["schlüssel", "two words", "a\nb", "a\x00"])
+def test_a_key_that_no_request_can_carry_is_wrong_and_not_repeated(machine: Machine, key: str) -> None:
+    path = machine.write({"apiKey": key})
+    [problem] = machine.load().problems
+    assert problem.message == f"{path}: apiKey is (hidden), but takes a key of letters, digits and signs"
+    machine.write({"apiKey": " hch-key\n"})
+    assert machine.load().checked().get(keys.API_KEY) == "hch-key"
+
+
+@pytest.mark.contract("5.3")
 def test_an_empty_grant_is_none(machine: Machine) -> None:
     machine.write({"apiKey": "k", "oauth": {"refreshToken": "r"}, "hosts": {"hermes": {"apiKey": "k", "oauth": {}}}})
     found = machine.load().checked()

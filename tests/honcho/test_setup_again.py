@@ -76,6 +76,16 @@ def test_a_sign_in_that_has_expired_is_said(home: Path, hermes: Hermes) -> None:
 
 
 @pytest.mark.contract("10.3")
+def test_a_key_that_no_request_can_carry_is_asked_for_again(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = Person("cloud", "", "schlüssel", "hch-key", *NAMES, *USE).sits_down(monkeypatch)
+    assert (hermes(*SETUP).code, person.answers) == (0, [])
+    assert block(home)["apiKey"] == "hch-key"
+    assert not any("schlüssel" in line for line in person.heard)
+
+
+@pytest.mark.contract("10.3")
 def test_a_key_can_be_taken_away_from_a_server_of_ones_own(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +136,17 @@ def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path
     assert ran.out.count("contextTokens is '200000', which counts as 8000") == 1
     ran = hermes("honcho", "tokens", "--context", "300000")
     assert "contextTokens is 300000, which counts as 8000" in ran.out
+
+
+@pytest.mark.contract("10.3")
+def test_a_number_of_turns_is_offered_again_and_not_taken_for_the_number_of_an_option(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(home, {"peerName": "ann", "writeFrequency": 3})
+    person = Person("", *NAMES, "change", "", "", "", "", "", "").sits_down(monkeypatch)
+    assert (hermes(*SETUP).code, person.answers) == (0, [])
+    assert person.asked[-4:-2] == ["When is what was said sent to Honcho?", "How many turns"]
+    assert document(home) == {"peerName": "ann", "writeFrequency": 3}
 
 
 @pytest.mark.contract("5.3", "10.3")

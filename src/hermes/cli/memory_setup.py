@@ -35,7 +35,8 @@ def setup(
         if not desk.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
         options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
-        provider = desk.dialog.choose("Which memory provider?", options, app.settings.get(PROVIDER))
+        now = app.settings.get(PROVIDER)
+        provider = desk.dialog.choose("Which memory provider?", options, now if now in options else NONE)
     if provider.startswith("-"):
         raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
     if provider not in known:

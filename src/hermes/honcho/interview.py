@@ -61,11 +61,11 @@ class Interview:
             return
         standing = in_words(row.shown(self.value(row))) if default is None else default
         if self.asks:  # what stands is not written, also where it is only what follows from other keys
-            self._ask(row, question, standing, None if row.key in self.wanted else standing)
+            self.ask(row, question, standing, None if row.key in self.wanted else standing)
 
-    def _ask(self, row: Key[Any], question: str, offered: str, stands: str | None) -> None:
+    def ask(self, row: Key[Any], question: str, offered: str = "", stands: str | None = None) -> None:
         """Ask until the answer can be used, or is what stands."""
-        while (answer := self.dialog.ask(question, offered)) != stands:
+        while (answer := self.dialog.ask(question, offered, secret=row.secret)) != stands:
             try:
                 self.put(row, answer)
                 return
@@ -78,9 +78,9 @@ class Interview:
             self.put(row, given)
         elif self.asks:
             standing = str(self.value(row))
-            known = dict(options) if standing in options else {**options, standing: "as it is"}
-            answer = self.dialog.choose(question, known, standing)
+            is_word = standing in options
+            answer = self.dialog.choose(question, options, standing if is_word else TYPED)
             if answer == TYPED:
-                self._ask(row, "How many turns", FEW, None)
+                self.ask(row, "How many turns", FEW if is_word else standing)
             else:
                 self.put(row, answer)
