@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.honcho.asking import Person
 from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, document, write
 
 NAMES = ("", "", "")
-GRANT = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2650}
+GRANT = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": 32_000_000_000}
 SIGNED_IN: dict[str, Any] = {"apiKey": "access-secret", "oauth": GRANT, "peerName": "ann"}
 SETUP = ("memory", "setup", "honcho", "--unchecked")
 
@@ -31,7 +30,7 @@ def test_a_key_beside_a_sign_in_takes_its_place_after_asking(
     write(home, SIGNED_IN if place == "root" else {"hosts": {"hermes": SIGNED_IN}})
     person = Person("cloud", "hch-key", "key", *NAMES, *USE).sits_down(monkeypatch)
     assert hermes(*SETUP).code == 0
-    assert any(line.startswith("You are signed in: OAuth (hermes-agent, token valid 4") for line in person.heard)
+    assert any(line.startswith("You are signed in: OAuth (hermes-agent, token valid ") for line in person.heard)
     assert (block(home)["apiKey"], block(home)["oauth"]) == ("hch-key", None)
     assert auth(hermes) == "API key"
     assert "secret" not in " ".join(person.heard)
@@ -46,7 +45,7 @@ def test_a_person_who_stays_signed_in_keeps_grant_and_token(
         Person(*answers, *NAMES, *USE).sits_down(monkeypatch)
         assert hermes(*SETUP).code == 0
         assert document(home) == SIGNED_IN
-        assert auth(hermes).startswith("OAuth (hermes-agent, token valid 4")
+        assert auth(hermes).startswith("OAuth (hermes-agent, token valid ")
 
 
 @pytest.mark.contract("10.3")
