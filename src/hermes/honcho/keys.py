@@ -69,7 +69,7 @@ OAUTH = Key(
     "oauth",
     optional(Grant()),
     None,
-    "The grant of a sign-in. It is written by signing in and renewed by itself, not by hand.",
+    "The grant of a sign-in, whose token is in `apiKey` beside it. It is not written by hand.",
     group=CONNECTION,
     frozen=False,
 )
