@@ -8,7 +8,7 @@ import typer
 
 from hermes.app import App
 from hermes.cli.desk import TerminalDesk, open_plugin
-from hermes.cli.output import say
+from hermes.cli.output import one_line, printable, say
 from hermes.cli.start import load_app
 from hermes.config_file import write_setting
 from hermes.errors import ProviderError, UsageError
@@ -17,6 +17,7 @@ from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
 
 ALONE = "the built-in notes alone"
+LONGEST_SUMMARY = 200
 HELP = ("-h", "--help")
 """Behind a provider's name they ask for the provider's own options, so they are read here."""
 
@@ -56,6 +57,6 @@ def _describe(name: str, app: App) -> str:
     if name == NONE:
         return ALONE
     try:
-        return open_plugin(app, name).summary
+        return one_line(printable(str(open_plugin(app, name).summary)), LONGEST_SUMMARY)
     except ProviderError:
         return "it cannot be loaded"
