@@ -44,3 +44,8 @@ def add_gateway(hermes: Hermes) -> None:
 def roles(hermes: Hermes) -> dict[str, str]:
     people = json.loads(hermes("gateway", "people", "--json").out)
     return {one["who"]: one["role"] for one in people if one["marked_at"] is not None}
+
+
+def meet(hermes: Hermes, *who: str) -> None:
+    """Let these talk."""
+    assert hermes("config", "set", "gateway.allow", ",".join(who)).code == 0

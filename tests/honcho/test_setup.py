@@ -127,6 +127,10 @@ def test_without_a_name_one_picks_among_all_providers(
     Person("diary").sits_down(monkeypatch)
     assert hermes("memory", "setup").code == 0
     assert provider(hermes) == "diary"
+    assert hermes("config", "set", "memory.provider", "gone").code == 0
+    Person("").sits_down(monkeypatch)
+    assert hermes("memory", "setup").code == 0
+    assert provider(hermes) == "none", "one that is no more is not offered"
 
 
 @pytest.mark.contract("10.3")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.honcho.asking import Person
 from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, document, write
 
 NAMES = ("", "", "")
-GRANT = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2650}
+GRANT = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": 32_000_000_000}
 SIGNED_IN: dict[str, Any] = {"apiKey": "access-secret", "oauth": GRANT, "peerName": "ann"}
 SETUP = ("memory", "setup", "honcho", "--unchecked")
 
@@ -31,7 +30,7 @@ def test_a_key_beside_a_sign_in_takes_its_place_after_asking(
     write(home, SIGNED_IN if place == "root" else {"hosts": {"hermes": SIGNED_IN}})
     person = Person("cloud", "hch-key", "key", *NAMES, *USE).sits_down(monkeypatch)
     assert hermes(*SETUP).code == 0
-    assert any(line.startswith("You are signed in: OAuth (hermes-agent, token valid 4") for line in person.heard)
+    assert any(line.startswith("You are signed in: OAuth (hermes-agent, token valid ") for line in person.heard)
     assert (block(home)["apiKey"], block(home)["oauth"]) == ("hch-key", None)
     assert auth(hermes) == "API key"
     assert "secret" not in " ".join(person.heard)
@@ -46,7 +45,7 @@ def test_a_person_who_stays_signed_in_keeps_grant_and_token(
         Person(*answers, *NAMES, *USE).sits_down(monkeypatch)
         assert hermes(*SETUP).code == 0
         assert document(home) == SIGNED_IN
-        assert auth(hermes).startswith("OAuth (hermes-agent, token valid 4")
+        assert auth(hermes).startswith("OAuth (hermes-agent, token valid ")
 
 
 @pytest.mark.contract("10.3")
@@ -73,6 +72,16 @@ def test_a_sign_in_that_has_expired_is_said(home: Path, hermes: Hermes) -> None:
     told = json.loads(hermes("honcho", "status", "--json").out)
     assert told["auth"] == "OAuth (hermes-agent, expired)"
     assert any(line.startswith("the sign-in has expired") for line in told["remarks"])
+
+
+@pytest.mark.contract("10.3")
+def test_a_key_that_no_request_can_carry_is_asked_for_again(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = Person("cloud", "", "schlüssel", "hch-key", *NAMES, *USE).sits_down(monkeypatch)
+    assert (hermes(*SETUP).code, person.answers) == (0, [])
+    assert block(home)["apiKey"] == "hch-key"
+    assert not any("schlüssel" in line for line in person.heard)
 
 
 @pytest.mark.contract("10.3")
@@ -120,11 +129,36 @@ def test_you_and_the_agent_are_asked_for_two_names(home: Path, hermes: Hermes, m
 
 @pytest.mark.contract("5.3", "10.3")
 def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path, hermes: Hermes) -> None:
-    ran = hermes(*SETUP, "--yes", "--tokens", "200000")
-    assert (ran.code, block(home)) == (0, {"contextTokens": 8_000}), ran.err
-    assert "contextTokens is '200000', which counts as 8000" in ran.out
+    ran = hermes(*SETUP, "--yes", "--tokens", "200000", "--user", "Ann B")
+    assert (ran.code, block(home)) == (0, {"peerName": "Ann-B", "contextTokens": 8_000}), ran.err
+    assert ran.out.count("peerName is 'Ann B', which counts as Ann-B") == 1
+    assert ran.out.count("contextTokens is '200000', which counts as 8000") == 1
     ran = hermes("honcho", "tokens", "--context", "300000")
     assert "contextTokens is 300000, which counts as 8000" in ran.out
+
+
+@pytest.mark.contract("10.3")
+def test_a_number_of_turns_is_offered_again_and_not_taken_for_the_number_of_an_option(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(home, {"peerName": "ann", "writeFrequency": 3})
+    person = Person("", *NAMES, "change", "", "", "", "", "", "").sits_down(monkeypatch)
+    assert (hermes(*SETUP).code, person.answers) == (0, [])
+    assert person.asked[-4:-2] == ["When is what was said sent to Honcho?", "How many turns"]
+    assert document(home) == {"peerName": "ann", "writeFrequency": 3}
+
+
+@pytest.mark.contract("5.3", "10.3")
+def test_a_wrong_option_is_told_before_anything_is_tried(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> str:
+        pytest.fail("a server was tried")
+
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", fail)
+    ran = hermes("memory", "setup", "honcho", "--yes", "--strategy", "daily")
+    assert (ran.code, "sessionStrategy is 'daily', but takes one of" in ran.err) == (2, True)
+    assert document(home) == {}
 
 
 @pytest.mark.contract("5.1", "10.3")

@@ -89,14 +89,7 @@ def hang(text: str, indent: int) -> list[str]:
     width = shutil.get_terminal_size().columns
     if len(text) <= width:
         return [text]
-    return textwrap.wrap(
-        text,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _wrapped(text: str, width: int = 0) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 from hermes.app import App
 from hermes.cli.backfill import offer_backfill
 from hermes.cli.desk import TerminalDesk, open_plugin
-from hermes.cli.output import say
+from hermes.cli.output import one_line, printable, say
 from hermes.cli.start import load_app
 from hermes.config_file import write_setting
 from hermes.errors import ProviderError, UsageError
@@ -18,6 +18,7 @@ from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
 
 ALONE = "the built-in notes alone"
+LONGEST_SUMMARY = 200
 HELP = ("-h", "--help")
 """Behind a provider's name they ask for the provider's own options, so they are read here."""
 
@@ -36,7 +37,8 @@ def setup(
         if not desk.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
         options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
-        provider = desk.dialog.choose("Which memory provider?", options, app.settings.get(PROVIDER))
+        now = app.settings.get(PROVIDER)
+        provider = desk.dialog.choose("Which memory provider?", options, now if now in options else NONE)
     if provider.startswith("-"):
         raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
     if provider not in known:
@@ -58,6 +60,6 @@ def _describe(name: str, app: App) -> str:
     if name == NONE:
         return ALONE
     try:
-        return open_plugin(app, name).summary
+        return one_line(printable(str(open_plugin(app, name).summary)), LONGEST_SUMMARY)
     except ProviderError:
         return "it cannot be loaded"

@@ -81,7 +81,8 @@ def _named(one: Acquaintance) -> str:
 def _edit(interview: Interview) -> None:
     rows = (keys.PIN_USER_PEER, keys.PIN_GUESTS, keys.USER_PEER_ALIASES, keys.RUNTIME_PEER_PREFIX)
     for row in rows:
-        interview.text(row, f"{row.key}: {row.help}", row.key)
+        how = """ Like {"7654321": "ann"}.""" if row is keys.USER_PEER_ALIASES else ""
+        interview.text(row, f"{row.key}: {row.help}{how}", row.key)
         if row is keys.PIN_GUESTS:
             _warn_of_unpinning(interview)  # before the aliases, which can keep what the pin kept
 

@@ -26,6 +26,7 @@ class Interview:
         self.asks = asks
         self.wanted: dict[str, Any] = {}
         self._options = options
+        self._told: set[str] = set()
 
     def value(self, row: Key[T]) -> T:
         """What is wanted, or in force."""
@@ -35,7 +36,8 @@ class Interview:
     def put(self, row: Key[Any], value: object) -> None:
         """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
         parsed = row.parse(value, GIVEN)
-        if (told := row.counted_as(value)) is not None:
+        if (told := row.counted_as(value)) is not None and told not in self._told:
+            self._told.add(told)
             self.dialog.say(f"Note: {told}.")
         if plain(parsed) == plain(self.config.get(row)):
             self.wanted.pop(row.key, None)
@@ -59,11 +61,11 @@ class Interview:
             return
         standing = in_words(row.shown(self.value(row))) if default is None else default
         if self.asks:  # what stands is not written, also where it is only what follows from other keys
-            self._ask(row, question, standing, None if row.key in self.wanted else standing)
+            self.ask(row, question, standing, None if row.key in self.wanted else standing)
 
-    def _ask(self, row: Key[Any], question: str, offered: str, stands: str | None) -> None:
+    def ask(self, row: Key[Any], question: str, offered: str = "", stands: str | None = None) -> None:
         """Ask until the answer can be used, or is what stands."""
-        while (answer := self.dialog.ask(question, offered)) != stands:
+        while (answer := self.dialog.ask(question, offered, secret=row.secret)) != stands:
             try:
                 self.put(row, answer)
                 return
@@ -76,9 +78,9 @@ class Interview:
             self.put(row, given)
         elif self.asks:
             standing = str(self.value(row))
-            known = dict(options) if standing in options else {**options, standing: "as it is"}
-            answer = self.dialog.choose(question, known, standing)
+            is_word = standing in options
+            answer = self.dialog.choose(question, options, standing if is_word else TYPED)
             if answer == TYPED:
-                self._ask(row, "How many turns", FEW, None)
+                self.ask(row, "How many turns", FEW if is_word else standing)
             else:
                 self.put(row, answer)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from hermes.honcho.kinds import Capped, Grant, Name, NonEmptyName, Prefix
+from hermes.honcho.kinds import ApiKey, Capped, Grant, Name, NonEmptyName, Prefix
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, Refused, Secret, Text, Url
+from hermes.settings.kinds import Boolean, Choice, Integer, Refused, Text, Url
 from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
@@ -58,7 +58,7 @@ CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (
 
 API_KEY = Key(
     "apiKey",
-    Secret(),
+    ApiKey(),
     "",
     "The server's key; after a sign-in it holds the access token.",
     env="HONCHO_API_KEY",
@@ -69,7 +69,7 @@ OAUTH = Key(
     "oauth",
     optional(Grant()),
     None,
-    "The grant of a sign-in. It is written by signing in and renewed by itself, not by hand.",
+    "The grant of a sign-in, whose token is in `apiKey` beside it. It is not written by hand.",
     group=CONNECTION,
     frozen=False,
 )

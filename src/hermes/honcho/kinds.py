@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.honcho.identity import peer_text
 from hermes.honcho.names import LONGEST
-from hermes.settings.kinds import Integer, Kind, Text
+from hermes.settings.kinds import Integer, Kind, Secret, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,20 @@ class NonEmptyName(Name):
         if not name:
             raise self.refusal(raw)
         return name
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey(Secret):
+    """A key as a request can carry it; what stands around it by accident is left out."""
+
+    def parse(self, raw: object) -> str:
+        key = Secret.parse(self, raw).strip()
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise self.refusal(raw)
+        return key
+
+    def describe(self) -> str:
+        return "a key of letters, digits and signs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        access = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
             "access": access,

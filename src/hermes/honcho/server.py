@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
@@ -32,6 +32,7 @@ NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0
 """Seconds that a command waits for a server."""
+REFUSALS, BROKEN = (401, 403), 500
 
 Kind = Literal["embedded", "cloud", "self-hosted", "local"]
 
@@ -140,23 +141,34 @@ def try_server(config: Configuration, machine: Machine) -> str:
     return ""
 
 
-def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
-    """How the server is, in words: whether anything answers there. Nothing is made or started."""
+def look_at(config: Configuration, machine: Machine, timeout: float = PATIENCE) -> str:
+    """How the server is, in words: whether anything answers there, and takes the key. Nothing is made or started."""
+    server = find_server(config)
+    if server.kind == "embedded":
+        return _look_at_own(machine)
     import httpx
 
     try:
-        if server.kind == "embedded":
-            running = find_running(machine.memory)
-            return (
-                "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
-            )
-        httpx.get(f"{server.url}/health", timeout=timeout, trust_env=not is_loopback_url(server.url))
-    except HermesError as error:
-        return f"it does not answer: {error.line()}"
+        answer = httpx.get(
+            f"{server.url}/v3/workspaces/{quote(config.workspace, safe='')}/queue/status",
+            headers={"Authorization": f"Bearer {server.key or NO_KEY}"},
+            timeout=timeout,
+            trust_env=not is_loopback_url(server.url),
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         return f"it does not answer: {why}"
-    return "it answers"
+    if answer.status_code in REFUSALS:
+        return "it answers, but refuses the key" if server.key else "it answers, but wants a key"
+    return f"it answers, but fails ({answer.status_code})" if answer.status_code >= BROKEN else "it answers"
+
+
+def _look_at_own(machine: Machine) -> str:
+    try:
+        running = find_running(machine.memory)
+    except HermesError as error:
+        return f"it does not answer: {error.line()}"
+    return "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
 
 
 @contextmanager

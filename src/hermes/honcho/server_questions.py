@@ -50,7 +50,7 @@ def _ask_cloud(interview: Interview) -> None:
     _ask_key(interview, question, is_new=elsewhere)
     while interview.asks and not interview.value(keys.API_KEY):
         interview.dialog.say("Honcho Cloud needs a key.")
-        interview.put(keys.API_KEY, interview.dialog.ask(question, secret=True))
+        interview.ask(keys.API_KEY, question)
     if not interview.value(keys.API_KEY):
         raise UsageError("Honcho Cloud needs a key", hint="Give --key, or set HONCHO_API_KEY")
 
@@ -78,20 +78,18 @@ def _use_embedded(interview: Interview) -> None:
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
     """A key or sign-in that was for another server is not used for this one."""
     known, grant = interview.config.get(keys.API_KEY), interview.config.grant
-    given = interview.option("key")
-    if given is None and interview.asks:
+    if (given := interview.option("key")) is not None:
+        interview.put(keys.API_KEY, given)
+    elif interview.asks:
         so_far = "key" if grant is None else "sign-in"
         if is_new and known:
             interview.dialog.say(f"The {so_far} so far is for another server: it is not used for this one.")
         elif grant is not None:
             interview.dialog.say(f"You are signed in: {describe_grant(grant, SystemClock().now())}. Enter keeps that.")
-        given = interview.dialog.ask(question, "" if is_new else known, secret=True)
-    elif given is None and is_new:
-        given = ""
-    if given is None or (given == known and not is_new):
-        return
-    interview.put(keys.API_KEY, given)
-    if grant is not None and (is_new or _takes_key(interview)):
+        interview.ask(keys.API_KEY, question, "" if is_new else known)
+    elif is_new:
+        interview.put(keys.API_KEY, "")
+    if grant is not None and (is_new or (interview.value(keys.API_KEY) != known and _takes_key(interview))):
         interview.put(keys.OAUTH, None)
         interview.dialog.say("The sign-in is taken out of the configuration.")
 

@@ -99,7 +99,7 @@ def look(bench: Workbench) -> Look:
         config,
         bench.profile,
         server.shown,
-        look_at(server, bench.machine, PATIENCE),
+        look_at(config, bench.machine, PATIENCE),
         describe_auth(config, now),
         named,
         None if named is None or directory is None else stock_session(config, named, directory),

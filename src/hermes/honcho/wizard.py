@@ -6,8 +6,8 @@ again without losing anything. The server is tried before anything is saved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,14 @@ USE = (
     (keys.SESSION_STRATEGY, "What are the terminal's sessions named after?", "strategy"),
 )
 """Keys with their question and option."""
+OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
+    (keys.PEER_NAME, "user"),
+    (keys.AI_PEER, "ai"),
+    (keys.WORKSPACE, "workspace"),
+    *((row, name) for row, _, name in USE),
+    (keys.CONTEXT_TOKENS, "tokens"),
+)
+"""Keys with the option that says them as they are."""
 
 
 def setup(
@@ -105,6 +113,9 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
         raise UsageError("nobody can be asked here", hint="`--yes` takes what the options say; `--help` lists them")
     interview = Interview(dialog, bench.load().checked(), options, asks=asks)
     people = bench.desk.people()
+    for row, name in OPTIONS:
+        if (given := interview.option(name)) is not None:
+            interview.put(row, given)  # a wrong one is told before anything is asked or tried
     ask_server(interview)
     _ask_names(interview)
     if checks:  # once it is known which workspace, which trying makes
@@ -156,16 +167,14 @@ def _ask_names(interview: Interview) -> None:
 def _ask_use(interview: Interview) -> None:
     """Five questions with good answers: who is content with them answers one."""
     tokens = interview.value(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
-    rows = [row for row, _, _ in USE]
-    standing = ", ".join(in_words(interview.value(row)) for row in rows) + f", {tokens} tokens"
-    ways = {"keep": standing, "change": "a question for each of these five"}
-    asks_each = interview.asks and interview.dialog.choose("How is memory used?", ways, "keep") == "change"
+    standing = ", ".join(in_words(interview.value(row)) for row, _, _ in USE) + f", {tokens} tokens"
+    ways = {"keep": standing, "change": "a question for each of these"}
+    if not interview.asks or interview.dialog.choose("How is memory used?", ways, "keep") == "keep":
+        return
     for row, question, name in USE:
-        if asks_each or interview.option(name) is not None:
-            interview.choice(row, question, name, WORDS[row.key])
-    if asks_each or interview.option("tokens") is not None:
-        question = "Tokens of recalled context with a message, at most"
-        interview.text(keys.CONTEXT_TOKENS, question, "tokens", str(tokens))
+        interview.choice(row, question, name, WORDS[row.key])
+    question = "Tokens of recalled context with a message, at most"
+    interview.text(keys.CONTEXT_TOKENS, question, "tokens", str(tokens))
 
 
 def _try(bench: Workbench, interview: Interview) -> None:
