@@ -84,6 +84,7 @@ class Misbehaving:
         self._is_foreign = is_foreign
         self._client = httpx.AsyncClient(base_url=upstream, timeout=60, verify=PLAIN)
         self._over = asyncio.Event()
+        self._passed_on = 0
         self._serving: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -151,7 +152,19 @@ class Misbehaving:
             await _reply(writer, int(fault[:3]), b'{"detail": "on purpose"}', "Retry-After: 1\r\n" * (fault == "429"))
         return True
 
+    async def settled(self) -> None:
+        """Return when the real server is not busy with anything, also what nobody waits for any more."""
+        while self._passed_on:  # noqa: ASYNC110 - it is short, and only after trouble
+            await asyncio.sleep(0.01)
+
     async def _pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+        self._passed_on += 1
+        try:
+            return await self._ask(method, path, headers, body)
+        finally:
+            self._passed_on -= 1
+
+    async def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
         kept = {name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")}
         if not self._is_foreign:
             answer = await self._client.request(method, path, content=body, headers=kept)
