@@ -290,9 +290,9 @@ def test_who_changes_the_provider_is_asked_once_whether_earlier_sessions_shall_b
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
     person = Answering(answer)
     offer_backfill(App.load(), person, "none")
-    assert person.asked == ["2 messages of 1 sessions from before: shall they be taken in?"]
+    assert person.asked == ["This memory does not know 2 messages of 1 session from before. Take it in?"]
     assert len(arrived.sessions()) == (answer == "yes")
-    assert person.told == (["2 messages of 1 sessions were taken in."] if answer == "yes" else [])
+    assert person.told == (["Taken in: 2 messages of 1 session."] if answer == "yes" else [])
     ask()
     fill(machine.home, lambda store, tx: say(store, tx, "two", *turn(2)))
     offer_backfill(App.load(), person, "honcho")
@@ -306,6 +306,7 @@ def test_a_set_up_without_anybody_to_ask_says_how_earlier_sessions_are_taken_in(
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
     (machine.home / "config.yaml").write_text("memory:\n  provider: none\n", encoding="utf-8")
     assert run(["memory", "setup", "honcho", "--url", server.url, "--yes"]) == 0
-    assert "2 messages of 1 sessions from before can be taken in: `hermes memory backfill`" in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 messages of 1 session from before; `hermes memory backfill` takes that in." in told
     assert arrived.sessions() == []
     assert ask()["messages"] == 2
