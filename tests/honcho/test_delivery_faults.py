@@ -214,7 +214,7 @@ async def test_every_turn_of_a_group_arrives_once_in_order_under_the_right_peer_
         expected += [(peer, text), ("bot", f"reply {number}")]
         if chance.random() < 0.3:
             await lane.attempt()
-    outcomes = await lane.drain(settled=proxy.settled)
+    outcomes = await lane.drain()
     sys.stdout.write(f"{len(outcomes)} messages, faults {dict(proxy.befallen)}\n")
     assert {type(outcome) for outcome in outcomes.values()} == {Delivered}
     joined: list[tuple[str, str]] = []

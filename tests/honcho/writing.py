@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +93,14 @@ class Lane:
             self.outcomes[self._waiting.pop(0).key] = outcome
         return outcomes
 
-    async def drain(
-        self, most: int = 10_000, settled: Callable[[], Awaitable[None]] | None = None
-    ) -> Mapping[str, Outcome]:
-        """Until nothing waits; time passes as quickly as that allows, but not before a server has `settled`."""
+    async def drain(self, most: int = 10_000) -> Mapping[str, Outcome]:
+        """Until nothing waits; time passes as quickly as that allows."""
         while self._waiting:
             most -= 1
             assert most, [self.put_off[-1], len(self._waiting)]
             outcomes = await self.attempt()
             if outcomes and isinstance(outcomes[-1], Later):
                 pause = outcomes[-1].after or PAUSE
-                if settled is not None:
-                    await settled()
                 if isinstance(self.clock, HandClock):
                     self.clock.advance(pause)
                 else:
