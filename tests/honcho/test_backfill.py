@@ -22,6 +22,7 @@ from hermes.cli.backfill import offer_backfill
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
+from hermes.store.memory_rows import count_turn, set_place
 from hermes.store.people import mark
 from hermes.store.store import Store
 from hermes.types import Draft, ToolCall
@@ -290,9 +291,9 @@ def test_who_changes_the_provider_is_asked_once_whether_earlier_sessions_shall_b
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
     person = Answering(answer)
     offer_backfill(App.load(), person, "none")
-    assert person.asked == ["2 messages of 1 sessions from before: shall they be taken in?"]
+    assert person.asked == ["This memory does not know 2 messages of 1 session from before. Take it in?"]
     assert len(arrived.sessions()) == (answer == "yes")
-    assert person.told == (["2 messages of 1 sessions were taken in."] if answer == "yes" else [])
+    assert person.told == (["Taken in: 2 messages of 1 session."] if answer == "yes" else [])
     ask()
     fill(machine.home, lambda store, tx: say(store, tx, "two", *turn(2)))
     offer_backfill(App.load(), person, "honcho")
@@ -306,6 +307,29 @@ def test_a_set_up_without_anybody_to_ask_says_how_earlier_sessions_are_taken_in(
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
     (machine.home / "config.yaml").write_text("memory:\n  provider: none\n", encoding="utf-8")
     assert run(["memory", "setup", "honcho", "--url", server.url, "--yes"]) == 0
-    assert "2 messages of 1 sessions from before can be taken in: `hermes memory backfill`" in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 messages of 1 session from before; `hermes memory backfill` takes that in." in told
     assert arrived.sessions() == []
     assert ask()["messages"] == 2
+
+
+@pytest.mark.contract("6.15", "P2")
+def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_told_again(
+    machine: Machine, arrived: Arrived, ask: Ask
+) -> None:
+    def of_an_earlier_version(store: Store, tx: Tx) -> None:
+        for session in ("told", "untold"):
+            say(store, tx, session, *turn(1))
+        set_place(tx, "honcho", "told", {}, None, None)
+        count_turn(tx, "honcho", "told", 1)
+        for statement in (
+            "DELETE FROM hermes_migrations WHERE version >= 10",
+            "DROP TABLE hermes_memory_told",
+            "ALTER TABLE hermes_memory_places DROP COLUMN earlier",
+            "ALTER TABLE hermes_queue DROP COLUMN lost",
+        ):
+            tx.execute(statement)
+
+    fill(machine.home, of_an_earlier_version)
+    assert ask()["messages"] == 2
+    assert arrived.sessions() == ["untold"]

@@ -107,6 +107,31 @@ async def test_another_server_is_looked_at_no_earlier_than_half_a_minute_after_t
 
 
 @pytest.mark.contract("6.12")
+async def test_a_request_that_was_given_up_is_looked_for_half_a_minute_after_that(
+    writer: Writer, server: Served, workspace: str
+) -> None:
+    async with Misbehaving(server.url, is_foreign=True).served() as proxy:
+        clock = HandClock()
+        lane = Lane(writer(proxy.url, clock, workspace=workspace))
+        lane.put("hello")
+
+        def hang_for_a_while(_: str, path: str) -> Fault | None:
+            if not path.endswith("/messages"):
+                return None
+            clock.advance(20)
+            return "hang"
+
+        proxy.choose = hang_for_a_while
+        await lane.attempt()
+        proxy.choose = on("nothing")
+        [outcome] = await lane.attempt()
+        assert isinstance(outcome, Later)
+        assert outcome.after == 30.0, "the server may still be busy with it"
+        await lane.drain()
+    assert Arrived(server, workspace).said() == [("ann", "hello")]
+
+
+@pytest.mark.contract("6.12")
 async def test_an_attempt_of_another_process_is_looked_for_when_its_time_is_over(
     writer: Writer, server: Served, workspace: str
 ) -> None:

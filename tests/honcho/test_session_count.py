@@ -113,11 +113,7 @@ async def test_three_chats_are_three_sessions_whatever_compresses_reviews_delega
     machine: Machine, arrived: Arrived
 ) -> None:
     agent, talk = Agent(), Talk()
-    settings: dict[str, Any] = {
-        "memory__provider": "honcho",
-        "memory__review_every": 1,
-        "compression__threshold": 0.1,
-    }
+    settings: dict[str, Any] = {"memory__provider": "honcho", "memory__review_every": 1, "compression__threshold": 0.1}
     async with running_core(machine.home, agent, **settings) as core:
         for chat in CHATS:
             await talk.turn(core, chat, "hello")

@@ -34,7 +34,6 @@ TELL_EVERY = 1.0
 ROOM_PATIENCE, LAST_PATIENCE = 90.0, 10.0
 """Seconds that it waits for deliveries when nothing moves: before it gives up, and when all is queued: the rest is
 then left to a process of its own."""
-AGAIN = "`hermes memory backfill` goes on with it"
 
 
 class Result(Struct, frozen=True):
@@ -58,7 +57,7 @@ def backfill(
         raise UsageError("no memory provider is chosen", hint="`hermes memory setup` chooses one")
     if dry_run:
         counted = _count(with_store(found, lambda store: _look(found, store)))
-        _print({"dry_run": True, **_numbers(counted)}, _amount(counted) + " would be taken in.", json)
+        _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_amount(counted)}.", json)
         return 0
     result = take_in(found)
     told = {
@@ -79,12 +78,12 @@ def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
     sessions = with_store(found, lambda store: _look(found, store, before=before))
     if not sessions:
         return
-    amount = f"{_amount(_count(sessions))} from before"
+    amount = f"This memory does not know {_amount(_count(sessions))} from before"
     if not dialog.can_ask:
-        dialog.say(f"{amount} can be taken in: `hermes memory backfill` does that.")
+        dialog.say(f"{amount}; `hermes memory backfill` takes that in.")
         return
-    options = {"no": "`hermes memory backfill` does it later", "yes": "all but what was incognito"}
-    if dialog.choose(f"{amount}: shall they be taken in?", options, "no") == "yes":
+    options = {"no": "`hermes memory backfill` does it later", "yes": "all of it; what was incognito stays out"}
+    if dialog.choose(f"{amount}. Take it in?", options, "no") == "yes":
         for line in _describe(found, take_in(found)):
             dialog.say(line)
 
@@ -144,7 +143,7 @@ def _teller(whole: Progress) -> Callable[[Progress], None]:
         nonlocal told
         if time.monotonic() - told >= TELL_EVERY:
             told = time.monotonic()
-            note(f"{done.messages} of {_amount(whole)} taken in")
+            note(f"{done.messages:,} of {_amount(whole)} taken in")
 
     return tell
 
@@ -158,17 +157,21 @@ def _numbers(counted: Progress) -> dict[str, Json]:
 
 
 def _amount(counted: Progress) -> str:
-    return f"{counted.messages} messages of {counted.sessions} sessions"
+    return f"{_several(counted.messages, 'message')} of {_several(counted.sessions, 'session')}"
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _describe(found: App, result: Result) -> list[str]:
-    provider, lines = found.settings.get(PROVIDER), [f"{_amount(result.taken)} were taken in."]
+    provider, lines = found.settings.get(PROVIDER), [f"Taken in: {_amount(result.taken)}."]
     if result.taken.refused:
-        lines.append(f"{result.taken.refused} messages stay out: by its settings {provider} takes none.")
+        lines.append(f"Left out: {_several(result.taken.refused, 'message')}, since {provider} is set to take none.")
     if not result.is_whole:
-        lines.append(f"The rest waits, because {provider} takes nothing now: {AGAIN}.")
+        lines.append(f"The rest waits, because {provider} takes nothing now; `hermes memory backfill` goes on with it.")
     if result.waiting:
-        lines.append(f"{result.waiting} entries are still on their way; `hermes memory outbox list` shows them.")
+        lines.append(f"Still on its way: {result.waiting:,}; `hermes memory outbox list` shows it.")
     return lines
 
 

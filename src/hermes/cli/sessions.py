@@ -229,7 +229,7 @@ def delete_session(
         typer.confirm("Delete it for good?", abort=True)
 
     def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
-        unasked = _unasked(store, tx, planned.session_ids) if everywhere else []
+        unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
         return store.deletions.delete(tx, planned.session_ids[-1]), unasked
 
     done, unasked = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
@@ -241,8 +241,8 @@ def delete_session(
         say(f"{provider} takes no wish to forget: what it was told stays there.")
 
 
-def _unasked(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
-    """Have providers forget sessions that are about to be deleted; those that do not take such a wish."""
+def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
+    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
     now, unasked = store.clock.now(), set[str]()
     for key in session_ids:
         unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}

@@ -40,7 +40,9 @@ class Attempt(Struct, frozen=True):
         try:
             return await self.ask("POST", path, body)
         except Failure as failure:
-            if not failure.may_have_arrived:
+            if failure.may_have_arrived:
+                self.doubts.given_up(entries)
+            else:
                 self.doubts.absent(entries)
             raise
 

@@ -164,7 +164,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(9, (injections.SCHEMA,)),
-    Migration(10, (told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
+    Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
 )
 
 

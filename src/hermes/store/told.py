@@ -7,13 +7,20 @@ from collections.abc import Iterable
 
 from hermes.db.engine import Tx
 
-SCHEMA = """
-CREATE TABLE hermes_memory_told (
-    message_id INTEGER NOT NULL,
-    provider TEXT NOT NULL,
-    PRIMARY KEY (message_id, provider)
-) WITHOUT ROWID
-"""
+SCHEMA = (
+    """
+    CREATE TABLE hermes_memory_told (
+        message_id INTEGER NOT NULL,
+        provider TEXT NOT NULL,
+        PRIMARY KEY (message_id, provider)
+    ) WITHOUT ROWID
+    """,
+    """
+    INSERT INTO hermes_memory_told
+    SELECT m.id, p.provider FROM hermes_memory_places p JOIN messages m ON m.session_id = p.place WHERE p.turns > 0
+    """,
+)
+"""What was told before there was this table is not known message by message: where any of a session was, all counts."""
 
 
 def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
