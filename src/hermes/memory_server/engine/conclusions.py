@@ -100,7 +100,7 @@ def select_conclusions() -> Select[Any]:
     return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
 
 
-AT_ONCE = 10
+AT_ONCE = 20
 KEYS = [f"id{number}" for number in range(AT_ONCE)]
 BY_IDS = Prepared(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from hermes.ranking.scoring import ABOUT, certainty, score
 
 ALIKE = 48
 """Vectors with fewer signs that differ may be those of one text in other letters."""
+NO_LETTERS = re.compile(r"[\W_]+")
 NOBODY = 0
 """The author of no message."""
 
@@ -112,7 +114,7 @@ def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
     first: list[Hit] = []
     again: list[Hit] = []
     for hit in hits:
-        same = "".join(letter for letter in hit.row.content.casefold() if letter.isalnum()) if len(hits) > limit else ""
+        same = NO_LETTERS.sub("", hit.row.content.casefold()) if len(hits) > limit else ""
         (again if same and same in seen else first).append(hit)
         seen.add(same)
     return [*first, *again][:limit]
