@@ -136,8 +136,8 @@ async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(recal
 
     async with chatting(recalling, script) as agent:
         await say(agent, "I prefer tea to coffee.")
-    assert told[0].startswith("Saved, and in memory now (id ")
-    assert told[1] == "Deleted."
+    assert "Saved, and in memory now (id " in told[0]
+    assert "\nDeleted.\n" in told[1]
     with recalling.at_server() as http:
         left = http.post("/conclusions/list").json()["items"]
     assert "Prefers tea to coffee." not in [one["content"] for one in left]
