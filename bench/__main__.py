@@ -8,6 +8,7 @@ from bench import (
     compression,
     embedded,
     gateway,
+    honcho_recall,
     honcho_writing,
     hostile,
     log,
@@ -34,6 +35,7 @@ BENCHES = {
     "hostile": hostile.run,
     "embedded": embedded.run,
     "honcho_writing": honcho_writing.run,
+    "honcho_recall": honcho_recall.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

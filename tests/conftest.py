@@ -61,7 +61,7 @@ def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     left = servers_below(tmp_path_factory.getbasetemp())
     for process in left:
         os.kill(process, signal.SIGKILL)
-    assert left == [], "these memory servers were left behind"
+    assert left == {}, "these memory servers were left behind"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def test_none_switches_it_off_and_nothing_is_started(fresh: FreshHome) -> None:
     assert fresh.hermes("config", "set", "memory.provider", "none").code == 0
     said = fresh.chat("-q", "My cat is called Miso.")
     assert ON not in said.err
-    assert servers_below(fresh.home) == []
+    assert servers_below(fresh.home) == {}
     assert fresh.status()["provider"] == "none"
 
 
