@@ -13,7 +13,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Entry, Ids, Place
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Entry, Ids, Place
 from hermes.ranking.words import segment, split_words
 
 TEXTS = """
@@ -33,15 +33,26 @@ PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
+SPELLED = (
+    f"CASE WHEN id > (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_AFTER}') "
+    f"AND id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_UNTIL}') "
+    "THEN content ELSE segmented(content) END"
+)
+"""A text as it is indexed: SQLite forgets words only when it is told the same that it was told before."""
+OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
 ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {PART}")
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
 REMOVE_PART = text(
-    "INSERT INTO message_index (message_index, rowid, scope, content) "
-    f"SELECT 'delete', id, scope, segmented(content) {PART}"
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, {SPELLED} {PART}"
+)
+FORGET_OTHERWISE = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OTHERWISE}"
+)
+ADD_OTHERWISE = text(
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {OTHERWISE}"
 )
 ADD_ALL = (
-    "INSERT INTO message_index (rowid, scope, content) "
-    "SELECT id, scope, segmented(content) FROM message_texts ORDER BY id"
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} FROM message_texts ORDER BY id"
 )
 NEWEST_WORDS, NEWEST_MESSAGE = "SELECT max(id) FROM message_index_docsize", "SELECT max(id) FROM messages"
 PROBES = """
@@ -110,6 +121,10 @@ class SqliteTextIndex:
         tx.exec_driver_sql(ADD_ALL)
         return True
 
+    def respell(self, tx: Tx, after: int, last: int) -> None:
+        for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
+            tx.execute(statement, {"after": after, "last": last})
+
     def within(self, tx: Tx, place: Place) -> SqliteMatcher:
         return SqliteMatcher(tx, _scope_terms(tx, place))
 
@@ -130,8 +145,8 @@ def _is_whole(tx: Tx) -> bool:
 
 
 def _is_found(tx: Tx, message_id: int, scope: str, content: str) -> bool:
-    words = [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in split_words(content)[:1])]
-    match = " AND ".join(words)
+    plain = [word for word in split_words(content) if word.isascii()]  # others may be spelled as earlier versions did
+    match = " AND ".join([f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in plain[:1])])
     return tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
 
 
