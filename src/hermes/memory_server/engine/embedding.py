@@ -52,8 +52,14 @@ class Refinement:
         self._not_before = 0.0
         self.is_busy = False
         """Is there something to embed, as far as is known?"""
-        self.state = OK
+        self._failure = OK
+        self._other: str | None = None
+        """The space that somebody else chose for the folder later."""
+
+    @property
+    def state(self) -> str:
         """`ok`, or what is wrong."""
+        return self._failure if self._other is None else f"this folder is embedded with {self._other} now"
 
     @property
     def space(self) -> str | None:
@@ -117,8 +123,8 @@ class Refinement:
             await database.write(lambda tx: choose_space(tx, space))
             self._has_chosen = True
         chosen, batch = await database.read(lambda tx: (chosen_space(tx), next_batch(tx, space, MESSAGES)))
+        self._other = None if chosen == space else chosen
         if chosen != space:
-            self.state = f"this folder is embedded with {chosen} now"
             return False
         vectors = [] if batch is None else await self._embed_batch(batch)
         self._worked()
@@ -148,14 +154,14 @@ class Refinement:
         return vectors
 
     def _worked(self) -> None:
-        self.state, self._wait, self._not_before = OK, FIRST_WAIT, 0.0
+        self._failure, self._wait, self._not_before = OK, FIRST_WAIT, 0.0
 
     def _failed(self, error: Exception) -> None:
         said = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
-        state = f"{type(error).__name__}: {said}"[:REASON_CHARS]
-        if state != self.state:
-            log.warning("memory server: searches go without %s: %s", self.name, state)
-        self.state = state
+        failure = f"{type(error).__name__}: {said}"[:REASON_CHARS]
+        if failure != self._failure:
+            log.warning("memory server: searches go without %s: %s", self.name, failure)
+        self._failure = failure
         self._not_before = time.monotonic() + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
