@@ -146,12 +146,13 @@ EMBEDDINGS_URL = Setting(
     "",
     "Where the endpoint is, as far as /v1. Every message is sent to it.",
     env="HERMES_EMBEDDINGS_URL",
+    env_wins=True,
 )
 EMBEDDINGS_MODEL = Setting(
     "memory.embeddings_model", Text(), "", "Its model; another one is another space: all messages are embedded again."
 )
 EMBEDDINGS_KEY = Setting(
-    "memory.embeddings_key", Secret(), "", "Its key, where it needs one.", env="HERMES_EMBEDDINGS_KEY"
+    "memory.embeddings_key", Secret(), "", "Its key, where it needs one.", env="HERMES_EMBEDDINGS_KEY", env_wins=True
 )
 
 COMPRESSION_ENABLED = Setting(
