@@ -83,6 +83,8 @@ class Evidence:
     session_words: Floats
     """The share of the question's words that each session holds."""
     session_size: Wholes
+    finer: Floats | float = 0.0
+    """By how much it is closer than others are, as far as a finer embedder has looked."""
 
     def __len__(self) -> int:
         return len(self.words)
@@ -92,7 +94,7 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     """How well each candidate fits; what is below zero hardly does."""
     total = weights.words * (found.words + weights.window * found.only_before)
     total += weights.meaning * (found.meaning + weights.meaning_window * found.meaning_before)
-    total += weights.exact * found.exact
+    total += weights.finer * found.finer + weights.exact * found.exact
     total += weights.speaker * found.by_named + weights.oneself * (found.by_named & found.oneself)
     total += weights.answer * found.after_question * found.before * (LONG / np.maximum(found.length, LONG))
     total += weights.date * found.date + weights.time * found.time
@@ -113,8 +115,8 @@ def score_finer(found: Evidence, best: Wholes, close: Floats, weights: Weights =
         return score(found, weights)
     finer = np.zeros(len(found), dtype=np.float32)
     finer[best[seen]] = close[seen] - close[seen].mean()
-    meaning = COARSE * found.meaning + weights.finer / weights.meaning * finer
-    return score(replace(found, meaning=meaning, meaning_before=COARSE * found.meaning_before), weights)
+    meaning, before = COARSE * found.meaning, COARSE * found.meaning_before
+    return score(replace(found, meaning=meaning, meaning_before=before, finer=finer), weights)
 
 
 def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:
