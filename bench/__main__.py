@@ -9,6 +9,7 @@ from bench import (
     embedded,
     gateway,
     history_search,
+    honcho_recall,
     honcho_writing,
     hostile,
     log,
@@ -36,6 +37,7 @@ BENCHES = {
     "hostile": hostile.run,
     "embedded": embedded.run,
     "honcho_writing": honcho_writing.run,
+    "honcho_recall": honcho_recall.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

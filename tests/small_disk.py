@@ -14,7 +14,7 @@ import pytest
 def small_disk(path: Path, megabytes: int = 6) -> Iterator[None]:
     """A disk of a few megabytes."""
     path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", path]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path)]
     mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("mounting is not permitted here")

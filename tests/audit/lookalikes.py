@@ -160,6 +160,13 @@ def compacted_in_place(hand: Hand) -> None:
     hand.say(X, ROTATED_AT + 60, "and the quay?")
 
 
+def long_text_sent_twice_right_after_a_compaction(hand: Hand) -> None:
+    compacted_in_place(hand)
+    hand.file.run(f"DELETE FROM messages WHERE session_id = '{X}' AND content = 'and the quay?'")
+    for moment in (0.2, 0.6):
+        hand.say(X, ROTATED_AT + moment, "please, " * 60)
+
+
 def rewound(hand: Hand) -> None:
     hand.session(X, ROTATED_AT - 900, rewind_count=1, **hand.keyed(KEY))
     hand.route(KEY, X)
@@ -238,6 +245,7 @@ BOTH: tuple[Callable[[Hand], None], ...] = (
     words_that_both_have, compression_in_the_log_of_a_stock_version,
 )  # fmt: skip
 CURRENT: tuple[Callable[[Hand], None], ...] = (
-    compacted_in_place, rewound, branch_of_a_rotated_session, run_of_a_helper,
+    compacted_in_place, long_text_sent_twice_right_after_a_compaction, rewound, branch_of_a_rotated_session,
+    run_of_a_helper,
 )  # fmt: skip
 LOOKALIKES = [(make, layout) for make in BOTH for layout in (6, 22)] + [(make, 22) for make in CURRENT]

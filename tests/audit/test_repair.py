@@ -47,6 +47,8 @@ def test_damage_is_found_and_explained_and_finding_changes_nothing(
     text = hermes("doctor")
     assert text.code == 1
     assert f"FAIL  sessions  [{wound.code}]" in text.out
+    whole = [line for line in text.out.splitlines() if "it is whole" in line]
+    assert not any(session in line for line in whole for session in wound.named)
     assert bytes_of(home) == before
 
 

@@ -160,6 +160,15 @@ def summary_twice_in_a_child(hand: Hand) -> None:
     hand.say(CHILD, ROTATED_AT + 60, "after the harbour")
 
 
+def carried_message_twice_in_a_child(hand: Hand) -> None:
+    rotate(hand, said_later=None)
+    hand.route(KEY, CHILD)
+    hand.say(PARENT, ROTATED_AT - 5, PLAIN)
+    for moment in (0.4, 0.5):
+        hand.say(CHILD, ROTATED_AT + moment, PLAIN)
+    hand.say(CHILD, ROTATED_AT + 60, "after the harbour")
+
+
 def unmarked_summary_twice_in_place(hand: Hand) -> None:
     hand.session(X, ROTATED_AT - 900, source="cli")
     hand.say(X, ROTATED_AT - 800, "let us plan the harbour", active=0, compacted=1)
@@ -239,6 +248,9 @@ WOUNDS = (
     Wound(summary_twice_in_a_child, "double-summary", (CHILD,), routes={KEY: CHILD},
           open_sessions=frozenset({CHILD}), sees={CHILD: [SUMMARY, "after the harbour"]},
           hidden={CHILD: [SUMMARY]}),
+    Wound(carried_message_twice_in_a_child, "double-rows", (CHILD,), routes={KEY: CHILD},
+          open_sessions=frozenset({CHILD}), sees={CHILD: [SUMMARY, PLAIN, "after the harbour"]},
+          hidden={CHILD: [PLAIN]}),
     Wound(unmarked_summary_twice_in_place, "double-summary", (X,), layouts=(22,),
           sees={X: [PLAIN, "after the harbour"]}, hidden={X: [PLAIN]}),
     Wound(child_of_a_stranger, "cross-session", (PARENT, CHILD), routes={OTHER_KEY: CHILD},

@@ -32,7 +32,7 @@ def say(tx: Tx, session: str, *texts: str) -> None:
 
 def holders(tx: Tx, seen: Seen, word: str) -> list[int]:
     """The ids of the messages that hold a word, as far as a search sees."""
-    rows = seen.postings.read(text_index(tx).within(tx, HERE), seen.rows, word, seen.newest)
+    rows = seen.postings.read(text_index(tx).within(tx, HERE), seen.rows, word, seen.newest).among(seen.rows)
     return [int(seen.rows.ids[row]) for row in rows]
 
 
@@ -86,7 +86,8 @@ def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, mon
     earlier = outlines.load(tx, 1)
     say(tx, "one", "More bees.", "Even more bees.")
     assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4], "the newest alone are kept"
-    assert earlier.postings.read(TwoMessages(), earlier.rows, "bees", earlier.newest).tolist() == [0, 1]
+    read = earlier.postings.read(TwoMessages(), earlier.rows, "bees", earlier.newest)
+    assert read.among(earlier.rows).tolist() == [0, 1]
     assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4]
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.db.engine import Tx
+from hermes.fence import fence
 from hermes.llm.floor import is_asking
 from hermes.memory.notes import Notes
 from hermes.ranking.words import split_words, telling_words
@@ -44,11 +45,8 @@ def session_search_tool(store: Store, scope: Scope) -> Tool:
         hits = await store.read(lambda tx: store.search.related(tx, query, scope, limit=most, roles=SPEAKERS))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")
-        return ToolResult(
-            "\n".join(
-                f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits
-            )
-        )
+        found = [f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits]
+        return ToolResult(fence("\n".join(found)))
 
     return Tool(SPEC, run)
 

@@ -48,8 +48,11 @@ def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreA
         case = read_case(tx, places.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
         differing = routes_of(tx, places.old_routes_file).differing(tx)
-        history, unseen = tuple(find_history(case, found)), tuple(find_unseen(tx, case, found))
-        return StoreAudit(tuple(found), history, tuple(find_losses(case)), unseen, differing)
+        losses, unseen = tuple(find_losses(case)), tuple(find_unseen(tx, case, found))
+        told = {session for damage in found for session in damage.sessions}
+        told |= {session for loss in losses for session in (loss.before, loss.today)}
+        told |= {session for left in unseen for session in (left.before, left.today)}
+        return StoreAudit(tuple(found), tuple(find_history(case, told)), losses, unseen, differing)
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:

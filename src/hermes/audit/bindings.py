@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
@@ -41,14 +41,15 @@ def find_bindings(case: Case) -> list[Damage]:
     return found
 
 
-def find_history(case: Case, damage: Iterable[Damage]) -> list[History]:
-    """The keys of conversations that are whole; those that a damage names are not."""
-    named = {session for found in damage for session in found.sessions}
-    return [
-        History(key, case.family(case.sessions[bound])[0].id, bound)
-        for key, bound in sorted(case.routes.items())
-        if bound not in named and case.rotated_from(case.sessions[bound]) is not None
-    ]
+def find_history(case: Case, told: Set[str]) -> list[History]:
+    """The keys of conversations that are whole: of none of their sessions is anything else `told`."""
+    found = []
+    for key, bound in sorted(case.routes.items()):
+        if case.rotated_from(case.sessions[bound]) is not None:
+            family = case.family(case.sessions[bound])
+            if told.isdisjoint(member.id for member in family):
+                found.append(History(key, family[0].id, bound))
+    return found
 
 
 def find_losses(case: Case) -> list[Loss]:

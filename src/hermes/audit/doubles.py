@@ -59,8 +59,8 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
         own = rows[session_id]
         again = find_again(own, is_compressed=session_id in compressed)
         rest = [row for row in own if row.id not in again]
-        summaries = find_summaries(rest, births.get(session_id), compacted.get(session_id))
-        yield from _tell(session_id, sorted(again), summaries)
+        written = find_written_twice(rest, births.get(session_id), compacted.get(session_id))
+        yield from _tell(session_id, sorted(again), written)
 
 
 def find_again(rows: Sequence[Row], *, is_compressed: bool) -> set[int]:
@@ -107,39 +107,47 @@ def _resume(rows: Sequence[Row], place: int, found: set[int]) -> int:
     return place
 
 
-def find_summaries(rows: Sequence[Row], born_until: float | None, last_compacted: int | None) -> list[int]:
-    """All but the first copy of each summary that a compression wrote: in a child's first moments, or straight after
-    what was compacted, with nothing that a person said in between. Only the first one may be copied a while later: what
-    else begins like a summary and comes again may be a person who quotes it."""
-    found: list[int] = []
+def find_written_twice(rows: Sequence[Row], born_until: float | None, last_compacted: int | None) -> list[Row]:
+    """All but the first copy of each long text that a compression wrote: in a child's first moments, or straight after
+    what was compacted, with nothing that a person said in between. Only the first summary may be copied a while later:
+    what else begins like a summary and comes again may be a person who quotes it."""
+    found: list[Row] = []
     opening: Row | None = None
     first: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         born = born_until is not None and row.time <= born_until
         fresh = born or (last_compacted is not None and row.id > last_compacted)
+        if fresh and not born and row.role == "user" and not row.is_summary:
+            break  # from here on people speak
         if not fresh or row.signs or not (row.is_summary or len(row.text) >= LONG):
-            if fresh and row.role == "user" and not row.is_summary and not born:
-                break  # from here on people speak
             continue
         opening = opening or (row if row.is_summary else None)
         before = first.setdefault(row.wording, row)
         limit = BIRTH if opening is not None and row.wording == opening.wording else SAME_MOMENT
         if before is not row and abs(row.time - before.time) < limit:
-            found.append(row.id)
+            found.append(row)
     return found
 
 
-def _tell(session_id: str, again: Sequence[int], summaries: Sequence[int]) -> Iterator[Damage]:
+def _tell(session_id: str, again: Sequence[int], written: Sequence[Row]) -> Iterator[Damage]:
     if again:
         detail = (
             f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "
             "more. The model reads it twice, and so does whoever opens it; nothing is missing"
         )
         yield Damage("double-rows", (session_id,), detail, (Hide(tuple(again)),))
-    if summaries:
-        times = "once more" if len(summaries) == 1 else f"{len(summaries)} more times"
-        detail = f"session {session_id} holds one summary {times}: the model reads the same past again and again"
-        yield Damage("double-summary", (session_id,), detail, (Hide(tuple(summaries)),))
+    if summaries := tuple(row.id for row in written if row.is_summary or row.role != "user"):
+        detail = (
+            f"session {session_id} holds one summary {_times(summaries)}: the model reads the same past again and again"
+        )
+        yield Damage("double-summary", (session_id,), detail, (Hide(summaries),))
+    if messages := tuple(row.id for row in written if not row.is_summary and row.role == "user"):
+        detail = f"session {session_id} holds one message {_times(messages)}: a compression wrote it again"
+        yield Damage("double-rows", (session_id,), detail, (Hide(messages),))
+
+
+def _times(copies: Sequence[int]) -> str:
+    return "once more" if len(copies) == 1 else f"{len(copies)} more times"
 
 
 def _with_equal_times(tx: Tx, shape: TableShape) -> set[str]:

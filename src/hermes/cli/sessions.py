@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -194,18 +194,25 @@ def delete_session(
             raise UsageError("deleting needs a yes", hint="Add --yes when nobody is there to answer")
         typer.confirm("Delete it for good?", abort=True)
 
-    def delete(store: Store, tx: Tx) -> Deletion:
-        if everywhere:
-            for provider in told:
-                for key in planned.session_ids:
-                    Outbox(provider).forget(tx, key, now=store.clock.now())
-        return store.deletions.delete(tx, planned.session_ids[-1])
+    def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
+        unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
+        return store.deletions.delete(tx, planned.session_ids[-1]), unasked
 
-    done = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
+    done, unasked = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
     if json:
-        print_json({"deleted": to_builtins(done)})
-    else:
-        say("Deleted.")
+        print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
+        return
+    say("Deleted.")
+    for provider in unasked:
+        say(f"{provider} takes no wish to forget: what it was told stays there.")
+
+
+def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
+    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
+    now, unasked = store.clock.now(), set[str]()
+    for key in session_ids:
+        unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}
+    return sorted(unasked)
 
 
 def _describe_memory(provider: str, *, everywhere: bool) -> str:

@@ -34,9 +34,7 @@ def to_datetime(micros: int) -> datetime:
 
 def to_wire(micros: int) -> str:
     """`2026-11-15T04:05:48.100154Z`; a whole second has no fraction."""
-    if micros % 1_000_000 == 0:
-        return to_wire_seconds(micros)
-    return to_datetime(micros).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if micros >= 0 else _early(micros)
+    return to_datetime(micros).isoformat().replace("+00:00", "Z")
 
 
 def to_wire_seconds(micros: int) -> str:
@@ -58,8 +56,3 @@ def parse(text: str) -> int:
         return to_micros(datetime.fromisoformat(text))
     except (ValueError, OverflowError) as error:
         raise Invalid(f"'{text}' is not a date: use ISO 8601, such as 2026-11-15 or 2026-11-15T04:05:48Z") from error
-
-
-def _early(micros: int) -> str:
-    # strftime does not pad years below 1000 everywhere.
-    return to_datetime(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -13,6 +13,7 @@ from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
+from hermes.memory_server.api.swift import SwiftRoute
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, Question, make_question
 from hermes.memory_server.engine.health import Health
@@ -35,7 +36,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def new_router(tag: str) -> APIRouter:
     """Routes of one kind; all of them can be refused in the same ways."""
-    return APIRouter(tags=[tag], responses=REFUSALS)
+    return APIRouter(tags=[tag], responses=REFUSALS, route_class=SwiftRoute)
 
 
 @dataclass(frozen=True, slots=True)

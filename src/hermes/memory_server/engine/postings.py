@@ -32,6 +32,10 @@ class Posting:
         """Are there no others?"""
         return len(self.rows) < HOLDERS
 
+    def among(self, rows: Rows) -> NDArray[np.int32]:
+        """Those of these rows; others may have found newer ones."""
+        return self.rows[: np.searchsorted(self.rows, len(rows))]
+
     @property
     def size(self) -> int:
         """What it takes of memory, counted in rows."""
@@ -52,8 +56,8 @@ class Postings:
         with self._guard:
             return self._known.get(word)
 
-    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> NDArray[np.int32]:
-        """Which of the rows hold a word, up to the newest message that the transaction of `index` sees."""
+    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> Posting:
+        """Which of the rows hold a word, up to the newest message that the transaction of `index` sees, or newer."""
         known = self.known(word)
         if known is None or (newest < known.upto and not known.is_complete):
             found = Posting(_rows(rows, index.match([word], HOLDERS)), newest)
@@ -64,7 +68,7 @@ class Postings:
             found = known
         with self._guard:
             self._keep(word, found)
-        return found.rows[: np.searchsorted(found.rows, len(rows))]  # others may have found newer ones
+        return found
 
     def _keep(self, word: str, posting: Posting) -> None:
         old = self._known.pop(word, None)

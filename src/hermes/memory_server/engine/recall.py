@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import ColumnElement, Select, bindparam, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
@@ -29,6 +29,19 @@ HEADINGS = (
     ("inductive", "## Inductive Observations"),
     ("contradiction", "## Contradictions"),
 )
+
+
+class Order:
+    """An order of conclusions, and the statement that nearly every request runs: those of one collection in it."""
+
+    def __init__(self, *columns: ColumnElement[Any]) -> None:
+        self.columns = columns
+        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"))
+        self.of_one = Prepared(of_one.order_by(*columns).limit(bindparam("limit")))
+
+
+FREQUENT = Order(conclusions.c.times_derived.desc(), conclusions.c.id.desc())
+NEWEST = Order(conclusions.c.id.desc())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +80,8 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
         _keep(chosen, closest, maximum)
     if choice.include_most_frequent:
         share = maximum // 3 if choice.search is not None else maximum // 2
-        frequent = conclusions.c.times_derived.desc(), conclusions.c.id.desc()
-        _keep(chosen, _fetch(tx, view, frequent, max(1, share)), maximum)
-    _keep(chosen, _fetch(tx, view, (conclusions.c.id.desc(),), maximum), maximum)
+        _keep(chosen, _fetch(tx, view, FREQUENT, max(1, share)), maximum)
+    _keep(chosen, _fetch(tx, view, NEWEST, maximum), maximum)
     return list(chosen.values())
 
 
@@ -149,9 +161,12 @@ def _limited(view: View) -> Select[Any]:
     return query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
 
 
-def _fetch(tx: Tx, view: View, order: Sequence[Any], limit: int) -> list[Record]:
-    query = _limited(view).where(conclusions.c.collection_id.in_(_collections(tx, view)))
-    return list(tx.execute(query.order_by(*order).limit(limit)))
+def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
+    of = _collections(tx, view)
+    if len(of) == 1 and view.sessions is None:
+        return order.of_one.rows(tx, collection=of[0], limit=limit)
+    query = _limited(view).where(conclusions.c.collection_id.in_(of))
+    return list(tx.execute(query.order_by(*order.columns).limit(limit)))
 
 
 def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
@@ -27,6 +29,7 @@ from hermes.ranking.scoring import ABOUT, certainty, score
 
 ALIKE = 48
 """Vectors with fewer signs that differ may be those of one text in other letters."""
+NO_LETTERS = re.compile(r"[\W_]+")
 NOBODY = 0
 """The author of no message."""
 
@@ -65,6 +68,7 @@ def find_hits(
     tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Hit]:
     """The messages that fit best, the best first; what was said twice comes again only when nothing else is left."""
+    filters = follow_names(tx, place.workspace_id, filters)
     condition = search_condition(tx, place.workspace_id, filters)
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:
@@ -112,7 +116,7 @@ def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
     first: list[Hit] = []
     again: list[Hit] = []
     for hit in hits:
-        same = "".join(letter for letter in hit.row.content.casefold() if letter.isalnum()) if len(hits) > limit else ""
+        same = NO_LETTERS.sub("", hit.row.content.casefold()) if len(hits) > limit else ""
         (again if same and same in seen else first).append(hit)
         seen.add(same)
     return [*first, *again][:limit]

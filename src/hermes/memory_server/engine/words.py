@@ -60,12 +60,8 @@ def find_holders(
     index = text_index(tx).within(tx, place)
 
     def look(word: str) -> Places:
-        if allowed is None:
-            if inside is None:
-                return seen.postings.read(index, seen.rows, word, seen.newest)
-            known = seen.postings.known(word)
-            if known is not None and known.is_complete and known.upto == seen.newest:
-                return known.rows[inside[known.rows]]
+        if allowed is None and (rows := _known_rows(tx, seen, place, inside, word)) is not None:
+            return rows
         return seen.rows.first(_holders(tx, index, [word], allowed)[::-1])
 
     found = {word: rows for word in asked.words if len(rows := look(word))}
@@ -81,6 +77,20 @@ def find_holders(
             # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
             found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
     return Holders([*found], [*found.values()], everything)
+
+
+def _known_rows(tx: Tx, seen: Seen, place: Place, inside: Flags | None, word: str) -> Places | None:
+    """Who holds a word in a place, by what is kept of the whole workspace; None for a word of which that is not all."""
+    known = seen.postings.known(word)
+    if inside is not None and known is not None and not known.is_complete:
+        return None
+    if known is None or known.upto != seen.newest:
+        everywhere = text_index(tx).within(tx, Place(place.workspace_id))
+        known = seen.postings.read(everywhere, seen.rows, word, seen.newest)
+    rows = known.among(seen.rows)
+    if inside is None:
+        return rows
+    return rows[inside[rows]] if known.is_complete else None
 
 
 def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> Ids:
