@@ -23,7 +23,7 @@ from hermes.store.moments import LASTED, said_then
 from hermes.store.reach import Reach
 from hermes.store.schema import as_text, as_time, storable
 
-BY_WORDS = 80
+BY_WORDS = 60
 """How many of those that hold words are weighed; the others come after them."""
 BY_LETTERS = 2000
 """How far back a text without any word, such as an emoji, is looked for."""
