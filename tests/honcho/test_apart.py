@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hermes
+from tests.left_behind import end_all
 from tests.scale import FULL, scale
 from tests.source_imports import imports
 
@@ -43,6 +45,13 @@ def without_honcho(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(SOURCE, folder / "hermes", ignore=shutil.ignore_patterns("honcho", "__pycache__"))
     assert not (folder / "hermes" / "honcho").exists()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _ended(tmp_path: Path) -> Iterator[None]:
+    """A chat with Honcho starts a memory server, which ends with the test."""
+    yield
+    end_all(tmp_path)
 
 
 def run(copy: Path, home: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:

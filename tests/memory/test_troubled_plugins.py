@@ -49,6 +49,7 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
+    *("find_remembered", "forget"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0

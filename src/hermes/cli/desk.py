@@ -18,7 +18,7 @@ from hermes.memory.command_host import CommandHost, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.redaction import hide_passwords
-from hermes.settings import ALLOW, API_ENABLED, TELEGRAM_TOKEN
+from hermes.settings import ALLOW, API_ENABLED, PROVIDER, TELEGRAM_TOKEN
 from hermes.store.people import mark
 from hermes.types import Json
 
@@ -70,9 +70,9 @@ def open_plugin(app: App, name: str) -> MemoryPlugin:
 
 
 def command_host(app: App) -> CommandHost:
-    """What a provider is made with by a command: what is wrong goes to standard error."""
+    """What the provider in force is made with by a command: what is wrong goes to standard error."""
 
     def tell(line: str) -> None:
         note(f"hermes: {hide_passwords(printable(line))}")
 
-    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, tell)
+    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, tell, app.settings.is_given(PROVIDER))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hermes.app import App
+from hermes.cli.backfill import offer_backfill
 from hermes.cli.desk import TerminalDesk, open_plugin
 from hermes.cli.output import one_line, printable, say
 from hermes.cli.start import load_app
@@ -47,9 +48,11 @@ def setup(
         guarded(name, "setup", lambda: plugin.setup(desk, ctx.args), typer.TyperException, typer.Abort)
         if set(HELP) & set(ctx.args):
             return
-    if app.settings.get(PROVIDER) != provider:
+    before = app.settings.get(PROVIDER)
+    if before != provider or not app.settings.is_given(PROVIDER):
         write_setting(app.home.config_file, PROVIDER, provider)
     desk.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
+    offer_backfill(load_app(ctx), desk.dialog, before)
 
 
 def _describe(name: str, app: App) -> str:

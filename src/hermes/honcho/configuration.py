@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
@@ -46,6 +47,8 @@ class Configuration(Struct, frozen=True, dict=True):
     remarks: Sequence[str]
     """What is not wrong but may not be what was meant."""
     login: str = FALLBACK
+    is_chosen: bool = True
+    """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
 
     def get(self, key: Key[T]) -> T:
         """The value in force."""
@@ -110,7 +113,7 @@ class Configuration(Struct, frozen=True, dict=True):
         return {"honcho.host": self.host, "honcho.login": self.login, **frozen}
 
 
-def load(places: Places, env: Mapping[str, str]) -> Configuration:
+def load(places: Places, env: Mapping[str, str], *, is_chosen: bool = True) -> Configuration:
     """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
     path = places.existing()
     try:
@@ -118,7 +121,7 @@ def load(places: Places, env: Mapping[str, str]) -> Configuration:
         broken: list[SettingsError] = []
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
-    return resolve(document, path, places.host, env, broken)
+    return replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
 
 
 def resolve(

@@ -61,6 +61,11 @@ class Server(Struct, frozen=True):
 
 
 def find_server(config: Configuration) -> Server:
+    """The server that is used: what the configuration means, but our own while nobody chose Honcho."""
+    return meant_server(config) if config.is_chosen else Server("embedded", "")
+
+
+def meant_server(config: Configuration) -> Server:
     """The server that the configuration means."""
     url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded":
@@ -82,6 +87,8 @@ class Machine(Struct, frozen=True):
 
     home: Home
     env: Mapping[str, str]
+    is_chosen: bool = True
+    """Whether a person chose Honcho here, or it is the default."""
 
     @property
     def memory(self) -> Place:

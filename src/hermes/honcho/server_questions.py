@@ -7,7 +7,7 @@ from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.auth import describe_grant
 from hermes.honcho.interview import Interview
-from hermes.honcho.server import LOCAL, find_server, is_cloud_url
+from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
 
 WITHOUT = "none"
 CLOUD_PAGE = "https://app.honcho.dev"
@@ -23,7 +23,7 @@ SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.
 
 def ask_server(interview: Interview) -> None:
     """Ask where Honcho is."""
-    before = find_server(interview.config).kind
+    before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (
         interview.dialog.choose("Where is Honcho?", SERVERS, standing) if interview.asks else standing

@@ -21,8 +21,16 @@ class Watch:
     as it was written is logged once.
     """
 
-    def __init__(self, places: Places, env: Mapping[str, str], trouble: Callable[[str, str | None], object]) -> None:
+    def __init__(
+        self,
+        places: Places,
+        env: Mapping[str, str],
+        trouble: Callable[[str, str | None], object],
+        *,
+        is_chosen: bool = True,
+    ) -> None:
         self._places = places
+        self._is_chosen = is_chosen
         self._env = env
         self._trouble = trouble
         self._stamp: Stamp | None = None
@@ -35,7 +43,7 @@ class Watch:
         """The configuration in force. Raises SettingsError while there never was a good one."""
         stamp = tuple(_stamp(path) for path in self._places.candidates)
         if self._read is None or stamp != self._stamp:
-            self._stamp, self._read = stamp, load(self._places, self._env)
+            self._stamp, self._read = stamp, load(self._places, self._env, is_chosen=self._is_chosen)
             self._tell(self._read)
             if not self._read.problems:
                 self._good = self._read

@@ -22,7 +22,8 @@ SHORTEST_REQUEST = 1.0
 """Seconds below which it is not worth beginning one."""
 MOST_BYTES = 64 * 1024 * 1024
 """Of an answer."""
-LONGEST_PAUSE = 86_400.0
+LONGEST_PAUSE = 900.0
+"""Seconds that a server may ask for: what has changed meanwhile, such as the key, is tried after that."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -47,11 +48,14 @@ class Wire:
         self._running = 0
         self._retired = False
 
-    async def ask(self, method: str, path: str, body: Json = None, *, until: float) -> Answer:
-        """One request, without repeating anything. Raises Failure."""
+    async def ask(
+        self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
+    ) -> Answer:
+        """One request, without repeating anything; it takes at most `longest` seconds, the usual unless given. Raises
+        Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
-        seconds = min(self._patience.request, until - self._clock.now())
+        seconds = min(longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:

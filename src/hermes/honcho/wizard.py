@@ -126,6 +126,7 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     if asks:
         dialog.say("")
     _save(bench, interview)
+    bench.choose()
     if mine:
         bench.desk.mark_owner(mine)
         dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")

@@ -9,8 +9,8 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config_file import load_env
-from hermes.errors import NotFoundError
+from hermes.config_file import load_env, read_entries, write_setting
+from hermes.errors import NotFoundError, SettingsError
 from hermes.home import PROFILE_NAME, PROFILES, Home
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
@@ -20,7 +20,9 @@ from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
+from hermes.settings import PROVIDER
 from hermes.settings.kinds import in_words
+from hermes.settings.layers import Layer, environment
 from hermes.types import Json
 
 DEFAULT = "default"
@@ -43,7 +45,12 @@ class Workbench(Struct, frozen=True):
 
     def load(self) -> Configuration:
         """What is in force, with what is wrong."""
-        return load(self.places, self.machine.env)
+        return load(self.places, self.machine.env, is_chosen=self.machine.is_chosen)
+
+    def choose(self) -> None:
+        """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
+        if not self.machine.is_chosen:
+            write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
 
     def trial(self, edit: Edit) -> Configuration:
         """The configuration as it would be after a change."""
@@ -103,7 +110,17 @@ class Workbench(Struct, frozen=True):
         if home.path == self.machine.home.path:
             return self
         env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
-        return replace(self, machine=Machine(home, env))
+        return replace(self, machine=Machine(home, env, is_chosen=_names_provider(home, env)))
+
+
+def _names_provider(home: Home, env: Mapping[str, str]) -> bool:
+    """Whether a person chose a memory provider in a profile. A broken file is told where it is used."""
+    try:
+        given = {entry.key: entry for entry in read_entries(home.config_file)}
+    except SettingsError:
+        return False
+    layers = (Layer("file", given), environment([PROVIDER], env))
+    return any(layer.find(PROVIDER) is not None for layer in layers)
 
 
 def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:

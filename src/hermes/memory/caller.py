@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
+from hermes.memory.forgetting import forgotten_at, without_forgotten
 from hermes.memory.health import Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.session_caller import SessionCaller
-from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse
+from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.types import Json, Message, ToolSpec
 
@@ -56,6 +57,7 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
+        self._forgotten_at = 0.0
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
 
@@ -82,6 +84,7 @@ class Memory:
             return
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
+        self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
@@ -120,6 +123,7 @@ class Memory:
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Answer) else Recalled(missed={"recall": found.reason})
+        recalled = without_forgotten(recalled, self._forgotten_at)
         parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
         missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
         self._injection = Injection(
@@ -251,15 +255,11 @@ class Memory:
         return self.provider.health.failing(self._caller.conversation.session_id)
 
     def _speaker_of(self, message: Message) -> Speaker:
-        """Who said it: the person of a direct chat, else the author. The owner may speak in anyone's conversation."""
-        person, is_owner = self._caller.conversation.person, bool(message.author_is_owner)
-        if person is not None and (person.is_owner or not is_owner):
-            return person
-        return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
+        return speaker_of(self._caller.conversation.person, message, is_owner=bool(message.author_is_owner))
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
-        return Question(said, self._turn, self.provider.wall(until))
+        return Question(said, self._turn, self.provider.wall(until), self._forgotten_at)
 
     def _clock_now(self) -> float:
         return self.provider.store.clock.now()
