@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import statistics
 import time
 from pathlib import Path
 
@@ -54,7 +55,12 @@ async def _measure(home: Path) -> list[Row]:
             without.append(await _turn(store, NoMemory(), "s1"))
             within.append(await _turn(store, memories[0], "s0"))
         base = summarise("two commits without a provider", without)
-        rows = [base, summarise("two commits while Honcho is written to", within, base)]
+        added = statistics.median(within) - statistics.median(without)
+        rows = [
+            base,
+            summarise("two commits while Honcho is written to", within, base),
+            summarise("added to a turn, the difference of the medians", [added]),
+        ]
         await _drain(deliveries)
         await deliveries.finish(10.0)
         for start in range(0, BACKLOG, AT_A_TIME):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hermes.agent.agent import Agent, AgentMemory, Policy
 from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
@@ -13,6 +15,7 @@ from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
+from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
 from hermes.llm.first_listed import FirstListed
@@ -203,6 +206,14 @@ def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> 
         title=session.title,
         directory=_here() if local else None,
     )
+
+
+def earlier_conversation(people: People, store: Store, tx: Tx, session: Session) -> Conversation:
+    """A session that nobody has open, as a provider knows it: whose it was, and where it began as far as that is
+    known."""
+    person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
+    found = conversation_of(session, people.scope_of(tx, session), person)
+    return replace(found, directory=store.untold.directory(tx, session.id))
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:

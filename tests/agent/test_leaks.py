@@ -15,6 +15,7 @@ from hermes.fence import NOTE, fence
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
 from hermes.llm.scripted import Step
+from hermes.types import ECHO
 from tests.agent.seam import calls, open_seam, requests, say
 from tests.memory.providers import Recorder, Troubled
 
@@ -40,6 +41,16 @@ async def test_a_leaked_block_is_neither_shown_stored_nor_told(tmp_path: Path) -
         assert provider.called("recall") == [("hi",), ("again",)]
         assert provider.told() == ["hi", "Well, hello", "again", "2 < 3 <mem"]
     assert "she likes figs" not in str(provider.calls)
+
+
+@pytest.mark.contract("6.10", "7.2")
+async def test_an_answer_that_only_quotes_memory_is_not_learned_as_something_new(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [Reply("From memory: “she likes figs”", finish_reason=ECHO), Reply("Noted.")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "What does she like?")
+        await say(agent, "And dates.")
+        assert provider.told() == ["What does she like?", "And dates.", "Noted."]
 
 
 @pytest.mark.parametrize("kind", ["failed", "stopped"])

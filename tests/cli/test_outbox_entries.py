@@ -98,3 +98,18 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
     assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)
     assert hermes("memory", "outbox", "deliver").code == 0
     assert entries(hermes) == []
+
+
+@pytest.mark.contract("6.13")
+def test_a_provider_that_takes_no_wish_to_forget_is_named(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY.replace('Address("all")', 'Address("all", wants=frozenset({"said", "reply"}))'))
+    (home / "taken").touch()
+    for text in ("figs", "dates"):
+        assert hermes("chat", "-q", f"I like {text}").code == 0
+    first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
+    ran = hermes("sessions", "delete", first, "--yes", "--everywhere")
+    assert "choosy takes no wish to forget: what it was told stays there." in ran.out
+    assert json.loads(hermes("sessions", "delete", second, "--yes", "--everywhere", "--json").out)["stays_with"] == [
+        "choosy"
+    ]
+    assert entries(hermes) == []

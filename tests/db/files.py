@@ -17,7 +17,7 @@ def make_file(path: Path) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
-    for statement in (leases.SCHEMA, *queue.SCHEMA, *queue.TRIED_AT):
+    for statement in (leases.SCHEMA, *queue.SCHEMA, *queue.TRIED_AT, queue.LOST):
         connection.execute(statement)
     return connection
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, Dead, Done, Retry
+from hermes.db.outcomes import MAX_CRASHES, Dead, Defect, Done, Retry
 from hermes.db.queue import Claim
 from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
@@ -74,6 +74,22 @@ def test_items_of_a_queue_that_keeps_what_was_lost_go_alone_and_later_each_time_
     assert waits == [9.0 * attempts for attempts in range(3, 3 + len(waits))]
     assert len(taken) > MAX_CRASHES
     assert queue_items.items(db, "work", "dead") == []
+
+
+@pytest.mark.contract("2.3", "P1")
+def test_kills_do_not_count_as_defects_in_a_queue_that_keeps_what_was_lost(db: sqlite3.Connection) -> None:
+    add(db, "a", "one")
+    now, defects = 0.0, 0
+    while not queue_items.items(db, "work", "dead"):
+        for kills in (True, True, True, False):
+            with transaction(db) as tx:
+                claim = queue.claim(tx, "work", "me", ttl=10.0, now=now, lost_pause=lambda _: 0.0)
+                assert claim is not None
+                if not kills:
+                    queue.settle(tx, claim, [Defect(now, "it raised")], now=now)
+                    defects += 1
+            now += 11.0
+    assert defects == MAX_CRASHES
 
 
 @pytest.mark.contract("2.3", "P1")

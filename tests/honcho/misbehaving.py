@@ -19,12 +19,27 @@ import httpx
 from tests.memory_server.serving import PLAIN
 
 Fault = Literal[
-    "404", "latency", "500", "500 after", "429", "401", "reset", "reset after", "hang", "garbage", "garbage after"
+    "402",
+    "403",
+    "404",
+    "422",
+    "latency",
+    "500",
+    "500 after",
+    "429",
+    "401",
+    "reset",
+    "reset after",
+    "hang",
+    "garbage",
+    "garbage after",
 ]
 FAULTS: tuple[Fault, ...] = (
     *("latency", "500", "500 after", "429", "401"),
     *("reset", "reset after", "hang", "garbage", "garbage after"),
 )
+GIVEN_UP = 2.5
+"""Seconds after which a client may have given a request up."""
 KEY, HIDDEN = b"hermes_key", b"hidden_key"
 """Of the same length, so that nothing else changes."""
 Choice = Callable[[str, str], Fault | None]
@@ -66,9 +81,12 @@ class Misbehaving:
         self.befallen: Counter[str] = Counter()
         self.asked: list[tuple[str, str]] = []
         self.url = ""
+        self.rewrite: Callable[[bytes], bytes] | None = None
+        """Changes what the real server replies."""
         self._is_foreign = is_foreign
         self._client = httpx.AsyncClient(base_url=upstream, timeout=60, verify=PLAIN)
         self._over = asyncio.Event()
+        self._writing: dict[object, float] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -110,13 +128,15 @@ class Misbehaving:
             self.befallen[fault] += 1
         if not await self._befall(fault, writer):
             return False
-        if fault in ("404", "500", "429", "401", "garbage"):
+        if fault in ("402", "403", "404", "422", "500", "429", "401", "garbage"):
             return await self._refuse(fault, writer)
         status, told, date = await self._pass_on(method, path, headers, body)
         if fault == "reset after":
             return False
         if fault in ("500 after", "garbage after"):
             return await self._refuse(fault, writer)
+        if self.rewrite is not None:
+            told = self.rewrite(told)
         await _reply(writer, status, told, f"Date: {date}\r\n" if date else "")
         return True
 
@@ -135,6 +155,20 @@ class Misbehaving:
         return True
 
     async def _pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+        """A list waits for what was asked long before and is still being written: to a client whose clock runs faster
+        than ours it looks as if a server could take for ever, where a real one has half a minute."""
+        now, this = asyncio.get_running_loop().time, object()
+        if "/list" in path:
+            while any(now() - began > GIVEN_UP for began in self._writing.values()):  # noqa: ASYNC110 - seldom
+                await asyncio.sleep(0.01)
+            return await self._ask(method, path, headers, body)
+        self._writing[this] = now()
+        try:
+            return await self._ask(method, path, headers, body)
+        finally:
+            del self._writing[this]
+
+    async def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
         kept = {name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")}
         if not self._is_foreign:
             answer = await self._client.request(method, path, content=body, headers=kept)

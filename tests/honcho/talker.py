@@ -29,7 +29,7 @@ PEOPLE: tuple[dict[str, Any], ...] = (
 PEERS = ("17", "23", "ann")
 """The peers that they are, where `peerName` is `ann`."""
 BEHIND = 20
-"""Entries that may wait while people go on. A row that is under way at five kills in a row would be put aside."""
+"""Entries that may wait while people go on."""
 GROUP = Conversation("s1", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
 
 

@@ -12,7 +12,7 @@ from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.server import find_server
 from hermes.memory.command_host import CommandHost
 from hermes.settings import PROVIDER
-from tests.embedded.test_imports import OF_THE_SERVER, loaded
+from tests.embedded.loading import OF_THE_SERVER, loaded
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
 from tests.honcho.fresh import FreshHome, fresh_home

@@ -107,6 +107,31 @@ async def test_another_server_is_looked_at_no_earlier_than_half_a_minute_after_t
 
 
 @pytest.mark.contract("6.12")
+async def test_a_request_that_was_given_up_is_looked_for_half_a_minute_after_that(
+    writer: Writer, server: Served, workspace: str
+) -> None:
+    async with Misbehaving(server.url, is_foreign=True).served() as proxy:
+        clock = HandClock()
+        lane = Lane(writer(proxy.url, clock, workspace=workspace))
+        lane.put("hello")
+
+        def hang_for_a_while(_: str, path: str) -> Fault | None:
+            if not path.endswith("/messages"):
+                return None
+            clock.advance(20)
+            return "hang"
+
+        proxy.choose = hang_for_a_while
+        await lane.attempt()
+        proxy.choose = on("nothing")
+        [outcome] = await lane.attempt()
+        assert isinstance(outcome, Later)
+        assert outcome.after == 30.0, "the server may still be busy with it"
+        await lane.drain()
+    assert Arrived(server, workspace).said() == [("ann", "hello")]
+
+
+@pytest.mark.contract("6.12")
 async def test_an_attempt_of_another_process_is_looked_for_when_its_time_is_over(
     writer: Writer, server: Served, workspace: str
 ) -> None:
@@ -160,6 +185,7 @@ async def test_many_tasks_conclude_at_once_while_turns_are_written_and_none_is_l
     await asyncio.gather(*(lane.drain() for lane in lanes))
     found = Counter(one["content"] for one in Arrived(server, workspace).conclusions())
     parked = [outcome for lane in lanes for outcome in lane.outcomes.values() if isinstance(outcome, Parked)]
+    sys.stdout.write(f"{len(found)} conclusions, {len(parked)} put aside, faults {dict(proxy.befallen)}\n")
     assert max(found.values()) == 1, "none twice"
     assert len(found) + len(parked) == tasks * each
     assert parked == []
@@ -189,6 +215,7 @@ async def test_every_turn_of_a_group_arrives_once_in_order_under_the_right_peer_
         if chance.random() < 0.3:
             await lane.attempt()
     outcomes = await lane.drain()
+    sys.stdout.write(f"{len(outcomes)} messages, faults {dict(proxy.befallen)}\n")
     assert {type(outcome) for outcome in outcomes.values()} == {Delivered}
     joined: list[tuple[str, str]] = []
     for peer, content in Arrived(server, workspace).said(SESSION):

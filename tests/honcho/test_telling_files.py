@@ -89,11 +89,20 @@ async def test_guests_and_groups_are_told_nothing_of_the_owners_files(
 
 
 @pytest.mark.contract("5.12")
+@pytest.mark.parametrize(
+    ("place", "strategy"),
+    [
+        (replace(HERE, session_id="s9"), "per-session"),
+        (replace(HERE, gateway_session_key="agent:main:telegram:dm:42"), "per-session"),
+        (replace(HERE, directory=None), "per-directory"),
+    ],
+    ids=["terminal", "chat", "no directory"],
+)
 async def test_a_session_of_each_conversation_is_not_told_the_files(
-    writer: Writer, server: Served, workspace: str
+    writer: Writer, server: Served, workspace: str, place: Conversation, strategy: str
 ) -> None:
-    plugin = writer(server.url, workspace=workspace, sessionStrategy="per-session")
-    lane = Lane(plugin, replace(HERE, session_id="s9"))
+    plugin = writer(server.url, workspace=workspace, sessionStrategy=strategy)
+    lane = Lane(plugin, place)
     lane.put("hello")
     await lane.drain()
     assert put_by(plugin) == {}

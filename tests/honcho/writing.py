@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 from msgspec import field
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from hermes.memory.provider import Conversation, Entry, Later, Notebook, Outcome
 from hermes.types import Json
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine
-from tests.memory_server.serving import PLAIN, Served
+from tests.memory_server.serving import Served
 
 OWNER, ANN, BOB = Speaker(is_owner=True), Speaker("17", "@ann", "Ann"), Speaker("23", name="Bob")
 HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"))
@@ -112,12 +111,13 @@ class Lane:
 class Arrived:
     """What is on a server, asked past everything that misbehaves."""
 
-    def __init__(self, served: Served, workspace: str = "lab") -> None:
+    def __init__(self, served: Served, workspace: str = "lab", key: str | None = None) -> None:
         self._served = served
         self._workspace = workspace
+        self._key = key
 
     def _ask(self, method: str, path: str, body: Json = None) -> Any:
-        with httpx.Client(base_url=self._served.url, timeout=60, verify=PLAIN) as client:
+        with self._served.client(self._key) as client:
             answer = client.request(method, f"/v3/workspaces/{self._workspace}{path}", json=body)
             answer.raise_for_status()
             return answer.json()

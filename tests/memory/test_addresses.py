@@ -199,3 +199,25 @@ async def test_a_conversation_is_told_what_its_first_address_held(tmp_path: Path
         async with active(tmp_path, plugin, PATIENT) as provider:
             await turn(await begin(provider))
     assert [conversation.bound for (conversation,) in plugin.called("open")] == [None, {"to": "old"}, {"to": "old"}]
+
+
+@pytest.mark.contract("6.13")
+async def test_a_conversation_is_forgotten_at_every_address_it_had_and_behind_what_was_told_there(
+    tmp_path: Path,
+) -> None:
+    plugin = Moving()
+    plugin.wants = ("said", "reply", "forget")
+    for to in ("old", "new", "old", "newest"):
+        plugin.to = to
+        async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+            memory, outbox = await begin(provider), provider.outbox
+            await memory.tools(memory.begin())
+            await turn(memory, f"to {to}")
+    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+        store = provider.store
+        assert await store.write(lambda tx: outbox.forget(tx, "s1", now=store.clock.now()))
+        found = await store.read(lambda tx: items(tx, QUEUE, "waiting"))
+        last = {item.lane: item.payload for item in found}
+    assert {lane: (row["kind"], row["address"]) for lane, row in last.items()} == {
+        f"{to}:s1": ("forget", {"to": to}) for to in ("old", "new", "newest")
+    }

@@ -65,6 +65,28 @@ async def test_a_plugin_can_ask_for_no_wait_without_pause_or_end(tmp_path: Path,
         assert len(first.reason or "") <= 1000
 
 
+@pytest.mark.contract("6.4")
+@pytest.mark.parametrize(("everyone", "longest"), [(True, 60.0), (False, 300.0)])
+async def test_after_a_long_outage_it_is_soon_seen_that_the_server_or_its_key_was_changed(
+    tmp_path: Path, everyone: bool, longest: float
+) -> None:
+    plugin, clock = Refusing([Later("down", everyone=everyone)]), HandClock()
+    async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
+        await turn(await begin(provider))
+        await provider.store.write(lambda tx: tx.execute("UPDATE hermes_queue SET attempts = 50"))
+        deliveries = Deliveries(provider, "test", 1, chance=lambda: 0.0)
+        deliveries.start()
+
+        async def refused() -> bool:
+            [first, _] = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
+            return first.reason == "down"
+
+        await until(refused, provider)
+        [first, _] = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
+        assert first.not_before == clock.now() + longest
+        await deliveries.finish(0.1)
+
+
 async def test_what_was_delivered_long_ago_is_forgotten(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:

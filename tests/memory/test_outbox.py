@@ -252,7 +252,7 @@ async def test_a_row_whose_deliverers_are_killed_again_and_again_is_told_in_the_
     async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
         await turn(memory, "hello")
-        await store.write(lambda tx: tx.execute("UPDATE hermes_queue SET crashes = ?, claimed = 1", (MAX_CRASHES - 1,)))
+        await store.write(lambda tx: tx.execute("UPDATE hermes_queue SET lost = ?, claimed = 1", (MAX_CRASHES - 1,)))
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
 
         async def over() -> bool:

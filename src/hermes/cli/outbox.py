@@ -43,8 +43,9 @@ STATES: tuple[State, ...] = ("waiting", "dead")
 DETACHED = 0x00000008
 """What Windows calls a process that has no console of ours."""
 LOOK_EVERY = 0.5
-PATIENCE = 60.0
-"""Seconds without any progress after which a deliverer gives up; what is left waits for the next one."""
+PATIENCE = 180.0
+"""Seconds without any progress after which a deliverer gives up; what is left waits for the next one. Before a provider
+looks whether something arrived it may wait for more than a minute, and so may a lane whose holder was killed."""
 app = typer.Typer(help="What the memory provider has not been told yet.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -191,10 +192,13 @@ async def _deliver(found: App, store: Store) -> int:
     return 1 if left.entries else 0
 
 
-async def until_nothing_moves(store: Store, deliveries: Deliveries) -> Left:
-    """Return when nothing waits, or nothing has moved for a while; what is left."""
+async def until_nothing_moves(
+    store: Store, deliveries: Deliveries, enough: int = 0, patience: float | None = None
+) -> Left:
+    """Return when no more than so many entries wait, or nothing has moved for a while; what is left."""
+    patience = PATIENCE if patience is None else patience
     before, still_since = await deliveries.left(), store.clock.now()
-    while before.entries and store.clock.now() - still_since < PATIENCE:
+    while before.entries > enough and store.clock.now() - still_since < patience:
         await asyncio.sleep(LOOK_EVERY)
         left = await deliveries.left()
         if left != before:

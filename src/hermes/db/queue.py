@@ -63,6 +63,9 @@ TRIED_AT = (
 )
 """A later step than the tables: when an item was last taken, NULL when it never was; and the index of `release`."""
 
+LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
+"""A later step: how often in a row the owner of an item vanished, in a queue that keeps what was lost."""
+
 State = Literal["waiting", "done", "dead"]
 
 
@@ -267,6 +270,7 @@ def _record(tx: Tx, item: Item, outcome: Outcome, now: float) -> None:
             _wait(tx, item, at, item.reason if reason is None else reason, item.crashes)
         case Retry(at, reason):
             _wait(tx, item, at, reason, 0)
+            tx.execute("UPDATE hermes_queue SET lost = 0 WHERE id = ? AND lost > 0", (item.id,))
         case Defect(at, reason):
             _wait(tx, item, at, reason, item.crashes + 1)
 
@@ -278,19 +282,17 @@ def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, ca
 
 def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float] | None) -> None:
     """Items that were under way when their owner vanished: count it, and when it happens too often put them aside, or
-    let them wait where they are kept. Those count no further than to be handled alone: only Defects put them aside."""
-    most = MAX_CRASHES if lost_pause is None else SUSPECT_CRASHES
+    let them wait where they are kept: there a kill says nothing against an item, and only Defects put it aside."""
+    counter = "crashes" if lost_pause is None else "lost"
     lost = tx.execute(
-        "UPDATE hermes_queue SET crashes = max(crashes, min(crashes + 1, ?)), claimed = 0 "
-        "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, crashes, attempts",
-        (most, queue, lane),
+        f"UPDATE hermes_queue SET {counter} = {counter} + 1, claimed = 0 "
+        f"WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, attempts, {counter} AS times",
+        (queue, lane),
     ).fetchall()
     for row in lost:
-        if row["crashes"] < most:
-            continue
-        if lost_pause is None:
-            _finish(tx, row["id"], "dead", f"its handler was lost {row['crashes']} times", now)
-        else:
+        if lost_pause is None and row["times"] >= MAX_CRASHES:
+            _finish(tx, row["id"], "dead", f"its handler was lost {row['times']} times", now)
+        elif lost_pause is not None and row["times"] >= SUSPECT_CRASHES:
             pause = (now + lost_pause(row["attempts"]), "its handler was lost again and again", row["id"])
             tx.execute("UPDATE hermes_queue SET not_before = ?, reason = ? WHERE id = ? AND state = 'waiting'", pause)
 
@@ -302,7 +304,7 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
     ).fetchall()
     taken: list[Item] = []
     for row in rows:
-        suspect = row["crashes"] >= SUSPECT_CRASHES
+        suspect = row["crashes"] + row["lost"] >= SUSPECT_CRASHES
         if row["not_before"] > now or (suspect and taken):
             break
         tx.execute(

@@ -92,7 +92,8 @@ def revive(tx: Tx, item_id: int, *, now: float) -> None:
     """Give a dead item another life, at its old place in its lane."""
     row = tx.execute(
         """
-        UPDATE hermes_queue SET state = 'waiting', attempts = 0, crashes = 0, not_before = ?, finished_at = NULL
+        UPDATE hermes_queue
+        SET state = 'waiting', attempts = 0, crashes = 0, lost = 0, not_before = ?, finished_at = NULL
         WHERE id = ? AND state = 'dead' RETURNING queue, lane
         """,
         (now, item_id),

@@ -64,7 +64,8 @@ def find_address(config: Configuration, place: Conversation | Notebook) -> Addre
         return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
     chars = config.get(MESSAGE_MAX_CHARS)
-    files = place.reach == "everything" and config.naming.strategy != "per-session"
+    by_itself = config.naming.strategy == "per-session" or named.source == "session id"
+    files = place.reach == "everything" and not by_itself
     target = Target(config.workspace, named.name, ai, mark, place.gateway_session_key, chars, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
 

@@ -18,7 +18,7 @@ from hermes.memory.provider import Entry, Host, Later, Speaker
 from hermes.types import Json
 
 KEYS_LAST = 6 * 86_400.0
-"""Seconds for which our server surely knows a key; what is older is looked for there as anywhere else."""
+"""Seconds for which our server surely knows a key; a row that is older is looked for there as anywhere else."""
 
 
 class Attempt(Struct, frozen=True):
@@ -40,14 +40,17 @@ class Attempt(Struct, frozen=True):
         try:
             return await self.ask("POST", path, body)
         except Failure as failure:
-            if not failure.may_have_arrived:
+            if failure.may_have_arrived:
+                self.doubts.given_up(entries)
+            else:
                 self.doubts.absent(entries)
             raise
 
     def must_look(self, entry: Entry) -> bool | Later:
         """Whether it must be looked for before it is written; Later while a look could not tell yet."""
         wait = self.doubts.wait(entry)
-        if wait is None or (self.link.takes_keys and self.host.clock.now() - entry.at < KEYS_LAST):
+        since = entry.at if entry.queued_at is None else entry.queued_at
+        if wait is None or (self.link.takes_keys and self.host.clock.now() - since < KEYS_LAST):
             return False
         return True if wait == 0 else Later("it may have arrived, which can be seen in a while", after=wait)
 

@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from hermes.honcho.addresses import Target
 from hermes.honcho.attempt import Attempt
-from hermes.honcho.failures import Refusal, Unanswered
+from hermes.honcho.failures import NOT_FOUND, Refusal, Unanswered
 from hermes.honcho.members import workspace_path
 from hermes.honcho.names import digest
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import Json
 
-NOT_FOUND = 404
 SKEW = 60.0
 """Seconds by which a server's clock may differ from what it tells."""
 UNDECIDED = "{} conclusions on the server say the same, and nobody can tell which of them this one is: {}"
@@ -137,9 +136,17 @@ async def _find(attempt: Attempt, target: Target, saying: Saying, since: float |
     return [
         str(one.get("id"))
         for one in items
-        if one.get("content") == saying.content
-        and (earliest is None or datetime.fromisoformat(str(one.get("created_at"))) >= earliest)
+        if one.get("content") == saying.content and (earliest is None or _time(one.get("created_at")) >= earliest)
     ]
+
+
+def _time(given: Json) -> datetime:
+    """A time as a server tells it; without a zone it is UTC. Raises Unanswered for what is none."""
+    try:
+        found = datetime.fromisoformat(str(given))
+    except ValueError:
+        raise Unanswered(f"the server tells no time of a conclusion: {str(given)[:100]}") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 async def _set_up(attempt: Attempt, target: Target, saying: Saying) -> None:

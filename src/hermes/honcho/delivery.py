@@ -32,8 +32,8 @@ from hermes.honcho.patience import Patience
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
 
 SWITCHED_OFF = "Honcho is switched off"
-AGAIN = 3600.0
-"""Seconds until an entry is offered again that nothing is done with meanwhile."""
+AGAIN = 60.0
+"""Seconds until it is seen that Honcho was switched on again."""
 
 
 class Delivery:

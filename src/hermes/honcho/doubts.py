@@ -43,6 +43,10 @@ class Doubts:
         for entry in entries:
             self._set(entry.key, self._clock.now())
 
+    def given_up(self, entries: Iterable[Entry]) -> None:
+        """Nobody waits any longer for the request, but the server may still be busy with it."""
+        self.sending(entries)
+
     def absent(self, entries: Iterable[Entry]) -> None:
         """They are surely not there."""
         for entry in entries:

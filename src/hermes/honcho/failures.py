@@ -4,6 +4,7 @@ Failure
 ├── Unreached     nothing was sent
 │   └── NoTime    because there was no time left for it
 ├── Refusal       the server said no; nothing was written, unless its status leaves that open
+├── Unready       it said no to setting up what the entry needs there, which says nothing of the entry
 └── Unanswered    it may have arrived: cut off, too late, or not the answer of a Honcho server
 """
 
@@ -16,8 +17,11 @@ LONGEST_DETAIL = 300
 """Characters of a server's own words that are kept."""
 SERVER_IS_AWAY = frozenset({408, 429, 502, 503, 504})
 KEY_REFUSED = 401
+ACCESS_REFUSED = frozenset({KEY_REFUSED, 402, 403, 407})
+"""The key or the account is refused, not what was sent: that can be put right."""
 BUSY = 409
 """Our server's answer while it is still busy with the same key."""
+NOT_FOUND = 404
 
 
 class Failure(Exception):
@@ -66,8 +70,20 @@ class Refusal(Failure):
         """The server's troubles pass, and a key can be renewed or put right; what it refuses it will refuse again."""
         if self.status in SERVER_IS_AWAY:
             return Later(str(self), self.after, everyone=True)
-        if self.status == KEY_REFUSED:
+        if self.status in ACCESS_REFUSED:
             return Later(f"{self}. Check `apiKey`", everyone=True)
         if self.status >= 500 or self.status == BUSY or self.status < 400:
             return Later(str(self))
         return Parked(str(self))
+
+
+class Unready(Failure):
+    """A workspace, session or peer that could not be set up: all that is to go there waits for it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+        super().__init__(f"it could not be set up there: {refusal}")
+
+    def outcome(self) -> Later | Parked:
+        found = self._refusal.outcome()
+        return found if isinstance(found, Later) else Later(str(self))

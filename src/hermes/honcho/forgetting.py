@@ -6,12 +6,10 @@ from urllib.parse import quote
 
 from hermes.honcho.addresses import Target
 from hermes.honcho.attempt import Attempt
-from hermes.honcho.failures import Refusal
+from hermes.honcho.failures import NOT_FOUND, Refusal
 from hermes.honcho.members import session_path, workspace_path
 from hermes.honcho.messages import AT_ONCE, SESSION, list_messages
 from hermes.memory.provider import Delivered, Outcome, Parked
-
-NOT_FOUND = 404
 
 
 async def forget_conversation(attempt: Attempt, target: Target, session_id: str) -> Outcome:

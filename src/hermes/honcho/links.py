@@ -75,6 +75,8 @@ class Links:
     async def _reach(self, meant: Server, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
+        if meant.key and not (meant.key.isascii() and meant.key.isprintable()):
+            raise Unreached("the key has characters that no key has. Check `apiKey`")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
         wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
         try:
@@ -99,7 +101,10 @@ def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
 
     is_plain = server.url.startswith("http://")
     timeout = httpx.Timeout(patience.request, read=None)  # each request has its own end
-    client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
+    try:
+        client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
+    except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
+        raise Unreached(f"the server cannot be reached from here: {error}") from error
     return Wire(server, client, clock, patience)
 
 

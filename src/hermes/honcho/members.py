@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from hermes.honcho.failures import Refusal
+from hermes.honcho.failures import NOT_FOUND, Refusal, Unready
 from hermes.honcho.wire import Wire
 from hermes.types import Json
 
@@ -36,7 +37,8 @@ def session_path(workspace: str, session: str) -> str:
 
 
 class Members:
-    """What was set up over one link. Raises Failure; what failed is tried again by whoever asks next."""
+    """What was set up over one link. Raises Failure, Unready where the server refuses; what failed is tried again by
+    whoever asks next."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -52,24 +54,35 @@ class Members:
             new = members if known is None else {name: how for name, how in members.items() if known.get(name) != how}
             if known is not None and not new:
                 return
-            await self._have_workspace(workspace, until)
-            await self._join(workspace, session, new, until, is_known=known is not None)
+            with self._refused():
+                await self._have_workspace(workspace, until)
+                await self._join(workspace, session, new, until, is_known=known is not None)
             self._sessions[(workspace, session)] = {**(known or {}), **members}
 
     async def have_peers(self, workspace: str, names: list[str], until: float) -> None:
         """Have these peers."""
-        await self._have_workspace(workspace, until)
-        for name in names:
-            async with self._lock(workspace, "peer", name):
-                if (workspace, name) not in self._peers:
-                    await self._wire.ask("POST", f"{workspace_path(workspace)}/peers", {"id": name}, until=until)
-                    self._peers.add((workspace, name))
+        with self._refused():
+            await self._have_workspace(workspace, until)
+            for name in names:
+                async with self._lock(workspace, "peer", name):
+                    if (workspace, name) not in self._peers:
+                        await self._wire.ask("POST", f"{workspace_path(workspace)}/peers", {"id": name}, until=until)
+                        self._peers.add((workspace, name))
 
     def forget(self) -> None:
         """Set up everything anew."""
         self._workspaces.clear()
         self._peers.clear()
         self._sessions.clear()
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            if refusal.status == NOT_FOUND:
+                self.forget()  # what it belongs to is not there any more
+            raise Unready(refusal) from refusal
 
     async def _have_workspace(self, workspace: str, until: float) -> None:
         async with self._lock(workspace):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.honcho.addresses import Target
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.chunks import split_text
-from hermes.honcho.failures import Failure, Refusal, Unanswered
+from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unanswered
 from hermes.honcho.members import session_path
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import Json
@@ -95,6 +95,9 @@ async def _write_run(attempt: Attempt, path: str, run: list[Written]) -> list[Ou
             return [await _write_one(attempt, path, run[0])]
         return await _write_together(attempt, path, run)
     except Failure as failure:
+        if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
+            attempt.link.members.forget()  # the session is not there any more
+            return [Later(str(failure))]
         outcome = failure.outcome()
     if len(run) == 1 or isinstance(outcome, Later):
         return [outcome]
@@ -155,14 +158,17 @@ async def _find(attempt: Attempt, path: str, entries: Sequence[Entry]) -> dict[s
     """The entries that are there, with the ids of their messages."""
     filters = {"OR": [{"metadata": {KEY: entry.key}} for entry in entries]}
     items = await list_messages(attempt, f"{path}/list?size={AT_ONCE}", filters)
-    found = {message["metadata"].get(KEY): str(message["id"]) for message in items}
+    found = {str(message["metadata"].get(KEY)): str(message["id"]) for message in items}
     attempt.doubts.absent(entry for entry in entries if entry.key not in found)
     return {entry.key: found[entry.key] for entry in entries if entry.key in found}
 
 
 async def _count_pieces(attempt: Attempt, path: str, entry: Entry) -> int:
     items = await list_messages(attempt, f"{path}/list?size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
-    return int(items[0]["metadata"][PIECE]) if items else 0
+    count = items[0]["metadata"].get(PIECE) if items else 0
+    if not isinstance(count, int):
+        raise Unanswered("the server's list of messages does not tell which piece it has")
+    return count
 
 
 async def list_messages(attempt: Attempt, path: str, filters: Json) -> list[Json]:

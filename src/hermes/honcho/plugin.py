@@ -50,6 +50,7 @@ class HonchoPlugin(MemoryPlugin):
     """See `hermes.memory.provider.MemoryPlugin`."""
 
     name = "honcho"
+    summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
     patience = Patience()
 
@@ -103,7 +104,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        access = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
             "access": access,
@@ -116,8 +117,7 @@ class HonchoPlugin(MemoryPlugin):
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
-        config = self.configuration()
-        return all_remarks(config, people)
+        return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 
 from hermes.honcho.config_file import Places
 from hermes.honcho.configuration import Configuration, load
 
+log = logging.getLogger(__name__)
 Stamp = tuple[tuple[int, int, int] | None, ...]
 ABOUT = "configuration"
 
@@ -15,7 +17,8 @@ ABOUT = "configuration"
 class Watch:
     """Costs one `stat` per place where the file may be, and a read when one of them changed.
 
-    `trouble` is told once when the file in force is broken, and with None when it is whole again.
+    `trouble` is told once when the file in force is broken, and with None when it is whole again. What does not count
+    as it was written is logged once.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Watch:
         self._read: Configuration | None = None
         self._good: Configuration | None = None
         self._told: str | None = None
+        self._remarks: frozenset[str] = frozenset()
 
     def current(self) -> Configuration:
         """The configuration in force. Raises SettingsError while there never was a good one."""
@@ -46,6 +50,10 @@ class Watch:
         return self._good or self._read.checked()
 
     def _tell(self, found: Configuration) -> None:
+        for line in found.remarks:
+            if line not in self._remarks:
+                log.info("%s", line)
+        self._remarks = frozenset(found.remarks)
         told = found.problems[0].message if found.problems else None
         if told != self._told:
             self._told = told

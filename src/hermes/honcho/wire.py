@@ -22,7 +22,8 @@ SHORTEST_REQUEST = 1.0
 """Seconds below which it is not worth beginning one."""
 MOST_BYTES = 64 * 1024 * 1024
 """Of an answer."""
-LONGEST_PAUSE = 86_400.0
+LONGEST_PAUSE = 900.0
+"""Seconds that a server may ask for: what has changed meanwhile, such as the key, is tried after that."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -177,10 +177,20 @@ class ActiveProvider:
         for place, known in (await self.store.read(self.outbox.unaddressed)).items():
             session = "session_id" in known.about
             about = Conversation.from_json(known.about, known.bound) if session else Notebook.from_json(known.about)
-            address = await self._address(place, about)
+            address = await self.find_address(place, about)
             if address is None:
                 return  # the plugin cannot say now: asked again later
             await self.address_place(Spot(place, about, address), address)
+
+    async def find_address(self, place: str, about: Conversation | Notebook) -> Address | None:
+        """Ask the plugin where a place's entries go; None when it cannot say."""
+
+        async def ask(plugin: MemoryPlugin) -> Address:
+            return plugin.address(about)
+
+        until = asyncio.get_running_loop().time() + self.deadlines.turn
+        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
+        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
         """A place has this address: what waits there for one gets it, and is let go unless a reply is awaited."""
@@ -218,20 +228,10 @@ class ActiveProvider:
         self._closed = True
 
     async def _mirror(self, mirrored: Mirrored, change: NoteChange | None) -> None:
-        address = await self._address(mirrored.place, mirrored.notebook)
+        address = await self.find_address(mirrored.place, mirrored.notebook)
         now = self.store.clock.now()
         if await self.store.write(lambda tx: mirror_notes(tx, self.outbox, mirrored, address, change, now=now)):
             self.wake.set()
-
-    async def _address(self, place: str, about: Conversation | Notebook) -> Address | None:
-        """Ask the plugin where a place's entries go; None when it cannot say."""
-
-        async def ask(plugin: MemoryPlugin) -> Address:
-            return plugin.address(about)
-
-        until = asyncio.get_running_loop().time() + self.deadlines.turn
-        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
-        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
 
     async def _call_in_time(
         self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str

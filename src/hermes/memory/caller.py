@@ -25,7 +25,7 @@ from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import Answer, HookResult, Missed
 from hermes.memory.session_caller import SessionCaller
-from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse
+from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.types import Json, Message, ToolSpec
 
@@ -255,11 +255,7 @@ class Memory:
         return self.provider.health.failing(self._caller.conversation.session_id)
 
     def _speaker_of(self, message: Message) -> Speaker:
-        """Who said it: the person of a direct chat, else the author. The owner may speak in anyone's conversation."""
-        person, is_owner = self._caller.conversation.person, bool(message.author_is_owner)
-        if person is not None and (person.is_owner or not is_owner):
-            return person
-        return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
+        return speaker_of(self._caller.conversation.person, message, is_owner=bool(message.author_is_owner))
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)

@@ -11,6 +11,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, Retry
 from hermes.db.outcomes import Outcome as QueueOutcome
 from hermes.db.queue import Claim, Item, backoff
+from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
 from hermes.types import Json
@@ -18,7 +19,9 @@ from hermes.types import Json
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
 BATCH = 50
-BASE, CAP = 1.0, 300.0
+BASE, CAP, CAP_FOR_ALL = 1.0, 300.0, 60.0
+"""Seconds of the back-off: its first step and its longest, and the longest while the whole provider is down, so that it
+is soon seen when a key or the server was changed."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
 """Seconds of a pause that a plugin may ask for."""
 LONGEST_REASON = 1000
@@ -53,7 +56,7 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         message = store.messages.get(tx, row["message"])
         if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
             return None
-        text, at = message.content or "", message.timestamp
+        text, at = strip_fences(message.content or ""), message.timestamp
     return Entry(
         key=row["key"],
         kind=row["kind"],
@@ -64,6 +67,7 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         session_id=item.session_id,
         data=row.get("data"),
         tried_at=item.tried_at,
+        queued_at=item.created_at,
     )
 
 
@@ -90,8 +94,10 @@ def settle_batch(
                 settled.append(Done(note and note[:LONGEST_REASON]))
             case Parked(reason):
                 settled.append(Dead(reason[:LONGEST_REASON]))
-            case Later(reason, after):
+            case Later(reason, after, everyone):
                 pause = pause_of(item, chance) if after is None else asked_pause(after)
+                if everyone and after is None:
+                    pause = min(pause, CAP_FOR_ALL)
                 settled.append(Retry(now + pause, reason[:LONGEST_REASON]))
     return settled
 

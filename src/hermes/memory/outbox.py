@@ -8,6 +8,7 @@ that was deleted has nothing left to send. Rows are recorded per provider; those
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 
@@ -19,7 +20,8 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
 from hermes.store.memory_rows import Place, count_turn, find_place, set_place
-from hermes.types import Json, Message
+from hermes.store.told import mark_told
+from hermes.types import ECHO, Json, Message
 
 HOLD_FOR_REPLY = 120.0
 """Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
@@ -121,21 +123,31 @@ class Outbox(Struct, frozen=True):
         spot = self.settle_spot(tx, spot, now=now)
         turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
         if spot.wants("said"):
+            mark_told(tx, self.provider, [message.id for message, _ in messages])
             not_before = now + _hold(spot.address)
             for message, speaker in messages:
-                payload = {"message": message.id, "speaker": speaker.to_json()}
-                self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
+                self._enqueue_said(tx, spot, message, speaker, now=now, not_before=not_before)
         return turn
 
     def replied(self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float) -> None:
-        """Record a reply, and let go what the pace allows."""
+        """Record a reply, and let go what the pace allows. What only quotes is none."""
         spot = self.settle_spot(tx, spot, now=now)
-        if spot.wants("reply"):
-            data = {"stopped": True} if message.finish_reason == "stopped" else None
-            payload = {"message": message.id, "data": data}
-            not_before = now + HOLD_AT_MOST
-            self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
+        if spot.wants("reply") and message.finish_reason != ECHO:
+            mark_told(tx, self.provider, [message.id])
+            self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST)
         self.let_go(tx, spot, turn, now=now)
+
+    def take_in(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
+        """Record what was said and replied earlier, behind all that waits; how many of the messages are new to the
+        provider: it is told of the others already, or was."""
+        spot = self.settle_spot(tx, spot, now=now)
+        new = mark_told(tx, self.provider, [message.id for message, _ in messages])
+        for message, speaker in messages:
+            if message.id in new and message.role == "user":
+                self._enqueue_said(tx, spot, message, speaker, now=now, not_before=now)
+            elif message.id in new:
+                self._enqueue_reply(tx, spot, message, now=now, not_before=now)
+        return len(new)
 
     def turn_over(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
         """A turn has ended without a reply: let go what the pace allows."""
@@ -164,20 +176,33 @@ class Outbox(Struct, frozen=True):
         return ticket
 
     def forget(self, tx: Tx, session_id: str, *, now: float) -> bool:
-        """Record the wish that the provider forgets a conversation, behind all that it was told of it. Call it before
-        the session is deleted; False when the provider does not take such wishes."""
+        """Record the wish that the provider forgets a conversation, everywhere it was told of it and behind all that it
+        was told there. Call it before the session is deleted; False when the provider does not take such wishes."""
         known = find_place(tx, self.provider, session_id)
         if known is None or known.address is None or "forget" not in known.address["wants"]:
             return False
-        spot = Spot(session_id, Conversation.from_json(known.about), Address.from_json(known.address))
-        payload = {"text": "", "data": {"session_id": session_id}, "kind": "forget", "address": known.address["data"]}
-        whole = {**payload, "key": secrets.token_hex(16)}
-        # It belongs to no session: it stays when this one goes.
-        return queue.enqueue(tx, self.queue, spot.lane, f"forget:{session_id}", whole, now=now)
+        places = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*known.earlier, known.address)}
+        for (lane, _), data in places.items():
+            key = secrets.token_hex(16)
+            whole = {"text": "", "data": {"session_id": session_id}, "kind": "forget", "address": data, "key": key}
+            # It belongs to no session: it stays when this one goes.
+            queue.enqueue(tx, self.queue, lane, f"forget:{session_id}:{key}", whole, now=now)
+        return True
 
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
         """Let everything go that was held back in the lane; what was tried keeps its time."""
         queue.release(tx, self.queue, spot.lane, now=now)
+
+    def _enqueue_said(
+        self, tx: Tx, spot: Spot, message: Message, speaker: Speaker, *, now: float, not_before: float
+    ) -> None:
+        payload = {"message": message.id, "speaker": speaker.to_json()}
+        self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
+
+    def _enqueue_reply(self, tx: Tx, spot: Spot, message: Message, *, now: float, not_before: float) -> None:
+        data = {"stopped": True} if message.finish_reason == "stopped" else None
+        payload = {"message": message.id, "data": data}
+        self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
 
     def _enqueue(
         self, tx: Tx, spot: Spot, kind: Kind, key: str, payload: dict[str, Json], *, now: float, not_before: float

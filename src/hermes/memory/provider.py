@@ -178,6 +178,8 @@ class MemoryPlugin(ABC):
 
     name: ClassVar[str]
     """How `memory.provider` calls it."""
+    summary: ClassVar[str] = ""
+    """What it is in a few words, for whoever chooses a provider."""
     settings: ClassVar[Sequence[Setting[Any]]] = ()
     """The keys of its own configuration: `hermes.settings` has the kinds."""
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from hermes.types import Json
+from hermes.types import Json, Message
 
 Kind = Literal["said", "reply", "note", "delegation", "own", "forget"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
@@ -44,6 +44,14 @@ class Speaker(Struct, frozen=True):
     @classmethod
     def from_json(cls, value: Json) -> Speaker | None:
         return None if value is None else cls(**value)
+
+
+def speaker_of(person: Speaker | None, message: Message, *, is_owner: bool) -> Speaker:
+    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's
+    conversation."""
+    if person is not None and (person.is_owner or not is_owner):
+        return person
+    return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
 
 
 class Conversation(Struct, frozen=True):
@@ -141,6 +149,8 @@ class Entry(Struct, frozen=True):
     the person cut off. forget: the session_id of a conversation that was deleted."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
+    queued_at: float | None = None
+    """When the row was made: no attempt is older. What was said long before may be told later."""
 
 
 class Delivered(Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ REMARK = "session_meta"
 """The role of rows in which other versions keep how a session was set up."""
 MOMENT = 0.05
 """Seconds in which one compression writes its rows."""
+ROTATION = 5.0
+"""Seconds in which one that moved a conversation to another session does, row by row."""
 
 
 class _Said(Struct, frozen=True):
@@ -64,18 +67,27 @@ class Copies:
             return frozenset()
         return find_copies(tx.execute(self._select, (session_id,)).fetchall())
 
+    def from_parent(self, tx: Tx, session_id: str, parent_id: str) -> frozenset[int]:
+        """The ids of what a session has from its parent: beside the summary of a rotation, or up to where it was
+        branched off."""
+        before, own = (tx.execute(self._select, (key,)).fetchall() for key in (parent_id, session_id))
+        pairs = [(_Said.read(theirs).wording, _Said.read(ours)) for theirs, ours in zip(before, own, strict=False)]
+        branched = takewhile(lambda pair: pair[0] == pair[1].wording, pairs)
+        return find_copies([*before, *own], ROTATION) | {ours.id for _, ours in branched}
 
-def find_copies(rows: Sequence[sqlite3.Row]) -> frozenset[int]:
-    """Which of a session's rows, given in order, repeat an earlier one beside a summary."""
+
+def find_copies(rows: Sequence[sqlite3.Row], moment: float = MOMENT) -> frozenset[int]:
+    """Which of a session's rows, given in order, repeat an earlier one beside a summary that was written with them
+    within a moment."""
     said = [_Said.read(row) for row in rows]
     found: set[int] = set()
     for place, summary in enumerate(said):
         if SUMMARY.match(summary.text):
-            found |= _beside(said, place)
+            found |= _beside(said, place, moment)
     return frozenset(found)
 
 
-def _beside(said: Sequence[_Said], place: int) -> set[int]:
+def _beside(said: Sequence[_Said], place: int, moment: float) -> set[int]:
     """The copies of one compression: the first messages right above its summary, the last ones right below."""
     for first in range(min(place // 2, LONGEST), -1, -1):
         head, rest = said[place - first : place], said[: place - first]
@@ -83,7 +95,7 @@ def _beside(said: Sequence[_Said], place: int) -> set[int]:
             continue
         last = _length_below(said, place, rest)
         pairs = [*zip(said[:first], head, strict=True), *zip(rest[len(rest) - last :], said[place + 1 :], strict=False)]
-        if (first or last) and _written_at_once(said[place], pairs):
+        if (first or last) and _written_at_once(said[place], pairs, moment):
             return {copy.id for _, copy in pairs}
     return set()
 
@@ -102,9 +114,9 @@ def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> i
     return 0
 
 
-def _written_at_once(summary: _Said, pairs: Sequence[tuple[_Said, _Said]]) -> bool:
+def _written_at_once(summary: _Said, pairs: Sequence[tuple[_Said, _Said]], moment: float) -> bool:
     """Whether every copy has the time of its original or that of the compression."""
     times = [copy.time for original, copy in pairs if copy.time != original.time]
     if MERGED not in summary.text:  # one that is merged may have the time of what it was merged into
         times.append(summary.time)
-    return not times or max(times) - min(times) <= MOMENT
+    return not times or max(times) - min(times) <= moment

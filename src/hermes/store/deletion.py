@@ -54,7 +54,7 @@ class Deletions:
             queue_items.drop_session(tx, key)
             forget_place(tx, key)
             revoke_holdings(tx, key)
-            for table in ("hermes_message_extra", "hermes_mended"):
+            for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):
                 tx.execute(
                     f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)
                 )

@@ -45,11 +45,15 @@ SCHEMA = (
     """,
 )
 
+EARLIER = "ALTER TABLE hermes_memory_places ADD COLUMN earlier TEXT"
+"""A later step: the addresses that a place had before."""
+
 
 class Place(Struct, frozen=True):
     """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
 
-    `bound` is what its first address held. `turns` counts what memory was told of, `last_said` is the newest of it.
+    `bound` is what its first address held, `earlier` are the addresses it had before this one. `turns` counts what
+    memory was told of, `last_said` is the newest of it.
     """
 
     about: Json
@@ -57,6 +61,7 @@ class Place(Struct, frozen=True):
     bound: Json
     turns: int
     last_said: int
+    earlier: list[Json]
 
 
 class DeliveryHealth(Struct, frozen=True):
@@ -75,7 +80,8 @@ def find_place(tx: Tx, provider: str, place: str) -> Place | None:
     ).fetchone()
     if row is None:
         return None
-    return Place(json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"]), row["turns"], row["last_said"])
+    about, address, bound = json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"])
+    return Place(about, address, bound, row["turns"], row["last_said"], _loads(row["earlier"]) or [])
 
 
 def providers_of(tx: Tx, place: str) -> list[str]:
@@ -87,13 +93,17 @@ def providers_of(tx: Tx, place: str) -> list[str]:
 
 
 def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bound: Json) -> None:
-    """Keep what a place is and where its entries go. What it was bound to first stays."""
+    """Keep what a place is and where its entries go. What it was bound to first stays, and where they went before."""
+    known = find_place(tx, provider, place)
+    earlier = [] if known is None else known.earlier
+    if known is not None and None not in (address, known.address) and known.address not in (address, *earlier):
+        earlier = [*earlier, known.address]
     tx.execute(
         """
         INSERT INTO hermes_memory_places (provider, place, about, address, bound)
         VALUES (:provider, :place, :about, :address, :bound)
         ON CONFLICT (provider, place) DO UPDATE SET
-            about = :about, address = coalesce(:address, address), bound = coalesce(bound, :bound)
+            about = :about, address = coalesce(:address, address), bound = coalesce(bound, :bound), earlier = :earlier
         """,
         {
             "provider": provider,
@@ -101,6 +111,7 @@ def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bou
             "about": _dumps(about),
             "address": _dumps(address),
             "bound": _dumps(bound),
+            "earlier": _dumps(earlier),
         },
     )
 

@@ -110,6 +110,16 @@ class Messages:
         )
         return [int(row["id"]) for row in rows]
 
+    def last_alt(self, tx: Tx, session_id: str, author_id: str | None) -> str | None:
+        """The other id that the platform gave of an author, as it was last said in a session."""
+        author, alt = self._shape.field("author_id"), self._shape.field("author_alt")
+        row = tx.execute(
+            f"SELECT {alt} AS alt FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            f"WHERE t.session_id = ? AND {author} = ? AND {alt} IS NOT NULL ORDER BY t.id DESC LIMIT 1",
+            (session_id, author_id),
+        ).fetchone()
+        return None if row is None else str(row["alt"])
+
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()

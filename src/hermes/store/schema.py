@@ -27,6 +27,7 @@ from hermes.store import (
     people,
     prompts,
     reviews,
+    told,
 )
 from hermes.types import Json
 
@@ -163,6 +164,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(9, (injections.SCHEMA,)),
+    Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
 )
 
 

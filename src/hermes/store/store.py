@@ -31,6 +31,7 @@ from hermes.store.schema import (
 )
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
+from hermes.store.untold import Untold
 from hermes.types import Draft, LiveView, Message, Session
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class Store:
         self.compressions = Compressions(self.sessions, self.messages)
         self.lines = Lines(opened.message_shape, self.sessions, self.compressions, opened.rewrites)
         self.incognito = Incognito()
+        shapes = (opened.session_shape, opened.message_shape)
+        self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
         self.deletions = Deletions(self.sessions, self.search, opened.session_shape, opened.has_old_routes)

@@ -1,0 +1,182 @@
+"""`hermes memory backfill`: earlier sessions are taken into the memory provider."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from hermes.app import App
+from hermes.assembly import earlier_conversation, open_people, open_provider
+from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer, until_nothing_moves
+from hermes.cli.output import note, print_json, say
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.db.owners import new_owner
+from hermes.errors import UsageError
+from hermes.memory.active import ActiveProvider
+from hermes.memory.backfill import Backfill, Earlier, Progress
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.desk import Dialog
+from hermes.memory.registry import NONE
+from hermes.settings import PROVIDER
+from hermes.store.store import Store
+from hermes.store.told import is_any_told
+from hermes.types import Json
+
+MOST_WAITING = 2000
+"""Entries of the outbox above which no more are queued until some are delivered."""
+TELL_EVERY = 1.0
+"""Seconds between two lines of progress."""
+ROOM_PATIENCE, LAST_PATIENCE = 90.0, 10.0
+"""Seconds that it waits for deliveries when nothing moves: before it gives up, and when all is queued: the rest is
+then left to a process of its own."""
+
+
+class Result(Struct, frozen=True):
+    """What came of it: what there was, what was queued, and what of the whole outbox waits still."""
+
+    found: Progress
+    taken: Progress
+    is_whole: bool
+    waiting: int
+
+
+def backfill(
+    ctx: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Take earlier sessions into the memory provider, each message once, but for what was incognito. One that was cut
+    off goes on. The code is 1 when it could not take in everything."""
+    found = load_app(ctx)
+    if found.settings.get(PROVIDER) == NONE:
+        raise UsageError("no memory provider is chosen", hint="`hermes memory setup` chooses one")
+    if dry_run:
+        counted = _count(with_store(found, lambda store: _look(found, store)))
+        _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_amount(counted)}.", json)
+        return 0
+    result = take_in(found)
+    told = {
+        **_numbers(result.taken),
+        "refused": result.taken.refused,
+        "left": result.found.messages - result.taken.messages - result.taken.refused,
+        "waiting": result.waiting,
+    }
+    _print({"dry_run": False, **told}, "\n".join(_describe(found, result)), json)
+    return 0 if result.is_whole else 1
+
+
+def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
+    """After a provider was set up: ask whether earlier sessions shall be taken in, where another one was chosen before
+    or this one has not been told anything yet."""
+    if found.settings.get(PROVIDER) == NONE or not found.home.state_file.exists():
+        return
+    sessions = with_store(found, lambda store: _look(found, store, before=before))
+    if not sessions:
+        return
+    amount = f"This memory does not know {_amount(_count(sessions))} from before"
+    if not dialog.can_ask:
+        dialog.say(f"{amount}; `hermes memory backfill` takes that in.")
+        return
+    options = {"no": "`hermes memory backfill` does it later", "yes": "all of it; what was incognito stays out"}
+    if dialog.choose(f"{amount}. Take it in?", options, "no") == "yes":
+        for line in _describe(found, take_in(found)):
+            dialog.say(line)
+
+
+def take_in(found: App) -> Result:
+    """Take in all there is; progress goes to standard error."""
+    return with_store(found, lambda store: _take_in(found, store))
+
+
+async def _look(found: App, store: Store, before: str | None = None) -> list[Earlier]:
+    provider = _provider(found, store)
+    try:
+        if before == provider.name and await store.read(lambda tx: is_any_told(tx, provider.name)):
+            return []
+        return await _backfill(found, provider).find()
+    finally:
+        await provider.close()
+
+
+async def _take_in(found: App, store: Store) -> Result:
+    provider = _provider(found, store)
+    deliveries = Deliveries(provider, new_owner(), LANES_AT_ONCE)
+    work = _backfill(found, provider)
+
+    async def room() -> bool:
+        return (await until_nothing_moves(store, deliveries, MOST_WAITING, ROOM_PATIENCE)).entries <= MOST_WAITING
+
+    try:
+        sessions = await work.find()
+        deliveries.start()
+        taken, is_whole = await work.take_in(sessions, room, _teller(_count(sessions)))
+        left = await until_nothing_moves(store, deliveries, patience=LAST_PATIENCE)
+    finally:
+        await deliveries.finish(0.0)
+        await provider.close()
+    if left.entries:
+        start_deliverer(found)
+    return Result(_count(sessions), taken, is_whole, left.entries)
+
+
+def _provider(found: App, store: Store) -> ActiveProvider:
+    provider = open_provider(found, store)
+    assert provider is not None, "whoever asks has seen that one is chosen"
+    return provider
+
+
+def _backfill(found: App, provider: ActiveProvider) -> Backfill:
+    people = open_people(found)
+    return Backfill(provider, people, partial(earlier_conversation, people, provider.store))
+
+
+def _teller(whole: Progress) -> Callable[[Progress], None]:
+    """Tells how far it is, not more often than is good."""
+    told = time.monotonic()
+
+    def tell(done: Progress) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL_EVERY:
+            told = time.monotonic()
+            note(f"{done.messages:,} of {_amount(whole)} taken in")
+
+    return tell
+
+
+def _count(sessions: Sequence[Earlier]) -> Progress:
+    return Progress(len(sessions), sum(one.messages for one in sessions))
+
+
+def _numbers(counted: Progress) -> dict[str, Json]:
+    return {"sessions": counted.sessions, "messages": counted.messages}
+
+
+def _amount(counted: Progress) -> str:
+    return f"{_several(counted.messages, 'message')} of {_several(counted.sessions, 'session')}"
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _describe(found: App, result: Result) -> list[str]:
+    provider, lines = found.settings.get(PROVIDER), [f"Taken in: {_amount(result.taken)}."]
+    if result.taken.refused:
+        lines.append(f"Left out: {_several(result.taken.refused, 'message')}, since {provider} is set to take none.")
+    if not result.is_whole:
+        lines.append(f"The rest waits, because {provider} takes nothing now; `hermes memory backfill` goes on with it.")
+    if result.waiting:
+        lines.append(f"Still on its way: {result.waiting:,}; `hermes memory outbox list` shows it.")
+    return lines
+
+
+def _print(value: Json, text: str, json: bool) -> None:
+    if json:
+        print_json(value)
+    else:
+        say(text)

@@ -1,0 +1,129 @@
+"""Backfill: earlier conversations become rows of the outbox, as if the provider had been there.
+
+    sessions, the oldest first ──> messages it was not told of ──> a batch of rows in one commit ──> room? ──> the next
+
+A message is marked in the commit of its row, so whoever begins again, also after a kill, goes on with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.errors import ProviderError
+from hermes.memory.active import ActiveProvider
+from hermes.memory.outbox import Spot
+from hermes.memory.values import Address, Conversation, Speaker, speaker_of
+from hermes.store.memory_rows import find_place
+from hermes.store.people import People
+from hermes.types import Message, Session
+
+BATCH = 200
+"""Messages in one commit."""
+Describe = Callable[[Tx, Session], Conversation]
+"""What is known of a conversation that nobody has open."""
+Room = Callable[[], Awaitable[bool]]
+"""Returns when more may be queued; False when that is not to be expected soon."""
+
+
+class Earlier(Struct, frozen=True):
+    """A session, and how many of its messages a provider was not told of."""
+
+    session_id: str
+    messages: int
+
+
+class Progress(Struct, frozen=True):
+    """How far it is. `refused` are messages that the provider's settings leave out."""
+
+    sessions: int = 0
+    messages: int = 0
+    refused: int = 0
+
+
+class Backfill:
+    """Takes in what one provider was not told of. What is incognito stays out."""
+
+    def __init__(self, provider: ActiveProvider, people: People, describe: Describe) -> None:
+        self._provider = provider
+        self._store = provider.store
+        self._people = people
+        self._describe = describe
+
+    async def find(self) -> list[Earlier]:
+        """The sessions with something to take in, the oldest first."""
+        name, untold = self._provider.name, self._store.untold
+        found: list[Earlier] = []
+        for session_id in await self._store.read(lambda tx: untold.sessions(tx, name)):
+            if messages := await self._read(session_id):
+                found.append(Earlier(session_id, len(messages)))
+        return found
+
+    async def take_in(
+        self, sessions: Sequence[Earlier], room: Room, tell: Callable[[Progress], object]
+    ) -> tuple[Progress, bool]:
+        """Queue what these sessions hold, batch by batch; how much that was, and whether it is all of it. Raises
+        ProviderError when the provider cannot say where something goes."""
+        done = Progress()
+        for earlier in sessions:
+            messages = await self._read(earlier.session_id)
+            if not messages:
+                continue
+            spot, address = await self._address(earlier.session_id)
+            if not {"said", "reply"} & address.wants:
+                done = Progress(done.sessions, done.messages, done.refused + len(messages))
+                continue
+            for start in range(0, len(messages), BATCH):
+                if not await room():
+                    return done, False
+                taken = await self._queue(spot, messages[start : start + BATCH])
+                done = Progress(done.sessions, done.messages + taken, done.refused)
+                tell(done)
+            done = Progress(done.sessions + 1, done.messages, done.refused)
+            tell(done)
+        return done, True
+
+    async def _read(self, session_id: str) -> list[Message]:
+        name, untold = self._provider.name, self._store.untold
+        return await self._store.read(lambda tx: untold.messages(tx, name, session_id))
+
+    async def _address(self, session_id: str) -> tuple[Spot, Address]:
+        """A conversation that the provider knows keeps what it is known by."""
+        store, provider = self._store, self._provider
+
+        def look(tx: Tx) -> Conversation:
+            known = find_place(tx, provider.name, session_id)
+            if known is not None:
+                return Conversation.from_json(known.about, known.bound)
+            return self._describe(tx, store.sessions.get(tx, session_id))
+
+        about = await store.read(look)
+        address = await provider.find_address(session_id, about)
+        if address is None:
+            raise ProviderError(
+                f"{provider.name} cannot say where session {session_id} goes", hint="`hermes memory status` says more"
+            )
+        return Spot(session_id, about, address), address
+
+    async def _queue(self, spot: Spot, messages: Sequence[Message]) -> int:
+        store, outbox = self._store, self._provider.outbox
+
+        def record(tx: Tx) -> int:
+            if not store.sessions.exists(tx, spot.place):  # deleted meanwhile
+                return 0
+            spoken = [(message, self._speaker(tx, spot.about, message)) for message in messages]
+            return outbox.take_in(tx, spot, spoken, now=store.clock.now())
+
+        taken = await store.write(record)
+        self._provider.wake.set()
+        return taken
+
+    def _speaker(self, tx: Tx, about: object, message: Message) -> Speaker:
+        """Who said it. Other versions do not keep whether it was the owner."""
+        assert isinstance(about, Conversation)
+        is_owner = message.author_is_owner
+        if is_owner is None and message.author_id is not None:
+            is_owner = self._people.is_owner(tx, about.platform, message.author_id)
+        return speaker_of(about.person, message, is_owner=bool(is_owner))

@@ -1,0 +1,39 @@
+"""Which messages a memory provider was told of, or is to be told: for good, unlike the rows of the outbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from hermes.db.engine import Tx
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_memory_told (
+        message_id INTEGER NOT NULL,
+        provider TEXT NOT NULL,
+        PRIMARY KEY (message_id, provider)
+    ) WITHOUT ROWID
+    """,
+    """
+    INSERT INTO hermes_memory_told
+    SELECT m.id, p.provider FROM hermes_memory_places p JOIN messages m ON m.session_id = p.place WHERE p.turns > 0
+    """,
+)
+"""What was told before there was this table is not known message by message: where any of a session was, all counts."""
+
+
+def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
+    """A provider is to be told of these messages: those of them that it was not to be told of before."""
+    rows = tx.execute(
+        "INSERT INTO hermes_memory_told (message_id, provider) SELECT value, ? FROM json_each(?) WHERE true "
+        "ON CONFLICT DO NOTHING RETURNING message_id",
+        (provider, json.dumps(list(messages))),
+    )
+    return {row["message_id"] for row in rows}
+
+
+def is_any_told(tx: Tx, provider: str) -> bool:
+    """Whether a provider was ever told anything that was said."""
+    row = tx.execute("SELECT 1 FROM hermes_memory_told WHERE provider = ? LIMIT 1", (provider,))
+    return row.fetchone() is not None

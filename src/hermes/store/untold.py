@@ -1,0 +1,87 @@
+"""What people and agents said that a memory provider was not told of: while another provider was chosen, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hermes.db.engine import Tx
+from hermes.scope import TERMINAL
+from hermes.store.copies import SUMMARY, Copies
+from hermes.store.incognito import Incognito
+from hermes.store.messages import Messages
+from hermes.store.schema import TableShape, as_text
+from hermes.store.sessions import Sessions
+from hermes.types import ECHO, Message
+
+TEMPORARY = ("cron", "subagent", "tool")
+"""Sources of sessions that other versions keep of agents which work for nobody who speaks."""
+DELEGATED = '"_delegate_from"'
+"""How they mark a sub-agent's run."""
+
+
+class Untold:
+    """The unmarked messages of one store. Every method runs inside the caller's transaction."""
+
+    def __init__(
+        self, sessions: Sessions, messages: Messages, incognito: Incognito, shapes: tuple[TableShape, TableShape]
+    ) -> None:
+        self._sessions = sessions
+        self._messages = messages
+        self._incognito = incognito
+        self._columns = shapes[0].columns
+        self._copies = Copies(shapes[1])
+
+    def sessions(self, tx: Tx, provider: str) -> list[str]:
+        """The sessions that may have such messages, the oldest first."""
+        marks = ", ".join("?" * len(TEMPORARY))
+        delegated = f"AND instr(coalesce(t.model_config, ''), '{DELEGATED}') = 0" if self._has("model_config") else ""
+        rows = tx.execute(
+            f"""
+            SELECT t.id FROM sessions t WHERE t.source NOT IN ({marks}) {delegated} AND EXISTS (
+                SELECT 1 FROM messages m WHERE m.session_id = t.id AND m.role IN ('user', 'assistant')
+                AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider = ?)
+            ) ORDER BY t.started_at, t.id
+            """,
+            (*TEMPORARY, provider),
+        )
+        return [str(row["id"]) for row in rows]
+
+    def messages(self, tx: Tx, provider: str, session_id: str) -> list[Message]:
+        """The messages of a session that a turn would have told, in order; none when the session is gone. What was
+        incognito, and what another version wrote twice or as a summary, is none of them."""
+        session = self._sessions.look_up(tx, session_id)
+        if session is None:
+            return []
+        said = [message for message in self._messages.history(tx, session_id) if _is_said(message)]
+        told = {
+            row["message_id"]
+            for row in tx.execute(
+                "SELECT d.message_id FROM hermes_memory_told d JOIN messages m ON m.id = d.message_id "
+                "WHERE m.session_id = ? AND d.provider = ?",
+                (session_id, provider),
+            )
+        }
+        parent = session.parent_session_id
+        again = self._copies.from_parent(tx, session_id, parent) if parent is not None else frozenset()
+        known = self._incognito.remembered(tx, session_id, said)
+        return [message for message in known if message.id not in told and message.id not in again]
+
+    def directory(self, tx: Tx, session_id: str) -> Path | None:
+        """Where a terminal stood when a session began, as far as the file knows."""
+        if not self._has("cwd"):
+            return None
+        row = tx.execute("SELECT cwd FROM sessions WHERE id = ? AND source = ?", (session_id, TERMINAL)).fetchone()
+        kept = None if row is None else as_text(row["cwd"])
+        return Path(kept) if kept and "\0" not in kept else None
+
+    def _has(self, column: str) -> bool:
+        return column in self._columns
+
+
+def _is_said(message: Message) -> bool:
+    """Whether it is something that a person said, or a reply that ended a turn."""
+    text = message.content or ""
+    if not text.strip() or SUMMARY.match(text):
+        return False
+    is_reply = message.role == "assistant" and not message.tool_calls and message.finish_reason not in ("error", ECHO)
+    return message.role == "user" or is_reply

@@ -1,0 +1,126 @@
+"""What a Honcho server refuses, and answers that are none: what is to blame waits or is put aside, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from hermes.honcho.acts import Conclude, SetCard, encode_act
+from hermes.honcho.names import fit
+from hermes.memory.provider import Delivered, Later
+from tests.compression.hand_clock import HandClock
+from tests.honcho.configuring import Machine
+from tests.honcho.misbehaving import Fault, Misbehaving, on
+from tests.honcho.writing import OWNER, Arrived, Lane, Writer
+from tests.memory_server.serving import Served, running
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with running(tmp_path_factory.mktemp("memory")) as served:
+        yield served
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest) -> str:
+    """A workspace of the test's own."""
+    return fit(request.node.name)
+
+
+@pytest.fixture
+def arrived(server: Served, workspace: str) -> Arrived:
+    return Arrived(server, workspace)
+
+
+@pytest.mark.contract("6.4")
+async def test_what_goes_to_a_session_that_cannot_be_set_up_waits_with_the_reason_and_nothing_is_put_aside(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    async with Misbehaving(server.url).served() as proxy:
+        lane = Lane(writer(proxy.url, workspace=workspace))
+        lane.put("one")
+        lane.put("two")
+        lane.put("", "own", OWNER, encode_act(SetCard(["Name: Ann"])))
+        proxy.choose = on("/sessions", "404", "422")
+        for status in (404, 422):
+            [outcome] = await lane.attempt()
+            assert isinstance(outcome, Later)
+            assert outcome.reason == f"it could not be set up there: the server answered {status}: on purpose"
+        outcomes = await lane.drain()
+    assert [type(outcome) for outcome in outcomes.values()] == [Delivered] * 3
+    assert arrived.said() == [("ann", "one"), ("ann", "two")]
+
+
+@pytest.mark.contract("6.4")
+async def test_a_session_that_somebody_deleted_on_the_server_is_set_up_anew(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    async with Misbehaving(server.url).served() as proxy:
+        lane = Lane(writer(proxy.url, workspace=workspace))
+        lane.put("one")
+        await lane.drain()
+        lane.put("two")
+        lane.put("three")
+        proxy.choose = on("/messages", "404")
+        asked = len(proxy.asked)
+        outcomes = await lane.drain()
+    assert {type(outcome) for outcome in outcomes.values()} == {Delivered}
+    assert any(path.endswith("/sessions") for _, path in proxy.asked[asked:])
+    assert [content for _, content in arrived.said()] == ["one", "two", "three"]
+
+
+@pytest.mark.contract("6.4")
+@pytest.mark.parametrize("fault", ["402", "403"])
+async def test_where_the_account_is_refused_everyone_waits_and_nothing_is_put_aside(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str, fault: Fault
+) -> None:
+    async with Misbehaving(server.url).served() as proxy:
+        lane = Lane(writer(proxy.url, workspace=workspace))
+        lane.put("one")
+        proxy.choose = on("/messages", fault)
+        [outcome] = await lane.attempt()
+        assert isinstance(outcome, Later)
+        assert (outcome.everyone, outcome.reason.endswith("Check `apiKey`")) == (True, True)
+        await lane.drain()
+    assert arrived.said() == [("ann", "one")]
+
+
+@pytest.mark.contract("6.4")
+async def test_a_key_that_cannot_be_sent_is_told_and_what_waits_goes_when_it_was_put_right(
+    writer: Writer, machine: Machine, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    lane = Lane(writer(server.url, workspace=workspace, apiKey="schlüssel"))
+    lane.put("hello")
+    [outcome] = await lane.attempt()
+    assert outcome == Later("the key has characters that no key has. Check `apiKey`", everyone=True)
+    machine.write({**machine.read(), "apiKey": "key"})
+    await lane.drain()
+    assert arrived.said() == [("ann", "hello")]
+
+
+@pytest.mark.contract("6.4")
+@pytest.mark.parametrize("told", [None, "yesterday"])
+async def test_a_time_of_a_conclusion_that_is_none_is_an_answer_to_wait_for(
+    writer: Writer, server: Served, workspace: str, told: str | None
+) -> None:
+    async with Misbehaving(server.url, is_foreign=True).served() as proxy:
+        plugin = writer(proxy.url, workspace=workspace)
+        lane = Lane(plugin)
+        lane.put("", "own", OWNER, encode_act(Conclude("likes figs")))
+        proxy.choose = on("/conclusions", "reset after")
+        await lane.attempt()
+        assert isinstance(lane.clock, HandClock)
+        lane.clock.advance(60)
+        time = b'"created_at":' + json.dumps(told).encode()
+        proxy.rewrite = lambda body: re.sub(rb'"created_at": ?"[^"]*"', time, body)
+        [outcome] = await lane.attempt()
+        assert isinstance(outcome, Later)
+        assert "the server tells no time of a conclusion" in outcome.reason
+        proxy.rewrite = None
+        outcomes = await lane.drain()
+    assert [type(one) for one in outcomes.values()] == [Delivered]
