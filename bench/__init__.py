@@ -1,0 +1,7 @@
+"""Measurements. A home that says nothing of memory has none here, so that each measures what it names."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HERMES_MEMORY_PROVIDER"] = "none"

@@ -8,6 +8,8 @@ from bench import (
     compression,
     embedded,
     gateway,
+    history_search,
+    honcho_recall,
     honcho_writing,
     hostile,
     log,
@@ -24,6 +26,7 @@ BENCHES = {
     "startup": startup.run,
     "store": store.run,
     "log": log.run,
+    "history_search": history_search.run,
     "turn": turn.run,
     "outbox": outbox.run,
     "remembering": remembering.run,
@@ -34,6 +37,7 @@ BENCHES = {
     "hostile": hostile.run,
     "embedded": embedded.run,
     "honcho_writing": honcho_writing.run,
+    "honcho_recall": honcho_recall.run,
 }
 
 for name in sys.argv[1:] or BENCHES:

@@ -66,17 +66,18 @@ async def _compare(folder: Path, name: str, url: str) -> list[Row]:
     )
     with_memory: list[float] = []
     without: list[float] = []
-    async with _agent(home, remembers=True) as knowing, _agent(home, remembers=False) as bare:
+    async with open_agent(home, remembers=True) as knowing, open_agent(home, remembers=False) as bare:
         for number in range(WARM_UP + TURNS):
             for agent, taken in ((knowing, with_memory), (bare, without)):
-                seconds = await _time_turn(agent)
+                seconds = await time_turn(agent)
                 if number >= WARM_UP:
                     taken.append(seconds)
     base = summarise(f"no memory, beside: {name}", without)
     return [base, summarise(name, with_memory, base)]
 
 
-async def _time_turn(agent: Agent) -> float:
+async def time_turn(agent: Agent) -> float:
+    """Seconds of a turn; the preparation of the next has ended when this returns."""
     begun = time.perf_counter()
     async with aclosing(run_turn(agent, QUESTION, asyncio.Event())) as events:
         async for _ in events:
@@ -87,7 +88,8 @@ async def _time_turn(agent: Agent) -> float:
 
 
 @asynccontextmanager
-async def _agent(home: Path, *, remembers: bool) -> AsyncIterator[Agent]:
+async def open_agent(home: Path, *, remembers: bool) -> AsyncIterator[Agent]:
+    """An agent whose memory is Honcho as the home configures it, or that has none."""
     name = "knowing" if remembers else "bare"
     async with await Store.open(home / f"{name}.db", clock=SystemClock(), lock_timeout=30.0) as store:
         notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import is_hypothesis_test
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
+from tests.left_behind import servers_below
 from tests.process_guard import ProcessGuard
 from tests.scale import load_profile
 
@@ -22,6 +24,8 @@ load_profile()  # before the modules with properties are read
 
 # A memory server that a test started in the background, and did not end, ends soon.
 os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "30")
+# Memory is the default; a test that wants it says so in its config.yaml, or takes this away.
+os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -48,6 +52,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def processes() -> None:
     """Asked for by every fixture that starts a process: the tests that use it are then marked `processes`."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever starts a memory server in the background ends it: none is left when the last test is over."""
+    yield
+    left = servers_below(tmp_path_factory.getbasetemp())
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert left == {}, "these memory servers were left behind"
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def open_provider(app: App, store: Store) -> ActiveProvider | None:
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env),
+        Surroundings(app.home.path, app.home.profile, app.env, app.settings.is_given(PROVIDER)),
         Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE)),
     )
 

@@ -124,12 +124,13 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
     if name not in known or name == NONE:
         return
     troubles: list[str] = []
-    host = CommandHost(home.path, home.profile, env, clock, troubles.append)
+    host = CommandHost(home.path, home.profile, env, clock, troubles.append, settings.is_given(PROVIDER))
     found = look_over(name, home.plugins, host, _acquaintances(home, settings))
+    choice = "chosen" if host.is_chosen else "there by default"
     if found.is_configured:
-        yield Finding("memory", "ok", f"{name} is chosen and configured")
+        yield Finding("memory", "ok", f"{name} is {choice} and configured")
     else:
-        yield Finding("memory", "fail", f"{name} is chosen but not configured", f"`hermes memory setup {name}`")
+        yield Finding("memory", "fail", f"{name} is {choice} but not configured", f"`hermes memory setup {name}`")
     for line in (*troubles, *found.remarks):
         yield Finding("memory", "warn", line)
 

@@ -17,7 +17,7 @@ from hermes.events import TurnEvent
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
-from hermes.memory.active import ActiveProvider, Surroundings
+from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
@@ -44,13 +44,14 @@ async def open_seam(
     policy: Policy | None = None,
     *,
     session_id: str | None = None,
+    deadlines: Deadlines = PATIENT,
 ) -> AsyncIterator[Agent]:
     """An agent with a session of its own in the store of `home`, or with one that is there."""
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         session_id = session_id or (await store.create_session("cli")).id
         notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
-        provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), PATIENT)
+        provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), deadlines)
         deliveries = provider and Deliveries(provider, "test", 4)
         if deliveries:
             deliveries.start()

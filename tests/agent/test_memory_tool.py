@@ -126,7 +126,7 @@ async def test_a_provider_tool_is_offered_run_and_its_failure_is_said_to_the_mod
         events = await say(agent, "hello")
         assert "lookup" in offered(requests(agent)[0])
         assert provider.called("call_tool") == [("lookup", {"what": "figs"})]
-        assert ToolFinished("c1", "lookup", "lookup found figs", True) in events
+        assert ToolFinished("c1", "lookup", fence("lookup found figs"), True) in events
         provider.troubled = True
         [finished] = [e for e in await say(agent, "again") if isinstance(e, ToolFinished)]
         assert finished.result.startswith("call_tool failed: RuntimeError")

@@ -33,7 +33,8 @@ class Screen:
     ) -> None:
         self._patience = patience
         self._command = [sys.executable, "-m", "hermes", *arguments]
-        self._env = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], **env}
+        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER")}
+        self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)
         self._gone = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,30 @@ def test_search_finds_words_in_any_session_and_marks_where(hermes: Hermes, home:
     assert (nothing.code, nothing.out) == (0, "")
     assert "nothing found for 'unicorns'" in nothing.err
     assert json.loads(hermes("sessions", "search", "malta", "--session", "nosuch", "--json").out or "null") is None
+
+
+@pytest.mark.contract("1.7")
+def test_search_takes_a_question_quotes_and_a_time(hermes: Hermes, home: Path) -> None:
+    fill(home, "Where is the spare key of the boathouse?", "Under the blue pot.", "I keep a blue boat")
+    found = json.loads(hermes("sessions", "search", "where is the boathouse key", "--json").out)
+    assert "Under the blue pot." in [row["content"] for row in found]
+    quoted = json.loads(hermes("sessions", "search", '"blue pot"', "--json").out)
+    assert [row["content"] for row in quoted] == ["Under the blue pot."]
+    today = f"{datetime.now():%Y-%m-%d}"
+    for option, count in (("--since", 2), ("--until", 2)):
+        assert len(json.loads(hermes("sessions", "search", "blue", option, today, "--json").out)) == count
+    assert hermes("sessions", "search", "blue", "--until", "2001-01-01").err == "nothing found for 'blue'\n"
+    wrong = hermes("sessions", "search", "blue", "--since", "soon")
+    assert wrong.code == 2
+    assert "2026-01-31" in wrong.err
+
+
+@pytest.mark.contract("1.7")
+def test_a_search_shows_what_matched_and_marks_it(hermes: Hermes, home: Path) -> None:
+    fill(home, "word " * 100 + "when the ferries left " + "word " * 100)
+    hermes("config", "set", "display.color", "always")
+    shown = hermes("sessions", "search", "when did the ferry leave").out
+    assert "\x1b[1mferries\x1b[0m" in shown
 
 
 @pytest.mark.contract("1.7")

@@ -17,7 +17,8 @@ from tests.embedded.clients import place_of
 @pytest.fixture
 def place(processes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """The place of a server in an empty home, with nothing of the person's own environment."""
-    for name in [name for name in os.environ if name.startswith(("HERMES_MEMORY", "AUTH_", "HONCHO_", "WEBHOOK_"))]:
+    own = ("HERMES_MEMORY_SERVER", "HERMES_MEMORY_DATA", "AUTH_", "HONCHO_", "WEBHOOK_")
+    for name in [name for name in os.environ if name.startswith(own)]:
         monkeypatch.delenv(name)
     found = place_of(tmp_path / "home")
     yield found

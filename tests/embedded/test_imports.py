@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.embedded.loading import OF_THE_SERVER, loaded
+
 pytestmark = pytest.mark.processes
-OF_THE_SERVER = {"fastapi", "sqlalchemy", "numpy", "uvicorn", "wordllama", "alembic", "hermes.memory_server"}
-PRINT = "import sys; print('\\n'.join(sys.modules))"
-
-
-def loaded(program: str, *arguments: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}\n{PRINT}", *arguments], capture_output=True, text=True, check=True
-    )
-    return set(done.stdout.splitlines())
 
 
 @pytest.mark.contract("9.2")
-@pytest.mark.parametrize("module", ["hermes.embedded.connect", "hermes.cli.chat", "hermes.cli.memory"])
-def test_nothing_of_the_server_is_imported_by(module: str) -> None:
-    assert not OF_THE_SERVER & loaded(f"import {module}")
+@pytest.mark.parametrize(
+    "program",
+    ["import hermes.embedded.connect", "import hermes.cli.chat", "from hermes.cli.memory import build; build(None)"],
+)
+def test_nothing_of_the_server_is_loaded_by(program: str) -> None:
+    assert not OF_THE_SERVER & loaded(program)
 
 
 @pytest.mark.contract("9.2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -70,6 +71,30 @@ def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
     with keeping(place):
         time.sleep(0.5)
         assert not is_taken(place)
+
+
+@pytest.mark.contract("9.2")
+@pytest.mark.parametrize(
+    "trouble", [OSError("no such device"), ValueError("nonsense"), MemoryServerError("it is silent")]
+)
+def test_trouble_on_the_way_to_the_server_does_not_end_its_being_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: Exception
+) -> None:
+    asked: list[Place] = []
+    recovered = threading.Event()
+
+    def find(where: Place) -> None:
+        asked.append(where)
+        if len(asked) <= 3:
+            raise trouble
+        recovered.set()
+
+    monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.01)
+    monkeypatch.setattr("hermes.embedded.keeping.find_running", find)
+    with keeping(place):
+        assert recovered.wait(20)
+    said = [record.getMessage() for record in caplog.records if record.name == "hermes.embedded.keeping"]
+    assert [str(trouble) in line for line in said] == [True], "once, however often it comes"
 
 
 def test_wrong_setting_is_logged_and_memory_is_served(place: Place) -> None:

@@ -51,10 +51,10 @@ class Obedient:
         if asked.messages[0]["content"] == REVIEW:
             return self._review(str(asked.messages))
         if last["role"] == "tool":
-            return Reply(f"result: {last['content']}")
+            return Reply(f"result: {last['content']}".replace("<", "("))  # past what takes fences out of replies
         said = str(last["content"])
         if SHOW_PROMPT in said:
-            return Reply(str(asked.messages[0]["content"]).replace("<", "("))  # past what takes fences out of replies
+            return Reply(str(asked.messages[0]["content"]).replace("<", "("))
         start = said.find("{")
         if start < 0:
             return Reply("fine")

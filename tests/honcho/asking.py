@@ -16,6 +16,8 @@ class Person:
         self.answers = list(answers)
         self.asked: list[str] = []
         self.heard: list[str] = []
+        self.offered: dict[str, str] = {}
+        """The options of the last choice."""
 
     def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
         self.asked.append(text)
@@ -23,6 +25,7 @@ class Person:
         return self.answers.pop(0) or default
 
     def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
+        self.offered = dict(options)
         answer = self.ask(text, default)
         assert answer in options, f"{answer} is none of {list(options)} ({text})"
         return answer

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.honcho.plugin import HonchoPlugin
+from tests.conftest import Ran
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
 from tests.honcho.recalling import Recalling
@@ -65,3 +66,14 @@ async def writer(machine: Machine) -> AsyncIterator[Callable[..., HonchoPlugin]]
     yield make
     for plugin in made:
         await plugin.shutdown(0.0)
+
+
+@pytest.fixture
+def chosen(home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home that has chosen Honcho on a server where nobody is; the terminal stands in a folder `work`. The file."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert hermes("config", "set", "memory.provider", "honcho").code == 0
+    path = home / "honcho.json"
+    path.write_text('{"baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
+    return path

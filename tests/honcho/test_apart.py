@@ -6,15 +6,26 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hermes
+from tests.left_behind import end_all
+from tests.scale import FULL, scale
 from tests.source_imports import imports
 
 SOURCE = Path(hermes.__file__).parent
 ROOT = SOURCE.parents[1]
+SAMPLE = ("tests/memory/test_addresses.py", "tests/settings", "tests/test_config_file.py", "tests/cli/test_config.py")
+OF_ALL_ROOMS = (
+    "tests/test_contract.py::test_every_built_fact_has_a_test_and_every_marked_number_is_a_fact",
+    "tests/test_docs.py::test_every_file_and_function_the_architecture_names_exists",
+    "tests/test_rooms.py::test_room_is_forbidden_everything_but_what_it_may_import",
+)
+"""Tests that hold the repository as a whole, Honcho's room and tests among it, to its documents."""
+TIMEOUT = scale(240, 3000)
 
 
 @pytest.mark.contract("4.2")
@@ -36,11 +47,18 @@ def without_honcho(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(copy: Path, home: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]), "HERMES_HOME": str(home)}
+@pytest.fixture(autouse=True)
+def _ended(tmp_path: Path) -> Iterator[None]:
+    """A chat with Honcho starts a memory server, which ends with the test."""
+    yield
+    end_all(tmp_path)
+
+
+def run(copy: Path, home: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]), "HERMES_HOME": str(home), **more}
     env["OPENAI_BASE_URL"] = ""
     return subprocess.run(
-        [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
 
 
@@ -60,16 +78,13 @@ def test_a_copy_without_the_folder_starts_and_chats(without_honcho: Path, tmp_pa
 
 
 @pytest.mark.processes
+@pytest.mark.stress
 @pytest.mark.contract("4.2")
 def test_a_copy_without_the_folder_passes_the_hosts_tests(without_honcho: Path, tmp_path: Path) -> None:
-    rooms = (
-        "tests/memory/test_addresses.py",
-        "tests/settings",
-        "tests/test_config_file.py",
-        "tests/cli/test_config.py",
-    )
-    ran = run(without_honcho, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *rooms)
-    assert ran.returncode == 0, ran.stdout[-2000:]
+    options = ("-q", "-p", "no:cacheprovider", "-m", "not processes and not slow")
+    chosen = ("tests", "--ignore=tests/honcho", *(f"--deselect={one}" for one in OF_ALL_ROOMS)) if FULL else SAMPLE
+    ran = run(without_honcho, tmp_path, "-m", "pytest", *options, *chosen, HERMES_STRESS="")
+    assert ran.returncode == 0, ran.stdout[-4000:]
 
 
 @pytest.mark.processes

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Ran
 from tests.honcho.asking import Person
-
-Hermes = Callable[..., Ran]
-
-
-@pytest.fixture
-def chosen(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home that has chosen Honcho on a server where nobody is; the terminal stands in a folder `work`. The file."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    assert hermes("config", "set", "memory.provider", "honcho").code == 0
-    path = home / "honcho.json"
-    path.write_text('{"baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
-    return path
+from tests.honcho.setting_up import Hermes, meet
 
 
 def block(path: Path, host: str = "hermes") -> dict[str, Any]:
@@ -104,6 +90,24 @@ def test_a_wrong_value_is_refused_and_nothing_is_written(
     ran = hermes("honcho", *arguments)
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert chosen.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("5.6", "10.3")
+def test_a_change_that_would_break_the_file_is_refused(chosen: Path, hermes: Hermes) -> None:
+    before = chosen.read_text(encoding="utf-8")
+    ran = hermes("honcho", "peer", "--user", "bot", "--ai", "bot")
+    assert (ran.code, "you and the agent would both be the peer 'bot'" in ran.err) == (2, True), ran.err
+    assert chosen.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("10.3")
+def test_another_name_says_what_it_leaves_behind(chosen: Path, hermes: Hermes) -> None:
+    ran = hermes("honcho", "peer", "--user", "Bob B", "--ai", "bot")
+    told = " ".join(ran.out.split())
+    assert "what is known of ann stays with that name; you are Bob-B now" in told
+    assert "what hermes knows stays with that name; the agent is bot now" in told
+    assert "peerName is 'Bob B', which counts as Bob-B" in told
+    assert "stays" not in hermes("honcho", "mode", "tools").out
 
 
 @pytest.mark.contract("10.3")
@@ -188,83 +192,6 @@ def test_map_names_this_directory_and_says_when_that_has_no_effect(
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] is None
 
 
-def add_profiles(home: Path) -> None:
-    for name in ("coder", "writer", "own"):
-        (home / "profiles" / name).mkdir(parents=True)
-    (home / "profiles" / "own" / "honcho.json").write_text('{"peerName": "someone"}', encoding="utf-8")
-
-
-@pytest.mark.contract("10.3")
-def test_sync_gives_every_profile_a_block_in_the_same_workspace_with_an_agent_of_its_own(
-    chosen: Path, home: Path, hermes: Hermes
-) -> None:
-    add_profiles(home)
-    mine = {"apiKey": "k", "peerName": "ann", "recallMode": "context", "theme": "dark", "aiPeer": "main"}
-    document = {"workspace": "lab", "hosts": {"hermes": mine, "hermes_writer": {"aiPeer": "w"}}}
-    chosen.write_text(json.dumps(document), encoding="utf-8")
-    ran = hermes("honcho", "sync")
-    assert ran.code == 0, ran.err
-    assert block(chosen, "hermes_coder") == {
-        "apiKey": "k",
-        "peerName": "ann",
-        "recallMode": "context",
-        "workspace": "lab",
-        "aiPeer": "hermes_coder",
-    }
-    assert block(chosen, "hermes_writer") == {"aiPeer": "w"}
-    assert block(chosen) == mine
-    assert "it has a file of its own" in ran.out
-
-
-@pytest.mark.contract("10.3")
-def test_sync_does_not_copy_a_grant_that_only_one_may_renew(chosen: Path, home: Path, hermes: Hermes) -> None:
-    add_profiles(home)
-    mine = {"apiKey": "access", "oauth": {"refreshToken": "r"}}
-    chosen.write_text(json.dumps({"hosts": {"hermes": mine}}), encoding="utf-8")
-    ran = hermes("honcho", "sync")
-    assert "it needs a sign-in or key of its own" in ran.out
-    assert block(chosen, "hermes_coder") == {"workspace": "hermes", "aiPeer": "hermes_coder"}
-
-
-@pytest.mark.contract("10.3")
-def test_all_profiles_are_shown_and_another_one_can_be_changed(chosen: Path, home: Path, hermes: Hermes) -> None:
-    add_profiles(home)
-    assert hermes("honcho", "--target-profile", "coder", "peer", "--ai", "coder").code == 0
-    assert block(chosen, "hermes_coder") == {"aiPeer": "coder"}
-    ran = hermes("honcho", "status", "--all")
-    assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[1:]] == ["default", "coder", "own", "writer"]
-    told = json.loads(hermes("honcho", "peers", "--json").out)
-    assert [(one["profile"], one["you"], one["agent"]) for one in told["profiles"]][1:3] == [
-        ("coder", "ann", "coder"),
-        ("own", "someone", "hermes_own"),
-    ]
-    (home / "profiles" / "writer" / ".env").write_text("HONCHO_ENVIRONMENT=local\n", encoding="utf-8")
-    ran = hermes("honcho", "--target-profile", "writer", "status", "--json")
-    assert json.loads(ran.out)["keys"]["environment"]["value"] == "local", "it has variables of its own"
-    gone = hermes("honcho", "--target-profile", "nobody", "mode")
-    assert (gone.code, "there is no profile 'nobody'" in gone.err) == (1, True)
-
-
-def meet(hermes: Hermes, *who: str) -> None:
-    assert hermes("config", "set", "gateway.allow", ",".join(who)).code == 0
-
-
-@pytest.mark.contract("5.6", "10.9")
-def test_people_are_shown_with_their_peer_and_the_one_a_stock_hermes_gives_them(chosen: Path, hermes: Hermes) -> None:
-    meet(hermes, "matrix:a:b.org", "telegram:17", "telegram:18")
-    assert hermes("gateway", "people", "--me", "telegram:18").code == 0
-    told = {one["who"]: one for one in json.loads(hermes("honcho", "status", "--json").out)["people"]}
-    assert (told["telegram:17"]["peer"], told["telegram:17"]["peer_in_stock"]) == ("17", None)
-    assert (told["telegram:18"]["peer"], told["telegram:18"]["by"]) == ("ann", "owner")
-    assert told["telegram:18"]["peer_in_stock"] == "18"
-    assert told["matrix:a:b.org"]["peer"].startswith("a-b-org-")
-    assert told["matrix:a:b.org"]["peer_in_stock"] == "a-b-org"
-    assert hermes("honcho", "peers", "map", "a:b.org", "a-b-org", "--leave").code == 0
-    told = {one["who"]: one for one in json.loads(hermes("honcho", "status", "--json").out)["people"]}
-    assert (told["matrix:a:b.org"]["peer"], told["matrix:a:b.org"]["peer_in_stock"]) == ("a-b-org", None)
-
-
 @pytest.mark.contract("5.6", "P5")
 def test_a_pin_with_unmarked_people_is_said_by_status_memory_status_and_doctor(chosen: Path, hermes: Hermes) -> None:
     meet(hermes, "telegram:17")
@@ -294,6 +221,15 @@ def test_what_becomes_of_old_memory_is_asked_before_someone_gets_another_peer(
     assert block(chosen) == {"userPeerAliases": {"17": "bob"}}
     again = hermes("honcho", "peers", "map", "17", "bob", "--leave")
     assert (again.code, "17 is bob already" in again.err) == (2, True)
+
+
+@pytest.mark.contract("5.6")
+@pytest.mark.parametrize(("name", "said"), [("hermes", "hermes is the agent"), ("会", "but takes a name of letters")])
+def test_nobody_is_made_the_agent_or_nameless(chosen: Path, hermes: Hermes, name: str, said: str) -> None:
+    before = chosen.read_text(encoding="utf-8")
+    ran = hermes("honcho", "peers", "map", "17", name, "--merge")
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert chosen.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.contract("5.3", "P5")

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.errors import HomeError, SettingsError
 from hermes.honcho import keys
-from hermes.honcho.changes import UNSET, set_entry, set_keys
+from hermes.honcho.changes import set_entry, set_keys
 from hermes.honcho.config_file import edit_document
 from hermes.honcho.watch import Watch
 from tests.honcho.configuring import Machine
@@ -167,10 +167,26 @@ def test_a_key_that_all_profiles_share_is_written_where_they_find_it(machine: Ma
     assert found["hosts"]["hermes_own"]["sessions"] == {"/mine": "m", "/b": "two"}
 
 
-def test_a_key_that_is_taken_out_leaves_the_root_to_decide(machine: Machine) -> None:
-    machine.write({"recallMode": "tools", "hosts": {"hermes": {"recallMode": "context"}}})
-    edit_document(machine.places(), set_keys({"recallMode": UNSET}))
-    assert machine.load().get(keys.RECALL_MODE) == "tools"
+@pytest.mark.contract("5.1")
+def test_half_a_character_in_a_foreign_key_survives_a_write(machine: Machine) -> None:
+    path = machine.write('{"foreign": "\\ud83d", "other": "\\u4f1a"}')
+    edit_document(machine.places(), set_keys({"peerName": "ann"}))
+    assert machine.read(path) == {"foreign": "\ud83d", "other": "会", "hosts": {"hermes": {"peerName": "ann"}}}
+
+
+@pytest.mark.contract("5.3")
+def test_an_unknown_key_is_not_written(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match="there is no key colour in"):
+        edit_document(machine.places(), set_keys({"colour": "red", "peerName": "ann"}))
+    assert machine.places().existing() is None
+
+
+@pytest.mark.contract("5.1")
+def test_a_map_that_was_changed_meanwhile_keeps_what_others_changed(machine: Machine) -> None:
+    machine.write({"hosts": {"hermes": {"userPeerAliases": {"1": "one", "2": "two", "4": "by another"}}}})
+    seen, wanted = {"1": "one", "2": "two", "3": "gone there"}, {"1": "changed", "5": "new"}
+    edit_document(machine.places(), set_keys({"userPeerAliases": wanted}, {"userPeerAliases": seen}))
+    assert machine.read()["hosts"]["hermes"]["userPeerAliases"] == {"1": "changed", "4": "by another", "5": "new"}
 
 
 @pytest.mark.contract("5.3")

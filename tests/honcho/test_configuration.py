@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import SettingsError
+from hermes.errors import ProviderError, SettingsError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HOST, ROOT, login_name
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.server import CLOUD, LOCAL, Server, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
+from tests.honcho.places import plugin
 from tests.honcho.values import VALUES
 
 EXAMPLE: dict[str, Any] = {
@@ -224,6 +225,7 @@ def test_a_wrong_variable_is_told_by_its_name(machine: Machine) -> None:
         ({"baseUrl": "http://box:8000/v3"}, Server("self-hosted", "http://box:8000")),
         ({"baseUrl": "http://box:8000/v1/", "apiKey": "k"}, Server("self-hosted", "http://box:8000", "k")),
         ({"baseUrl": "http://box/v3/api"}, Server("self-hosted", "http://box/v3/api")),
+        ({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"}, Server("cloud", CLOUD, "k")),
         ({"environment": "local"}, Server("local", LOCAL)),
         ({"environment": "local", "baseUrl": "http://box:1"}, Server("self-hosted", "http://box:1")),
         ({"server": "embedded", "apiKey": "k", "baseUrl": "http://box:1"}, Server("embedded", "")),
@@ -237,11 +239,19 @@ def test_url_key_and_environment_say_which_server_is_meant(
 
 
 @pytest.mark.contract("5.4")
-@pytest.mark.parametrize(
-    ("url", "lacks"), [("http://127.0.0.1:8000", False), ("http://localhost:1", False), ("https://box", True)]
-)
-def test_a_server_on_this_machine_needs_no_key(url: str, lacks: bool) -> None:
-    assert Server("self-hosted", url).lacks_key is lacks
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1", "http://box:8000", "https://box"])
+def test_a_server_of_ones_own_needs_no_key(machine: Machine, url: str) -> None:
+    machine.write({"baseUrl": url})
+    assert plugin(machine).is_available()
+
+
+@pytest.mark.contract("5.4")
+def test_the_cloud_by_its_url_needs_a_key(machine: Machine) -> None:
+    machine.write({"baseUrl": "https://api.honcho.dev/v3"})
+    with pytest.raises(ProviderError, match="needs a key"):
+        plugin(machine).is_available()
+    machine.write({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"})
+    assert plugin(machine).is_available()
 
 
 @pytest.mark.contract("5.5")
@@ -271,27 +281,37 @@ def test_old_words_are_understood(machine: Machine) -> None:
     assert machine.load().identities.pin is False
 
 
-@pytest.mark.contract("5.3", "5.6")
-def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
-    path = machine.write({"dialecticDepth": 7, "dialecticDepthLevels": ["low"] * 4, "pinUserPeer": True})
-    found = machine.load().checked()
-    assert found.remarks == [
-        f"{path}: dialecticDepth is 7, which counts as 3",
-        "dialecticDepthLevels has 4 levels, but dialecticDepth is 3: the first 3 count",
-        f"{path}: pinUserPeer is true but peerName is not set, so the pin is ignored",
-    ]
-    assert found.identities.pin is False
+@pytest.mark.contract("5.5")
+@pytest.mark.parametrize(
+    ("word", "mode"), [("shared", "unified"), ("separate", "directional"), ("cross", "directional")]
+)
+def test_a_stock_word_for_who_observes_whom_is_understood(machine: Machine, word: str, mode: str) -> None:
+    machine.write({"observationMode": word})
+    assert machine.load().checked().get(keys.OBSERVATION_MODE) == mode
 
 
 @pytest.mark.contract("5.3")
-def test_a_key_that_is_probably_misspelt_is_said_and_others_are_left_alone(machine: Machine) -> None:
-    path = machine.write(
-        {"recalMode": "tools", "theme": "dark", "hosts": {"hermes": {"peername": "x", "linkedHosts": []}}}
-    )
-    assert machine.load().checked().remarks == [
-        f"{path}, hosts.hermes: there is no key peername (did you mean peerName?)",
-        f"{path}: there is no key recalMode (did you mean recallMode?)",
-    ]
+def test_a_number_with_a_fraction_is_no_whole_number(machine: Machine) -> None:
+    path = machine.write({"dialecticDepth": 2.5})
+    [problem] = machine.load().problems
+    assert problem.message.startswith(f"{path}: dialecticDepth is 2.5, but takes a whole number")
+
+
+@pytest.mark.contract("5.3")
+@pytest.mark.parametrize("key", ["schlüssel", "two words", "a\nb", "a\x00"])
+def test_a_key_that_no_request_can_carry_is_wrong_and_not_repeated(machine: Machine, key: str) -> None:
+    path = machine.write({"apiKey": key})
+    [problem] = machine.load().problems
+    assert problem.message == f"{path}: apiKey is (hidden), but takes a key of letters, digits and signs"
+    machine.write({"apiKey": " hch-key\n"})
+    assert machine.load().checked().get(keys.API_KEY) == "hch-key"
+
+
+@pytest.mark.contract("5.3")
+def test_an_empty_grant_is_none(machine: Machine) -> None:
+    machine.write({"apiKey": "k", "oauth": {"refreshToken": "r"}, "hosts": {"hermes": {"apiKey": "k", "oauth": {}}}})
+    found = machine.load().checked()
+    assert (found.get(keys.OAUTH), found.grant) == (None, None)
 
 
 @pytest.mark.contract("5.6")

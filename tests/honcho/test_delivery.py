@@ -242,7 +242,7 @@ async def test_what_cannot_be_done_now_waits_with_its_reason(writer: Writer, mac
     entry = Entry("k", "said", plugin.address(HERE).data, "hello", 1.0, OWNER, "s1")
     machine.write({**machine.read(), "enabled": False})
     assert "switched off" in (await outcome_of(plugin, entry)).reason
-    plugin = writer("https://honcho.example")
+    plugin = writer("https://api.honcho.dev")
     assert "needs a key" in (await outcome_of(plugin, entry)).reason
     plugin = writer("http://127.0.0.1:9")
     assert "cannot be reached" in (await outcome_of(plugin, entry)).reason

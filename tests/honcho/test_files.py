@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.honcho.names import fit
 from tests.conftest import Ran
 from tests.honcho.asking import Person
 from tests.memory_server.serving import Served, running
@@ -26,7 +27,7 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def workspace(home: Path, hermes: Hermes, served: Served, request: pytest.FixtureRequest) -> str:
     """A home that has chosen Honcho on that server, in a workspace of its own."""
-    name = str(request.node.name)[:40]
+    name = fit(str(request.node.name))
     options = ("--server", "self-hosted", "--url", served.url, "--workspace", name, "--user", "ann", "--ai", "bot")
     assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
     return name
@@ -50,12 +51,50 @@ def test_notes_are_told_once_however_often_it_is_run(
     assert (alone.code, "`--yes` goes on without asking" in alone.err) == (2, True)
     first = hermes("honcho", "migrate", "--yes")
     assert first.code == 0, first.err
-    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river"}
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz near the river"}
     assert conclusions(served, workspace, "bot") == {"# Bot", "You are kind.", "You are brief."}
     (home / "memories" / "MEMORY.md").write_text("Uses uv\n", encoding="utf-8")
-    again = hermes("honcho", "migrate", "--yes")
-    assert "0 told, 2 were there already, about ann" in again.out
-    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz\nnear the river", "Uses uv"}
+    again = hermes("honcho", "migrate", "--yes", "--json")
+    assert [(Path(one["file"]).name, one["about"], one["told"], one["known"]) for one in json.loads(again.out)] == [
+        ("USER.md", "ann", 0, 2),
+        ("MEMORY.md", "ann", 1, 0),
+        ("SOUL.md", "bot", 0, 3),
+    ]
+    assert conclusions(served, workspace, "ann") == {"Likes figs", "Lives in Graz near the river", "Uses uv"}
+
+
+@pytest.mark.contract("10.3")
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ("Likes figs\n§\nLives in Graz\r\nnear the river\r\n§\n", {"Likes figs", "Lives in Graz near the river"}),
+        (
+            "# About me\n\n- Likes figs\n- Lives in Graz\n  near the river\n",
+            {"Likes figs", "Lives in Graz near the river"},
+        ),
+        ("- Likes figs\n- Sings\n§\nUses uv", {"Likes figs", "Sings", "Uses uv"}),
+        ("Likes figs\n\nLives in Graz", {"Likes figs", "Lives in Graz"}),
+    ],
+    ids=["sections", "Markdown", "both", "paragraphs"],
+)
+def test_each_entry_of_a_note_is_told_by_itself_in_either_shape(
+    home: Path, hermes: Hermes, served: Served, workspace: str, note: str, told: set[str]
+) -> None:
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_bytes(note.encode())
+    ran = hermes("honcho", "migrate", "--yes")
+    assert ran.code == 0, ran.err
+    assert conclusions(served, workspace, "ann") == told
+
+
+@pytest.mark.contract("10.3")
+def test_an_entry_that_no_server_would_take_is_told_before_anything_is_sent(
+    home: Path, hermes: Hermes, workspace: str
+) -> None:
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_text("x" * 60_001, encoding="utf-8")
+    ran = hermes("honcho", "migrate", "--yes")
+    assert (ran.code, "has an entry of more than 60,000 characters" in ran.err) == (1, True)
 
 
 @pytest.mark.contract("10.3")

@@ -124,3 +124,18 @@ def test_the_budget_is_four_characters_a_token_and_no_more_than_the_host_takes()
     assert budget_chars(10) == 40
     assert budget_chars(None) == DEFAULT_TOKENS * 4 == 8000
     assert budget_chars(100_000) == MOST_CHARS == RECALL
+
+
+@pytest.mark.contract("7.3")
+def test_a_section_of_any_size_is_put_together_and_what_was_not_read_counts_as_cut() -> None:
+    lines = [f"fact {number:x}" for number in range(300_000)]  # comparing each with all before it takes minutes
+    text = "\n".join(lines)
+    [part] = compose([section(text)], 8000)
+    assert len(part.text) <= 8000
+    assert part.text.startswith("## Summary\nfact 0\nfact 1\n")
+    assert part.cut + len(part.text) == pytest.approx(len(text), abs=20)
+
+
+def test_a_line_that_is_repeated_without_end_leaves_room_for_what_follows() -> None:
+    text = "\n".join(["She likes figs."] * 500 + ["She has a cat."])
+    assert joined({"summary": text}, 8000) == "## Summary\nShe likes figs.\nShe has a cat."

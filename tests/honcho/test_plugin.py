@@ -181,15 +181,6 @@ def test_a_broken_file_keeps_it_from_starting_and_says_why(machine: Machine) -> 
     assert told == [f"{path}: recallMode is 'all', but takes one of hybrid, context, tools"]
 
 
-@pytest.mark.contract("5.4")
-def test_a_server_elsewhere_without_a_key_is_not_configured(machine: Machine) -> None:
-    machine.write({"baseUrl": "https://honcho.example"})
-    with pytest.raises(ProviderError, match=r"needs a key"):
-        plugin(machine).is_available()
-    machine.write({"baseUrl": "http://127.0.0.1:9"})
-    assert plugin(machine).is_available()
-
-
 @pytest.mark.parametrize(
     ("value", "writing"),
     [

@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
+from hermes.honcho.patience import Patience
+from hermes.honcho.plugin import HonchoPlugin
+from hermes.honcho.recall import CANCELLED
 from hermes.honcho.recall_floor import NOTICE
 from hermes.honcho.recall_policy import COLD, WARM
+from hermes.honcho.recall_source import Source
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD
-from tests.honcho.between import Instead, like_a_model
+from tests.honcho.between import Asked, Instead, like_a_model
 from tests.honcho.recalling import ANN, BOT, HERE, SESSIONS, Recalling
 
 FIGS = "I like figs and my cat is called Miso."
@@ -239,3 +243,75 @@ async def test_asking_makes_nothing_on_the_server(recalling: Recalling) -> None:
         assert await talk.turn("What do I like?") == ""
     with recalling.at_server() as http:
         assert http.post("/sessions/list").json()["total"] == 0
+
+
+@pytest.mark.contract("7.5", "7.9")
+async def test_after_one_late_answer_the_words_of_a_question_are_those_of_its_own_turn_again(
+    recalling: Recalling,
+) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, FIGS), (ANN, "My bike is called Rocinante."))
+    nothing = Instead({"id": "s", "messages": []})
+    is_slow = True
+
+    def rule(asked: Asked) -> Instead | None:
+        if asked.what == "chat" and is_slow:
+            return Instead({"content": f"{NOTICE}\n\nConcluded:\n- late"}, hang=True)
+        return nothing if asked.what == "context" else None
+
+    recalling.between.rule = rule
+    async with recalling.host(Deadlines(first_turn=1.5, turn=20.0)) as talk:
+        memory = await talk.memory()
+        said = await talk.say("What is my cat called?")
+        first = await memory.recall([said], memory.begin())
+        assert first.missed == "words: it was not there in time"
+        is_slow = False
+        recalling.between.go_on.set()
+        memory.after_turn([said])
+        await memory.settle()
+        for question, name in (("What is my bike called?", "Rocinante"), ("What is my cat called?", "Miso")):
+            found = await memory.recall([await talk.say(question)], memory.begin())
+            assert name in found.text.rpartition("## What matters now")[2]
+            assert found.missed is None
+
+
+@pytest.mark.contract("7.8")
+async def test_a_layer_with_a_defect_or_stopped_half_way_is_named_as_missed(
+    recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise KeyError("summary")
+
+    recalling.configure()
+    answers = like_a_model("never")
+    hang = Instead({"content": "never"}, hang=True)
+    recalling.between.rule = lambda asked: hang if asked.what == "chat" else answers(asked)
+    monkeypatch.setattr(Source, "base", broken)
+    async with recalling.host(Deadlines(first_turn=0.5, turn=0.5, prepare=0.5)) as talk:
+        memory = await talk.memory()
+        await memory.recall([await talk.say("What fruit do I like?")], memory.begin())
+        await memory.settle()  # preparing has come to its end, and was stopped
+        found = await memory.recall([await talk.say("And my cat?")], memory.begin())
+    assert found.missed is not None
+    assert "base: KeyError: 'summary'" in found.missed
+    assert f"dialectic: {CANCELLED}" in found.missed
+
+
+@pytest.mark.contract("7.5")
+async def test_an_answer_may_take_longer_than_a_request_does_as_nobody_waits_for_it(
+    recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HonchoPlugin, "patience", Patience(request=1.0))
+    recalling.configure()
+    answers = like_a_model("a slow answer")
+    slow = Instead({"content": "a slow answer"}, hang=True)
+    recalling.between.rule = lambda asked: slow if asked.what == "chat" else answers(asked)
+    async with recalling.host(Deadlines(first_turn=0.5, turn=0.5, prepare=60.0)) as talk:
+        memory = await talk.memory()
+        first = await memory.recall([await talk.say("What fruit do I like?")], memory.begin())
+        await asyncio.sleep(1.5)  # longer than any other request may take
+        recalling.between.go_on.set()
+        await memory.settle()
+        second = await memory.recall([await talk.say("And my cat?")], memory.begin())
+    assert (first.missed, second.missed) == ("dialectic: it was not there in time", None)
+    assert "a slow answer" in second.text

@@ -10,9 +10,9 @@ from hermes.embedded.connect import stop
 from hermes.errors import ProviderError
 from hermes.home import Home
 from hermes.honcho.server import Machine as Here
-from hermes.honcho.server import open_client, try_server
+from hermes.honcho.server import look_at, open_client, try_server
 from tests.honcho.configuring import Machine
-from tests.memory_server.serving import SECRET, running
+from tests.memory_server.serving import SECRET, Served, running
 
 
 @pytest.mark.contract("5.2")
@@ -41,8 +41,21 @@ def test_a_key_that_is_refused_is_told_without_it(machine: Machine, tmp_path: Pa
     with running(tmp_path / "guarded", AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         machine.write({"baseUrl": served.url, "apiKey": "hch-wrong-secret-key"})
         told = try_server(machine.load().checked(), Here(Home(machine.home), {}))
+        assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but refuses the key"
+        machine.write({"baseUrl": served.url})
+        assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but wants a key"
     assert "the server refuses the key" in told
     assert "hch-wrong" not in told
+
+
+@pytest.mark.processes
+@pytest.mark.contract("5.4")
+def test_looking_at_a_server_makes_nothing_there(machine: Machine, server: Served) -> None:
+    machine.write({"baseUrl": server.url, "workspace": "only-looked-at"})
+    assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers"
+    with server.client() as client:
+        found = client.post("/v3/workspaces/list", json={"filters": {"id": "only-looked-at"}}).json()
+    assert found["items"] == []
 
 
 def test_a_server_that_is_not_there_is_told_in_one_line(machine: Machine) -> None:

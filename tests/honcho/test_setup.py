@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,10 @@ import typer
 
 from hermes.cli.dialog import TerminalDialog
 from tests.cli.screen import ENTER, Screen
-from tests.conftest import Ran
 from tests.honcho.asking import Person
+from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, document, provider, roles
 from tests.memory.page import install
 from tests.memory_server.serving import Served, running
-
-Hermes = Callable[..., Ran]
-NOBODY = "http://127.0.0.1:9"
-USE = ("", "", "", "", "")
-"""Mode, observation, write, strategy and tokens as they are."""
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +23,6 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A Honcho server of our own, by its URL."""
     with running(tmp_path_factory.mktemp("memory")) as server:
         yield server
-
-
-def document(home: Path) -> dict[str, Any]:
-    path = home / "honcho.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
-
-
-def block(home: Path) -> dict[str, Any]:
-    found: dict[str, Any] = document(home).get("hosts", {}).get("hermes", {})
-    return found
-
-
-def provider(hermes: Hermes) -> str:
-    return hermes("config", "get", "memory.provider").out.strip()
 
 
 @pytest.mark.contract("10.3")
@@ -133,13 +113,24 @@ def test_an_unknown_option_and_a_person_who_leaves_are_told_as_that(
 def test_without_a_name_one_picks_among_all_providers(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    install(home, "broken", "import nothing_of_that_name")
     install(home)
     person = Person("none").sits_down(monkeypatch)
     assert hermes("memory", "setup").code == 0
     assert (provider(hermes), person.asked) == ("none", ["Which memory provider?"])
+    assert person.offered == {
+        "broken": "it cannot be loaded",
+        "diary": "",
+        "honcho": "learns about people across conversations, on this machine or on a server",
+        "none": "the built-in notes alone",
+    }
     Person("diary").sits_down(monkeypatch)
     assert hermes("memory", "setup").code == 0
     assert provider(hermes) == "diary"
+    assert hermes("config", "set", "memory.provider", "gone").code == 0
+    Person("").sits_down(monkeypatch)
+    assert hermes("memory", "setup").code == 0
+    assert provider(hermes) == "none", "one that is no more is not offered"
 
 
 @pytest.mark.contract("10.3")
@@ -148,7 +139,7 @@ def test_questions_have_what_is_in_force_as_their_answer(
 ) -> None:
     home.mkdir()
     (home / "honcho.json").write_text(json.dumps({"baseUrl": NOBODY, "apiKey": "k", "peerName": "ann"}), "utf-8")
-    person = Person("", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    person = Person("", "", "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert person.answers == []
     assert document(home) == {"baseUrl": NOBODY, "apiKey": "k", "peerName": "ann"}
@@ -164,7 +155,7 @@ def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monke
     person = Person("cloud", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
     monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda *_: "")
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"apiKey": "hch-new", "baseUrl": ""}
+    assert block(home) == {"apiKey": "hch-new", "baseUrl": "", "peerName": "ann"}
     assert "Honcho Cloud needs a key." in person.heard
 
 
@@ -172,9 +163,9 @@ def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monke
 def test_the_url_that_is_offered_counts_when_it_is_taken(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Person("self-hosted", "", "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    Person("self-hosted", "", "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"baseUrl": "http://localhost:8000"}
+    assert block(home) == {"baseUrl": "http://localhost:8000", "peerName": "ann"}
 
 
 @pytest.mark.contract("5.4", "10.3")
@@ -183,9 +174,9 @@ def test_a_key_for_one_server_is_not_sent_to_another(
 ) -> None:
     home.mkdir()
     (home / "honcho.json").write_text(json.dumps({"apiKey": "cloud-key"}), "utf-8")
-    person = Person("self-hosted", NOBODY, "", "", "", "", *USE, "save").sits_down(monkeypatch)
+    person = Person("self-hosted", NOBODY, "", "", "", "", "save", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
-    assert block(home) == {"apiKey": "", "baseUrl": NOBODY}
+    assert block(home) == {"apiKey": "", "baseUrl": NOBODY, "peerName": "ann"}
     assert "The key so far is for another server: it is not used for this one." in person.heard
 
 
@@ -206,26 +197,14 @@ def test_our_own_server_can_be_chosen_though_a_key_is_there_and_the_key_stays(ho
 def test_a_server_that_does_not_answer_can_be_changed_or_given_up(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Person("self-hosted", NOBODY, "", "", "", "", *USE, "again", "stop").sits_down(monkeypatch)
+    Person("self-hosted", NOBODY, "", "", "", "", "again", "stop").sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, ran.err) == (2, "hermes: nothing was saved\n")
     assert (document(home), provider(hermes)) == ({}, "none")
     other = ("other", "self-hosted", "http://127.0.0.1:10", "", "save")
-    person = Person("self-hosted", NOBODY, "", "", "", "", *USE, *other).sits_down(monkeypatch)
+    person = Person("self-hosted", NOBODY, "", "", "", "", *other, *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert (block(home)["baseUrl"], person.answers) == ("http://127.0.0.1:10", [])
-
-
-@pytest.fixture
-def gateway(home: Path, hermes: Hermes) -> None:
-    """A platform is configured, and two people may talk who are not marked."""
-    assert hermes("config", "set", "telegram.token", "1:x").code == 0
-    assert hermes("config", "set", "gateway.allow", "telegram:17,telegram:18").code == 0
-
-
-def roles(hermes: Hermes) -> dict[str, str]:
-    people = json.loads(hermes("gateway", "people", "--json").out)
-    return {one["who"]: one["role"] for one in people if one["marked_at"] is not None}
 
 
 SERVER_AND_NAMES = ("self-hosted", NOBODY, "", "boss", "", "")
@@ -246,13 +225,13 @@ SERVER_AND_NAMES = ("self-hosted", NOBODY, "", "boss", "", "")
 def test_who_talks_to_the_gateway_becomes_keys_and_marks(
     home: Path,
     hermes: Hermes,
-    gateway: None,
     monkeypatch: pytest.MonkeyPatch,
     answers: tuple[str, ...],
     expected: dict[str, Any],
     marked: dict[str, str],
 ) -> None:
-    person = Person(*SERVER_AND_NAMES, *USE, *answers, "save").sits_down(monkeypatch)
+    add_gateway(hermes)
+    person = Person(*SERVER_AND_NAMES, "save", *USE, *answers).sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, person.answers) == (0, []), ran.err
     assert block(home) == {"baseUrl": NOBODY, "peerName": "boss", **expected}
@@ -261,12 +240,13 @@ def test_who_talks_to_the_gateway_becomes_keys_and_marks(
 
 @pytest.mark.contract("5.14")
 def test_taking_the_pin_away_says_that_nothing_moves(
-    home: Path, hermes: Hermes, gateway: None, monkeypatch: pytest.MonkeyPatch
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    add_gateway(hermes)
     options = ("--yes", "--unchecked", "--server", "self-hosted", "--url", NOBODY, "--user", "ann")
     assert hermes("memory", "setup", "honcho", *options, "--identity", "just-me").code == 0
     assert roles(hermes) == {"telegram:17": "owner", "telegram:18": "owner"}, "--yes confirms the list"
-    person = Person(*("", "", "", "", "", ""), *USE, "pooled", "save").sits_down(monkeypatch)
+    person = Person(*("", "", "", "", "", ""), "save", *USE, "pooled").sits_down(monkeypatch)
     assert hermes("honcho", "setup").code == 0
     assert any("moves nothing: what is known so far stays with ann" in line for line in person.heard)
     assert (block(home)["pinUserPeer"], block(home)["userPeerAliases"]) == (False, {"17": "ann", "18": "ann"})
@@ -284,15 +264,23 @@ def test_the_questions_fit_the_window(home: Path, tmp_path: Path, columns: int) 
             ("Key of this server", ""),
             ("Your name at Honcho [ann]:", ""),
             ("The agent's name [hermes]:", ""),
-            ("Workspace, shared with profiles of the same [hermes]:", ""),
+            ("Workspace: profiles in one know the same people [hermes]:", ""),
+            ("Number or word [again]:", "save"),
+            ("Number or word [keep]:", "change"),
             ("Number or word [hybrid]:", "context"),
             ("Number or word [directional]:", ""),
-            ("Number or word [async]:", ""),
+            ("Number or word [async]:", "every"),
+            ("How many turns [5]:", ""),
             ("Number or word [per-directory]:", "per-repo"),
-            ("Tokens of recalled context (none: 2,000) [none]:", ""),
-            ("Number or word [again]:", "save"),
+            ("Tokens of recalled context with a message, at most [2000]:", ""),
         ):
             screen.wait_for(shown).type(typed + ENTER)
         assert screen.ended() == 0
         assert max(len(row) for row in screen.rows) <= columns
-    assert block(home) == {"baseUrl": NOBODY, "recallMode": "context", "sessionStrategy": "per-repo"}
+    assert block(home) == {
+        "baseUrl": NOBODY,
+        "peerName": "ann",
+        "recallMode": "context",
+        "writeFrequency": 5,
+        "sessionStrategy": "per-repo",
+    }

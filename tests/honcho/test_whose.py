@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hermes.memory.provider import Conversation, Speaker
+from tests.honcho.between import like_a_model
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GROUP, GUEST, HERE, OWNER, SESSIONS, Recalling
 
 OWNERS, GUESTS, GROUPS = "Zanzibar", "Quetzal", "Wolfram"
@@ -122,3 +123,30 @@ async def test_what_the_agent_said_where_others_listen_stays_there_though_the_ow
         recalled = [await talk.turn(QUESTION, HERE, OWNER) for _ in range(2)]
         answers = [await talk.use(tool, HERE, OWNER, peer="ai", **given) for tool, given in TOOLS]
     assert secrets_in("\n".join([*recalled, *answers])) == {OWNERS}
+
+
+@pytest.mark.contract("1.9", "7.10")
+@pytest.mark.parametrize(
+    ("conversation", "speaker"), [(DIRECT, GUEST), (DIRECT, OWNER), (GROUP, OWNER), (GROUP, GUEST)]
+)
+async def test_another_server_whose_answers_hold_cards_is_asked_for_none_where_others_listen(
+    told: Recalling, conversation: Conversation, speaker: Speaker
+) -> None:
+    told.between.rule = like_a_model(f"The card says {OWNERS}.")
+    async with told.host() as talk:
+        recalled = [await talk.turn(QUESTION, conversation, speaker) for _ in range(2)]
+        answers = [
+            await talk.use("honcho_reasoning", conversation, speaker, query=QUESTION, peer=peer)
+            for peer in ("user", "ai")
+        ]
+    assert told.between.count("chat") == 0
+    assert OWNERS not in "\n".join([*recalled, *answers])
+    assert all(answer.startswith("failed: ") and "cards" in answer for answer in answers)
+
+
+@pytest.mark.contract("1.9", "7.10")
+async def test_another_server_answers_the_owner_about_the_owner_and_not_about_the_agent(told: Recalling) -> None:
+    told.between.rule = like_a_model(f"I was told {GUESTS}.")
+    async with told.host() as talk:
+        assert GUESTS not in await talk.use("honcho_reasoning", HERE, OWNER, query=QUESTION, peer="ai")
+        assert "I was told" in await talk.use("honcho_reasoning", HERE, OWNER, query=QUESTION)

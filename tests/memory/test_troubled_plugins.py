@@ -38,7 +38,18 @@ from tests.memory.remembering import active, begin, live, turn
 HOOKS = ["recall", "prepare", "call_tool", "before_compress", "retitled", "close", "deliver", "shutdown"]
 """Hooks that are asynchronous: those that can hang."""
 OTHERS = {
-    *("name", "is_available", "address", "open", "cache_busting_signature", "status", "backup_paths", "remarks"),
+    *(
+        "name",
+        "summary",
+        "is_available",
+        "address",
+        "open",
+        "cache_busting_signature",
+        "status",
+        "backup_paths",
+        "remarks",
+    ),
+    *("find_remembered", "forget"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0

@@ -3,6 +3,8 @@
 A rule says for each kind of key which objects it opens. The keys: none, the admin's, that of workspace `w`, that of
 peer alice, that of session talk, in which alice and carol are. The objects are alice and talk themselves ("own"), carol
 and a session of hers ("co-member's"), bob and a session of his ("stranger's"), and alice and talk of another workspace.
+
+The key of a peer that was merged into another opens nothing anywhere, also not what its name leads to.
 """
 
 from __future__ import annotations

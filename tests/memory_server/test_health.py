@@ -11,11 +11,13 @@ import pytest
 from sqlalchemy import delete, select
 
 from hermes import __version__
+from hermes.memory_server import times
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, open_database, open_for_work
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import message_vectors, meta
+from hermes.memory_server.engine.jobs import claim_job, fail_job
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.extensions import EXTENSIONS
 from hermes.proof import CHALLENGE, PROOF, is_proof
@@ -110,7 +112,7 @@ async def test_health_says_how_far_work_is_behind_and_what_there_is(tmp_path: Pa
             "database": "ok",
             "worker": "elsewhere",
             "model": None,
-            "lag": {"waiting_jobs": 0, "oldest_job_seconds": 0.0, "messages_without_vector": 0},
+            "lag": {"waiting_jobs": 0, "oldest_job_seconds": 0.0, "messages_without_vector": 0, "retried": {}},
             "extensions": list(EXTENSIONS),
         }
         await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
@@ -176,3 +178,21 @@ async def test_health_proves_which_server_answers_and_never_says_what_it_proves_
         for silly in ("", "x" * 129):
             assert PROOF not in (await client.get("/health", headers={CHALLENGE: silly})).headers
         assert PROOF not in (await client.get("/health")).headers
+
+
+@pytest.mark.contract("9.8")
+async def test_deletion_that_does_not_succeed_is_told_by_health_and_queue_status(tmp_path: Path) -> None:
+    database, clock = open_database(tmp_path), HandClock()
+    async with serving(database, clock) as client:
+        await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
+        assert (await client.delete("/v3/workspaces/w/sessions/s")).status_code == 202
+        for _ in range(7):
+            clock.advance(1000)
+            at = times.now(clock)
+            job = await database.write(lambda tx, at=at: claim_job(tx, "me", "delete_session", at))  # type: ignore[misc]
+            assert job is not None
+            await database.write(lambda tx, job=job, at=at: fail_job(tx, job, "no", at))  # type: ignore[misc]
+        said = await eventually(lambda: report(client, clock), lambda told: bool(told["lag"]["retried"]))
+        assert said["lag"]["retried"] == {"delete_session": 7}
+        told = (await client.get("/v3/workspaces/w/queue/status")).json()
+        assert told["promised"] == {"delete_session": {"waiting": 1, "tries": 7}}

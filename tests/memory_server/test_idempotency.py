@@ -13,6 +13,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import answers
 from hermes.memory_server.engine.answers import FORGOTTEN, KEPT, Asked, Place, forget_answers, keep_answer
+from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.inside import serving
 from tests.memory_server.keys_table import ROUTES, W
 from tests.memory_server.losing import LosingTransport, post_until_heard
@@ -204,6 +205,49 @@ def test_key_is_known_after_a_restart(processes: None, tmp_path: Path) -> None:
             told.append(http.post("/sessions/s/messages", json=keyed(1, 2)).content)
             assert http.post("/sessions/s/messages/list", json={}).json()["total"] == 2
     assert len(set(told)) == 1
+
+
+def post(http: httpx.Client, path: str, body: Any, key: str = "k") -> httpx.Response:
+    return http.post(path, json=body, headers={HEADER: key})
+
+
+def test_replay_of_a_clone_that_was_deleted_names_no_session_that_is_not_there(quiet: httpx.Client) -> None:
+    say(quiet, "talk", "one", "two")
+    first = post(quiet, "/sessions/talk/clone", None).json()["id"]
+    kept = post(quiet, "/sessions/talk/clone", None, "another").json()["id"]
+    quiet.delete(f"/sessions/{first}").raise_for_status()
+    again = post(quiet, "/sessions/talk/clone", None).json()["id"]
+    assert again != first
+    assert quiet.post(f"/sessions/{again}/messages/list").json()["total"] == 2
+    assert post(quiet, "/sessions/talk/clone", None).json()["id"] == again
+    assert post(quiet, "/sessions/talk/clone", None, "another").json()["id"] == kept
+
+
+def test_replay_tells_of_no_session_or_peer_whose_deletion_waits(quiet: httpx.Client) -> None:
+    assert post(quiet, "/sessions", {"id": "s", "metadata": {"secret": 1}}).status_code == 201
+    quiet.delete("/sessions/s").raise_for_status()
+    assert post(quiet, "/sessions", {"id": "s", "metadata": {"secret": 1}}).status_code == 404
+    first = post(quiet, "/peers", {"id": "ann", "metadata": {"secret": 1}})
+    quiet.delete("/ext/peers/ann").raise_for_status()
+    again = post(quiet, "/peers", {"id": "ann", "metadata": {"secret": 1}})
+    assert (again.status_code, again.json()["created_at"] > first.json()["created_at"]) == (201, True)
+
+
+def test_replay_of_a_merge_whose_peer_was_deleted_is_no_merge(http: httpx.Client, server: Served) -> None:
+    for name in ("ann", "phone"):
+        http.post("/peers", json={"id": name}).raise_for_status()
+    assert post(http, "/ext/peers/phone/merge", {"into": "ann"}).status_code == 202
+    wait_for_work(server.folder)
+    http.delete("/ext/peers/ann").raise_for_status()
+    assert post(http, "/ext/peers/phone/merge", {"into": "ann"}).status_code == 404
+
+
+def test_replay_of_a_webhook_that_was_deleted_makes_it_again(http: httpx.Client) -> None:
+    url = {"url": "https://example.org/hook"}
+    first = post(http, "/webhooks", url).json()["id"]
+    http.delete(f"/webhooks/{first}").raise_for_status()
+    again = post(http, "/webhooks", url).json()["id"]
+    assert [one["id"] for one in http.get("/webhooks").json()["items"]] == [again]
 
 
 def test_deleted_session_takes_its_keys_along(http: httpx.Client) -> None:

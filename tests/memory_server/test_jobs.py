@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.engine import jobs
 
@@ -141,3 +143,31 @@ async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is
     more = [await database.write(lambda tx: jobs.forget_finished(tx, NOW)) for _ in range(3)]
     assert more == [True, True, False]
     assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM jobs").scalar()) == 0
+
+
+@pytest.mark.contract("9.9")
+@pytest.mark.parametrize("kind", jobs.PROMISED)
+async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database, kind: str) -> None:
+    await add(database, kind=kind)
+    at = NOW
+    for tries in range(1, 4 * jobs.ATTEMPTS):
+        claimed = await database.write(lambda tx, at=at: jobs.claim_job(tx, "me", kind, at))  # type: ignore[misc]
+        assert claimed is not None, f"after {tries} tries"
+        assert claimed.attempts == tries
+        await give_up(database, claimed, at)
+        at += jobs.LONGEST_BACK_OFF
+    assert jobs.LONGEST_BACK_OFF < jobs.LONGEST_WAIT, "else it would be taken for set by another clock"
+
+
+async def test_deletion_that_fails_again_and_again_holds_up_no_other(database: Database) -> None:
+    for _ in range(2):
+        await add(database, kind="delete_session", unit="deletion:1")
+    at = NOW
+    for _ in range(jobs.ATTEMPTS):
+        claimed = await database.write(lambda tx, at=at: jobs.claim_job(tx, "me", "delete_session", at))  # type: ignore[misc]
+        assert claimed is not None
+        assert claimed.id == 1, "one after another"
+        await give_up(database, claimed, at)
+        at += jobs.LONGEST_BACK_OFF
+    claims = [await database.write(lambda tx: jobs.claim_job(tx, "me", "delete_session", at)) for _ in range(2)]
+    assert [claimed.id if claimed else None for claimed in claims] == [1, 2]

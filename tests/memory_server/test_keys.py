@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,53 @@ def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
                 settle(admin)
         with served.client() as asked:
             yield World(served.url, asked)
+
+
+@pytest.fixture(scope="module")
+def merged(world: World) -> dict[str, str]:
+    """Where the name of a peer that was merged leads: another peer, and a session that both were in."""
+    with _inside(world, "m") as admin:
+        for peer, text in (("old", "I like tea."), ("new", "I like magnolia.")):
+            say(admin, "talk", text, peer=peer)
+        settle(admin)
+        assert _asked_as_old(world, f"GET {W}/sessions/talk/context", {"workspace_id": "m"}, None).status_code == 200
+        admin.post("/ext/peers/old/merge", json={"into": "new"}).raise_for_status()
+        deadline = time.monotonic() + 20
+        while admin.get("/ext/merges").json()["items"][0]["state"] != "done":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # the server has no way to be waited for
+    return {"workspace_id": "m", "peer_id": "old", "session_id": "talk", **REST}
+
+
+def _asked_as_old(world: World, operation: str, place: dict[str, str], body: Any) -> httpx.Response:
+    method, _, path = operation.partition(" ")
+    headers = {"Authorization": f"Bearer {make_key({'w': 'm', 'p': 'old'})}"}
+    return world.asked.request(method, _filled(path, place), json=_filled(body, place), headers=headers)
+
+
+@pytest.mark.parametrize("operation", [*ROUTES])
+def test_key_of_a_peer_that_was_merged_opens_nothing(world: World, merged: dict[str, str], operation: str) -> None:
+    for peer in ("old", "new"):
+        answer = _asked_as_old(world, operation, {**merged, "peer_id": peer}, BODIES.get(operation))
+        assert answer.status_code == 401, answer.text
+        assert "merged" in answer.json()["detail"]
+
+
+def test_key_of_a_peer_opens_again_what_it_opened_when_a_merge_is_undone(world: World) -> None:
+    with _inside(world, "u") as admin:
+        for peer in ("old", "new"):
+            admin.post("/peers", json={"id": peer}).raise_for_status()
+        made = admin.post("/ext/peers/old/merge", json={"into": "new"}).json()["id"]
+        headers = {"Authorization": f"Bearer {make_key({'w': 'u', 'p': 'old'})}"}
+        statuses = []
+        for _ in range(2):
+            deadline = time.monotonic() + 20
+            while admin.get("/ext/merges").json()["items"][0]["state"] not in ("done", "undone"):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)  # the server has no way to be waited for
+            statuses.append(world.asked.get("/v3/workspaces/u/peers/old/context", headers=headers).status_code)
+            admin.delete(f"/ext/merges/{made}")
+    assert statuses == [401, 200]
 
 
 def _inside(served: Served | World, workspace: str) -> httpx.Client:

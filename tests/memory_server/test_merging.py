@@ -104,6 +104,36 @@ def test_merged_peer_is_the_other_everywhere_and_its_name_leads_there(http: http
     assert [peer["id"] for peer in http.post("/peers/list").json()["items"]] == ["ann", "ben"]
 
 
+def test_filter_on_a_name_that_was_merged_finds_what_is_under_the_other_now(http: httpx.Client, server: Served) -> None:
+    fill(http)
+    merge(http, server.folder)
+    http.post("/peers", json={"id": "third"}).raise_for_status()
+    again = http.post("/ext/peers/ann/merge", json={"into": "third"})
+    assert again.status_code == 202
+    wait_for_work(server.folder)
+    for asked in ("ann-phone", ["ann-phone"], {"in": ["nobody", "ann-phone"]}):
+        assert _count(http, "/sessions/phone/messages/list", {"peer_id": asked}) == SAID
+        assert _count(http, "/sessions/phone/messages/list", {"OR": [{"peer_id": asked}]}) == SAID
+        assert _count(http, "/sessions/list", {"peer_id": asked}) == 3
+        assert _count(http, "/peers/ben/sessions", {"peer_id": asked}) == 2
+        assert _count(http, "/peers/list", {"id": asked}) == 1
+        for key in ("observed", "observed_id"):
+            assert _count(http, "/conclusions/list", {key: asked}) == _count(http, "/conclusions/list", {})
+        assert _count(http, "/conclusions/list", {"observer_id": asked, "observed": "third"}) > SAID
+    assert _count(http, "/sessions/phone/messages/list", {"peer_id": {"ne": "ann-phone"}}) == 0
+    assert _count(http, "/sessions/list", {"NOT": [{"peer_id": "ann-phone"}]}) == 0
+    found = http.post("/search", json={"query": "stamp 7", "filters": {"peer_id": "ann-phone"}, "limit": 1}).json()
+    assert [(message["peer_id"], message["content"]) for message in found] == [("third", "I own stamp 7.")]
+    pair = {"observer": "ann-phone", "observed": "ann", "AND": [{"observed_id": "ann-phone"}]}
+    assert len(http.post("/conclusions/query", json={"query": "stamp", "filters": pair, "top_k": 3}).json()) == 3
+
+
+def _count(http: httpx.Client, path: str, filters: dict[str, Any]) -> int:
+    answer = http.post(path, json={"filters": filters})
+    assert answer.status_code == 200, answer.text
+    return int(answer.json()["total"])
+
+
 def test_undone_merge_leaves_everything_as_it_was(http: httpx.Client, server: Served) -> None:
     fill(http)
     before = state(http)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.clock import SystemClock
 from hermes.memory_server.api.loading import Loading
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
@@ -15,14 +16,20 @@ from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import outlines
-from hermes.memory_server.engine.deletion import purge_session
-from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.outline import ARRAYS, Rows
 from hermes.memory_server.engine.outlines import Outlines
+from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.peer_deletion import delete_peer
+from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
-from tests.memory_server.floor import draft, question
+from hermes.memory_server.engine.worker import Worker
+from tests.memory_server.floor import EMBEDDER, draft, question
+from tests.memory_server.sdk import eventually
+from tests.memory_server.serving import running
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")
@@ -86,6 +93,64 @@ async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: st
         path.write_bytes((tmp_path / "else" / "outline-1").read_bytes())
     assert await load(database, tmp_path) == expected
     await database.close()
+
+
+@pytest.mark.parametrize("gone", ["session", "workspace", "message", "peer"])
+async def test_nothing_of_what_is_deleted_stays_in_an_outline_on_the_disk(tmp_path: Path, gone: str) -> None:
+    database = await filled(tmp_path)
+    await load(database, tmp_path)
+    assert (tmp_path / "outline-1").exists()
+
+    def forget(tx: Tx) -> None:
+        if gone == "message":
+            first = list_messages(tx, "w", "talk", None, Page()).rows[0].public_id
+            remove_part(tx, begin_removal(tx, "w", "talk", first, first, NOW), NOW)
+        elif gone == "peer":
+            delete_peer(tx, "w", "ann", NOW)
+        else:
+            delete_session(tx, "w", "talk", NOW)
+            if gone == "workspace":
+                delete_session(tx, "w", "other", NOW)
+                delete_workspace(tx, "w", NOW)
+
+    await database.write(forget)
+    worker = Worker(database, SystemClock(), EMBEDDER)
+    while await worker.work_once():
+        pass
+    assert [path.name for path in tmp_path.glob("*outline*")] == []
+    await database.close()
+
+
+async def test_outline_without_what_was_deleted_is_kept_again(tmp_path: Path) -> None:
+    database = await filled(tmp_path)
+    outlines = Outlines(SHIPPED.dimension, folder=tmp_path)
+    for _ in range(2):
+        await database.read(lambda tx: outlines.load(tx, 1))
+        before = (tmp_path / "outline-1").read_bytes()
+    await database.write(lambda tx: purge_session(tx, get_session(tx, "w", "other").id, NOW))
+    await database.read(lambda tx: outlines.load(tx, 1))
+    assert not (tmp_path / "outline-1").exists(), "it was written a moment ago"
+    again = Outlines(SHIPPED.dimension, folder=tmp_path)
+    await database.read(lambda tx: again.load(tx, 1))
+    assert (tmp_path / "outline-1").stat().st_size < len(before)
+    await database.close()
+
+
+@pytest.mark.processes
+async def test_what_a_crash_left_of_outlines_is_gone_after_the_next_start(tmp_path: Path) -> None:
+    database = await filled(tmp_path)
+    await load(database, tmp_path)
+    good = (tmp_path / "outline-1").read_bytes()
+    (tmp_path / "outline-77").write_bytes(good)  # of a workspace that is not there
+    (tmp_path / ".outline-abc").write_bytes(good[:100])
+    (tmp_path / "outline-notes.txt").write_text("not ours")
+    await database.close()
+    with running(tmp_path):
+        await eventually(lambda: _listed(tmp_path), lambda names: names == ["outline-1", "outline-notes.txt"])
+
+
+async def _listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*outline*"))
 
 
 async def test_search_goes_by_words_while_a_long_history_is_read_in_the_background(

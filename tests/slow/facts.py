@@ -32,11 +32,12 @@ SESSIONS = (
 )
 
 
-def tell_facts(home: Path, base_url: str) -> None:
-    """Each session is a conversation of its own, a line a turn; what is due at its end may come with the next one."""
+def tell_facts(home: Path, base_url: str, more: str = "") -> None:
+    """Each session is a conversation of its own, a line a turn; what is due at its end may come with the next one.
+    `more` is more of config.yaml."""
     home.mkdir(parents=True, exist_ok=True)
     settings = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\nagent:\n  max_steps: 6\n"
-    (home / "config.yaml").write_text(settings, encoding="utf-8")
+    (home / "config.yaml").write_text(settings + more, encoding="utf-8")
     said = ["".join(f"{text}\n" for text, _ in facts) for facts in SESSIONS]
     for lines in [*said, "Good night\n"]:
         subprocess.run(

@@ -8,6 +8,7 @@ from hermes.agent.recall_tool import session_search_tool
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
 from hermes.scope import OWNER
+from hermes.store.reach import Narrowed
 from hermes.store.store import Store
 from hermes.types import ECHO, Draft, ToolCall
 
@@ -49,7 +50,7 @@ async def test_results_of_tools_that_an_older_index_holds_are_not_found(store: S
             tx.execute("INSERT INTO hermes_search (rowid, text) VALUES (?, ?)", tuple(row))  # type: ignore[attr-defined]
 
     await store.write(index_all)
-    found = await store.read(lambda tx: store.search.find(tx, "stamps", OWNER, limit=10, session_id=session))
+    found = await store.read(lambda tx: store.search.find(tx, "stamps", OWNER, limit=10, narrowed=Narrowed(session)))
     assert [hit.message.role for hit in found] == ["user"]
 
 

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.db.engine import Tx
+from hermes.fence import fence
 from hermes.llm.floor import is_asking
 from hermes.memory.notes import Notes
+from hermes.ranking.words import split_words, telling_words
 from hermes.scope import Scope
 from hermes.store.search import Hit
 from hermes.store.store import Store
-from hermes.store.words import content_words
 from hermes.types import Json, ToolSpec
 
 SPEC = ToolSpec(
@@ -44,11 +45,8 @@ def session_search_tool(store: Store, scope: Scope) -> Tool:
         hits = await store.read(lambda tx: store.search.related(tx, query, scope, limit=most, roles=SPEAKERS))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")
-        return ToolResult(
-            "\n".join(
-                f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits
-            )
-        )
+        found = [f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits]
+        return ToolResult(fence("\n".join(found)))
 
     return Tool(SPEC, run)
 
@@ -56,7 +54,7 @@ def session_search_tool(store: Store, scope: Scope) -> Tool:
 async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -> list[str]:
     """What is known about a question, best first: entries of the notes, then what the person said before. It reaches as
     far as the notes do."""
-    words = content_words(question)
+    words = [word.rstrip("*") for word in telling_words(split_words(question))]
     noted = [
         line.lstrip("- ").strip()
         for text in _texts(notes)

@@ -25,7 +25,7 @@ from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
-from hermes.fence import strip_fences
+from hermes.fence import fence, strip_fences
 from hermes.memory.plugin_thread import Answer
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.rewrites import Stamp
@@ -184,9 +184,13 @@ async def _keep_prompt(agent: Agent, lane: Lane, prompt: str, of: str) -> None:
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
+    """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
+
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
-        return ToolResult(found.value) if isinstance(found, Answer) else ToolResult(found.reason, ok=False)
+        if isinstance(found, Answer):
+            return ToolResult(fence(found.value))
+        return ToolResult(strip_fences(found.reason), ok=False)
 
     return Tool(spec, run)
 

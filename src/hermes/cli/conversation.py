@@ -32,6 +32,8 @@ from hermes.assembly import (
     open_provider,
     open_speaker,
 )
+from hermes.cli.memory_default import take_default_notice
+from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable, show_time
 from hermes.cli.rows import head
 from hermes.cli.status import Status
@@ -83,6 +85,7 @@ class Conversation:
         self._wanted_title: str | None = None
         self._starts_incognito = False
         self._said_floor = False
+        self._said_default = False
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
@@ -212,6 +215,8 @@ class Conversation:
         try:
             while self.untold:
                 yield self.untold.pop(0)
+            for line in await self._news_of_memory():
+                yield Notice(line)
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
@@ -224,6 +229,14 @@ class Conversation:
                 self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
+
+    async def _news_of_memory(self) -> list[str]:
+        """What is told once of a memory that is there by default, with what it found and leaves alone."""
+        if self._provider is None or self._said_default:
+            return []
+        self._said_default = True
+        notice = await take_default_notice(self.app, self.store)
+        return [] if notice is None else [notice, *await read_remarks(self.app, self.store)]
 
     async def command(self, line: str) -> Answered:
         """Run a slash command. Raises UsageError for one that does not exist."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from msgspec import Struct, field
 
 from hermes.app import App
-from hermes.cli.dialog import TerminalDialog
+from hermes.cli.dialog import TerminalDialog, hang
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import with_store
 from hermes.cli.table import print_table
@@ -17,7 +18,7 @@ from hermes.memory.command_host import CommandHost, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.redaction import hide_passwords
-from hermes.settings import ALLOW, API_ENABLED, TELEGRAM_TOKEN
+from hermes.settings import ALLOW, API_ENABLED, PROVIDER, TELEGRAM_TOKEN
 from hermes.store.people import mark
 from hermes.types import Json
 
@@ -27,6 +28,9 @@ class TerminalDesk(Struct, frozen=True):
 
     app: App
     dialog: TerminalDialog = field(default_factory=TerminalDialog)
+
+    def of_profile(self, name: str) -> TerminalDesk:
+        return TerminalDesk(App.load(name), self.dialog)
 
     @property
     def platforms(self) -> Sequence[str]:
@@ -49,7 +53,9 @@ class TerminalDesk(Struct, frozen=True):
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         widest = max((len(label) for label, _ in lines), default=0)
         for label, value in lines:
-            say(hide_passwords(printable(f"{label:<{widest}}  {value}".rstrip())))
+            text = hide_passwords(printable(f"{label:<{widest}}  {value}".rstrip()))
+            for line in hang(text, widest + 2) if sys.stdout.isatty() else [text]:
+                say(line)
 
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_table(columns, rows)
@@ -64,9 +70,9 @@ def open_plugin(app: App, name: str) -> MemoryPlugin:
 
 
 def command_host(app: App) -> CommandHost:
-    """What a provider is made with by a command: what is wrong goes to standard error."""
+    """What the provider in force is made with by a command: what is wrong goes to standard error."""
 
     def tell(line: str) -> None:
         note(f"hermes: {hide_passwords(printable(line))}")
 
-    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, tell)
+    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, tell, app.settings.is_given(PROVIDER))

@@ -83,6 +83,15 @@ def _width() -> int:
     return min(WIDEST, shutil.get_terminal_size().columns)
 
 
+def hang(text: str, indent: int) -> list[str]:
+    """`text` in lines of the terminal's width, the first as it stands and the others this far in. A path that is longer
+    than a line stays whole."""
+    width = shutil.get_terminal_size().columns
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+
+
 def _wrapped(text: str, width: int = 0) -> list[str]:
     """`text` in lines of the terminal's width; those that follow begin where it began."""
     start = text[: len(text) - len(text.lstrip())]

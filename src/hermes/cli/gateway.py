@@ -14,6 +14,7 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
+from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
@@ -102,6 +103,8 @@ async def _tell_of_guests(host: App, store: Store) -> None:
     allowed = host.settings.get(ALLOW)
     if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
         note(f"gateway: {told}: `hermes gateway people`")
+    if (notice := await take_default_notice(host, store)) is not None:
+        note(f"gateway: {notice}")
     if host.settings.get(PROVIDER) != NONE:
         for line in await read_remarks(host, store):
             note(f"gateway: {printable(line)}")

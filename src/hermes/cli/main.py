@@ -26,15 +26,17 @@ COMMANDS: dict[str, str] = {
     "model": "model",
     "gateway": "app",
     "sessions": "app",
-    "memory": "app",
+    "memory": "build",
     "config": "app",
     "doctor": "doctor",
 }
-"""Each command is a module of this room; this is what it holds: a function, or a group of commands called `app`."""
+"""Each command is a module of this room; this is what it holds: a function, a group of commands called `app`, or what
+makes such a group of the word that follows, called `build`."""
 
 
-def build_app(names: Iterable[str]) -> typer.Typer:
-    """The command line with these commands: a command that is not asked for is not imported."""
+def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer:
+    """The command line with these commands: a command that is not asked for is not imported. `following` is the word
+    behind the one that is."""
     app = typer.Typer(
         name="hermes",
         help="An agent host with durable long-term memory.",
@@ -46,6 +48,8 @@ def build_app(names: Iterable[str]) -> typer.Typer:
     app.callback()(root)
     for name in names:
         held = getattr(importlib.import_module(f"hermes.cli.{name}"), COMMANDS[name])
+        if COMMANDS[name] == "build":
+            held = held(following)
         if isinstance(held, typer.Typer):
             app.add_typer(held, name=name)
         else:
@@ -53,8 +57,8 @@ def build_app(names: Iterable[str]) -> typer.Typer:
     return app
 
 
-def _asked_for(arguments: Sequence[str]) -> tuple[str | None, str | None]:
-    """The profile and the command that a command line names."""
+def _asked_for(arguments: Sequence[str]) -> tuple[str | None, str | None, str | None]:
+    """The profile and the command that a command line names, and the word behind that."""
     profile, words = None, iter(arguments)
     for word in words:
         if word in ("-p", "--profile"):
@@ -62,19 +66,19 @@ def _asked_for(arguments: Sequence[str]) -> tuple[str | None, str | None]:
         elif word.startswith("--profile="):
             profile = word.partition("=")[2]
         elif not word.startswith("-"):
-            return profile, word
-    return profile, None
+            return profile, word, next(words, None)
+    return profile, None, None
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
     """The one command that is asked for, or all of them for a help text or a word that is no command."""
-    _, word = _asked_for(arguments)
+    _, word, _ = _asked_for(arguments)
     return [word] if word in COMMANDS else COMMANDS
 
 
 def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
     """The commands of the chosen memory provider, where they are asked for by name or everything is listed."""
-    profile, word = _asked_for(arguments)
+    profile, word, _ = _asked_for(arguments)
     if word in COMMANDS or (word is None and arguments and not {"-h", "--help"} & set(arguments)):
         return
     groups = importlib.import_module("hermes.cli.provider_group")
@@ -143,7 +147,7 @@ def run(arguments: list[str]) -> int:
         note("hermes: standard output is closed")
         return 1
     try:
-        app = build_app(_needed(arguments))
+        app = build_app(_needed(arguments), _asked_for(arguments)[2])
         _add_provider(app, arguments)
         result = app(arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli import backfill, explain, memory_server, memory_setup, memory_status, outbox, transfer
 from hermes.cli.memory_server import tell_of_unused
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
@@ -22,29 +21,46 @@ from hermes.embedded.place import Place, find_place
 from hermes.errors import UsageError
 from hermes.loopback import is_loopback
 
-app = typer.Typer(
-    help="The memory provider, what it has not been told yet, and the memory server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(outbox.app, name="outbox")
-app.command()(memory_status.status)
-app.command()(explain.explain)
-app.command("backfill")(backfill.backfill)
-app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)(memory_setup.setup)
-app.command()(memory_server.start)
-app.command()(memory_server.stop)
-app.command("export")(transfer.export)
-app.command("import")(transfer.import_)
+COMMANDS = {
+    "outbox": "outbox:app",
+    "status": "memory_status:status",
+    "explain": "explain:explain",
+    "backfill": "backfill:backfill",
+    "forget": "forget:forget",
+    "setup": "memory_setup:setup",
+    "start": "memory_server:start",
+    "stop": "memory_server:stop",
+    "export": "transfer:export",
+    "import": "transfer:import_",
+    "serve": "memory:serve",
+    "worker": "memory:worker",
+}
+"""The module of this room and what it holds: a function, or a group of commands."""
+AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""For `setup`: what follows a provider's name is the provider's."""
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
 ]
 
 
-@app.command()
+def build(asked: str | None) -> typer.Typer:
+    """The group with the command that is asked for, or with all of them: a server loads nothing of the others."""
+    app = typer.Typer(
+        help="The memory provider, what it has not been told yet, and the memory server.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(":")
+        held = getattr(import_module(f"hermes.cli.{module}"), attribute)
+        if isinstance(held, typer.Typer):
+            app.add_typer(held, name=name)
+        else:
+            app.command(name, context_settings=AS_GIVEN if name == "setup" else None)(held)
+    return app
+
+
 def serve(
     ctx: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -77,7 +93,6 @@ def serve(
         serving.run(terms)
 
 
-@app.command()
 def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options

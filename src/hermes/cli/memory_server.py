@@ -62,11 +62,13 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         return [f"server    not running{gone}; it starts when it is needed, data in {server['folder']}"]
     health, lag = server["health"], server["health"].get("lag", {})
     by = "in the background" if server["kind"] == "background" else "by `hermes memory serve`"
+    retried = [f"{kind} tried {number} times" for kind, number in lag.get("retried", {}).items()]
     return [
         f"server    {server['url']}, {health.get('status')}, process {server['pid']}, version {server['version']}, "
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
         f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
         f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
+        *([f"          not done yet: {', '.join(retried)}"] if retried else []),
     ]
 
 

@@ -6,17 +6,19 @@ from typing import Annotated
 
 import typer
 
+from hermes.app import App
 from hermes.cli.backfill import offer_backfill
 from hermes.cli.desk import TerminalDesk, open_plugin
-from hermes.cli.output import say
+from hermes.cli.output import one_line, printable, say
 from hermes.cli.start import load_app
 from hermes.config_file import write_setting
-from hermes.errors import UsageError
+from hermes.errors import ProviderError, UsageError
 from hermes.memory.command_host import guarded
 from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
 
 ALONE = "the built-in notes alone"
+LONGEST_SUMMARY = 200
 HELP = ("-h", "--help")
 """Behind a provider's name they ask for the provider's own options, so they are read here."""
 
@@ -34,8 +36,9 @@ def setup(
     if provider is None:
         if not desk.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
-        options = {name: ALONE if name == NONE else "" for name in sorted(known, key=lambda name: name == NONE)}
-        provider = desk.dialog.choose("Which memory provider?", options, app.settings.get(PROVIDER))
+        options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
+        now = app.settings.get(PROVIDER)
+        provider = desk.dialog.choose("Which memory provider?", options, now if now in options else NONE)
     if provider.startswith("-"):
         raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
     if provider not in known:
@@ -46,7 +49,17 @@ def setup(
         if set(HELP) & set(ctx.args):
             return
     before = app.settings.get(PROVIDER)
-    if before != provider:
+    if before != provider or not app.settings.is_given(PROVIDER):
         write_setting(app.home.config_file, PROVIDER, provider)
-    say(f"The memory provider is {provider} ({app.home.config_file}).")
+    desk.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
     offer_backfill(load_app(ctx), desk.dialog, before)
+
+
+def _describe(name: str, app: App) -> str:
+    """What a provider says it is, in a few words."""
+    if name == NONE:
+        return ALONE
+    try:
+        return one_line(printable(str(open_plugin(app, name).summary)), LONGEST_SUMMARY)
+    except ProviderError:
+        return "it cannot be loaded"

@@ -11,6 +11,7 @@ import typer
 from msgspec import to_builtins
 
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.searching import Limit, Source, search_sessions
 from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
@@ -18,13 +19,11 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
 from hermes.memory.outbox import Outbox
-from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
 from hermes.store.memory_rows import providers_of
-from hermes.store.search import Hit
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -34,8 +33,6 @@ app = typer.Typer(
 )
 
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
-Limit = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
-Source = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
 
 
 @app.command("list")
@@ -112,38 +109,7 @@ def list_snapshots(ctx: typer.Context, name: SessionName, json: AsJson = False) 
         print_table(("id", "when", "messages", "tokens"), rows, color=host.settings.get(COLOR))
 
 
-@app.command("search")
-def search_sessions(
-    ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(help='What to look for; "quoted words" stay together.')],
-    limit: Limit = 10,
-    session: Annotated[str | None, typer.Option("--session", help="Only in this session.")] = None,
-    source: Source = None,
-    json: AsJson = False,
-) -> None:
-    """Search everything that was said, best match first."""
-    host = load_app(ctx)
-    text = " ".join(words)
-
-    async def work(store: Store) -> list[Hit]:
-        await store.index(_progress("indexing"))
-
-        def find(tx: Tx) -> list[Hit]:
-            within = store.sessions.find(tx, session).id if session else None
-            return store.search.find(tx, text, OWNER, limit=limit, session_id=within, source=source)
-
-        return await store.read(find)
-
-    hits = with_store(host, work)
-    if json:
-        print_json([{**message_to_json(hit.message), "source": hit.source, "title": hit.title} for hit in hits])
-    elif not hits:
-        note(f"nothing found for '{text}'")
-    else:
-        rows = [
-            (hit.message.session_id, show_time(hit.message.timestamp), hit.message.role, hit.snippet) for hit in hits
-        ]
-        print_table(("session", "when", "role", "text"), rows, color=host.settings.get(COLOR))
+app.command("search")(search_sessions)
 
 
 @app.command("title")
@@ -326,17 +292,3 @@ def _message_text(message: Message) -> str:
     calls: list[Json] = [f"  → {call.name}({call.arguments})" for call in message.tool_calls]
     body = [message.content] if message.content else []
     return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}]", *body, *calls]))
-
-
-def _progress(what: str) -> Callable[[int], None]:
-    """Says how far long work is, on a terminal, from the second batch on."""
-    total = 0
-
-    def report(done: int) -> None:
-        nonlocal total
-        total += done
-        if total > done and sys.stderr.isatty():
-            sys.stderr.write(f"\r{what} … {total} messages ")
-            sys.stderr.flush()
-
-    return report

@@ -16,8 +16,11 @@ APART = 3
 """Columns of the screen between two of the table."""
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto") -> None:
-    """A table that fits the terminal; when the output is not a terminal nothing is cut or coloured."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto", marked: str = ""
+) -> None:
+    """A table that fits the terminal; when the output is not a terminal nothing is cut or coloured. What the pattern
+    `marked` finds in the last column is bold."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -31,7 +34,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, color:
     for column, width in zip(columns, fit_widths(widths, room), strict=True):
         table.add_column(column, overflow="ellipsis", no_wrap=True, width=width if at_terminal else None)
     for row in shown:
-        table.add_row(*map(Text, row))
+        cells = [*map(Text, row)]
+        if marked:
+            cells[-1].highlight_regex(marked, "bold")
+        table.add_row(*cells)
     Console(
         force_terminal=colored,
         color_system="auto" if colored else None,

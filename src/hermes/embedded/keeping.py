@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hermes.embedded.asking import show_key
 from hermes.embedded.connect import find_running
 from hermes.embedded.place import Place
-from hermes.errors import MemoryServerError
+from hermes.errors import HermesError
 
 log = logging.getLogger(__name__)
 KEEP_EVERY = 20.0
@@ -35,7 +35,8 @@ def _keep(place: Place, over: threading.Event) -> None:
             if (found := find_running(place)) is not None:
                 show_key(found)
             told = ""
-        except MemoryServerError as error:
-            if told != error.line():
-                told = error.line()
-                log.warning("%s", told)
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: whatever is wrong now may be right next time
+            line = error.line() if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+            if told != line:
+                told = line
+                log.warning("the memory server is not kept: %s", line)

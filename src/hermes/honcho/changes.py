@@ -5,49 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hermes.errors import SettingsError
 from hermes.honcho.config_file import Block, Edit
 from hermes.honcho.keys import PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
 
-UNSET = object()
-"""The value that takes a key out, so that the root, a variable or the default decides."""
 
+def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | None = None) -> Edit:
+    """Put values of keys where they belong. Raises SettingsError before anything is changed when one is wrong.
 
-def set_keys(values: Mapping[str, Any]) -> Edit:
-    """Put values of keys where they belong. Raises SettingsError before anything is changed when one is wrong."""
+    `seen` has maps as they were when the new value was made from them: what others put there meanwhile stays.
+    """
     rows = {row.key: row for row in TABLE}
-    parsed = {
-        name: value if value is UNSET else plain(rows[name].parse(value, "what was given"))
-        for name, value in values.items()
-    }
+    if unknown := values.keys() - rows:
+        raise SettingsError(
+            f"there is no key {min(unknown)} in honcho.json", hint="docs/honcho-reference.md lists them"
+        )
+    parsed = {name: plain(rows[name].parse(value, "what was given")) for name, value in values.items()}
+    before = seen or {}
 
     def edit(block: Block, root: Block) -> None:
-        _move_old_pin(block)
+        move_old_pin(block)
         for name, value in parsed.items():
-            target = root if rows[name].scope == "shared" and name not in block else block
-            if value is UNSET:
-                target.pop(name, None)
-            else:
-                target[name] = value
+            target = _place(rows[name], block, root)
+            is_merged = name in before and isinstance(value, dict)
+            target[name] = _merge(_known(rows[name], target, root), before[name], value) if is_merged else value
 
     return edit
 
 
 def set_entry(row: Key[Mapping[str, str]], name: str, value: str) -> Edit:
     """Put one entry into a map, beside those that others put there meanwhile."""
-    [parsed] = row.parse({name: value}, "what was given").values()
-
-    def edit(block: Block, root: Block) -> None:
-        _move_old_pin(block)
-        target = root if row.scope == "shared" and row.key not in block else block
-        known = target.get(row.key, root.get(row.key)) or {}
-        row.parse(known, "the file")
-        target[row.key] = {**known, name: parsed}
-
-    return edit
+    return set_keys({row.key: {name: value}}, {row.key: {}})
 
 
-def _move_old_pin(block: Block) -> None:
+def move_old_pin(block: Block) -> None:
     """The pin under the name that it has now, in the place of the old one."""
     for old in PIN_USER_PEER.also:
         if old in block:
@@ -56,3 +48,21 @@ def _move_old_pin(block: Block) -> None:
             moved[PIN_USER_PEER.key] = value
             block.clear()
             block.update(moved)
+
+
+def _place(row: Key[Any], block: Block, root: Block) -> Block:
+    return root if row.scope == "shared" and row.key not in block else block
+
+
+def _known(row: Key[Any], target: Block, root: Block) -> Mapping[str, Any]:
+    """The map as the file has it, with the root's where the block has none. Raises SettingsError when it is none."""
+    known = target.get(row.key, root.get(row.key)) or {}
+    row.parse(known, "the file")
+    return dict(known)
+
+
+def _merge(known: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known, with what changed from `before` to `after`."""
+    gone = before.keys() - after.keys()
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return {**{name: value for name, value in known.items() if name not in gone}, **changed}

@@ -51,7 +51,9 @@ def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
 
 def enable(ctx: typer.Context) -> None:
     """Use Honcho in this profile."""
-    find_bench(ctx).save_keys({"enabled": True})
+    bench = find_bench(ctx)
+    bench.save_keys({"enabled": True})
+    bench.choose()
 
 
 def disable(ctx: typer.Context) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ LONGEST = 4 * 1024 * 1024
 """Bytes of a file that is read."""
 TRIES = 5
 """How often a change is made anew because another program wrote the file."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 MEND = "Mend it; nothing was changed"
 
 Block = dict[str, Any]
@@ -68,6 +70,8 @@ class Document(Struct, frozen=True):
     root: Mapping[str, Any]
     block: Mapping[str, Any]
     host: str
+    unread: str | None = None
+    """The name of a block of an earlier version that is there too, and does not count."""
 
 
 def read_document(path: Path, places: Places) -> Document:
@@ -75,8 +79,9 @@ def read_document(path: Path, places: Places) -> Document:
     since it may be about to be written, and its defaults could send what is said elsewhere."""
     raw = _raw(path)
     root = {} if raw is None else _parse(path, raw)
-    host = _stands_under(root, places, path)
-    return Document(root, _hosts(root, path).get(host, {}), host)
+    host, hosts = _stands_under(root, places, path), _hosts(root, path)
+    unread = places.old_host if host != places.old_host and places.old_host in hosts else None
+    return Document(root, hosts.get(host, {}), host, unread)
 
 
 def edit_document(places: Places, edit: Edit) -> Path:
@@ -106,8 +111,13 @@ def _put(path: Path, places: Places, edit: Edit) -> bool:
     else:
         edit(block, root)
     root[HOSTS] = blocks
+    return replace_file_if(path, _write(root), lambda: _raw(path) == before)
+
+
+def _write(root: Block) -> str:
+    """The text of a file. Half a character, which only an escape can spell, stays one."""
     text = json.dumps(root, ensure_ascii=False, indent=2) + "\n"
-    return replace_file_if(path, text, lambda: _raw(path) == before)
+    return json.dumps(root, indent=2) + "\n" if SURROGATE.search(text) else text
 
 
 def others_can_read(path: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
@@ -46,6 +47,8 @@ class Configuration(Struct, frozen=True, dict=True):
     remarks: Sequence[str]
     """What is not wrong but may not be what was meant."""
     login: str = FALLBACK
+    is_chosen: bool = True
+    """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
 
     def get(self, key: Key[T]) -> T:
         """The value in force."""
@@ -61,6 +64,12 @@ class Configuration(Struct, frozen=True, dict=True):
     @property
     def workspace(self) -> str:
         return self.get(keys.WORKSPACE) or self.host_name
+
+    @property
+    def grant(self) -> Mapping[str, object] | None:
+        """The sign-in whose token `apiKey` is. One that does not stand beside the key in force is not used."""
+        beside = self.settings.where(keys.OAUTH) == self.settings.where(keys.API_KEY)
+        return self.get(keys.OAUTH) if beside else None
 
     @property
     def host_name(self) -> str:
@@ -104,7 +113,7 @@ class Configuration(Struct, frozen=True, dict=True):
         return {"honcho.host": self.host, "honcho.login": self.login, **frozen}
 
 
-def load(places: Places, env: Mapping[str, str]) -> Configuration:
+def load(places: Places, env: Mapping[str, str], *, is_chosen: bool = True) -> Configuration:
     """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
     path = places.existing()
     try:
@@ -112,7 +121,7 @@ def load(places: Places, env: Mapping[str, str]) -> Configuration:
         broken: list[SettingsError] = []
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
-    return resolve(document, path, places.host, env, broken)
+    return replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
 
 
 def resolve(
@@ -130,7 +139,8 @@ def resolve(
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
         found = Configuration(host, path, settings, [*found.problems, one], [], found.login)
-    return Configuration(host, path, settings, found.problems, list(_remarks(found, layers)), found.login)
+    remarks = [*_unread(document, path), *_remarks(found, layers)]
+    return Configuration(host, path, settings, found.problems, remarks, found.login)
 
 
 def login_name(env: Mapping[str, str]) -> str:
@@ -149,21 +159,26 @@ def plain_text(value: object) -> Any:
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
+def _unread(document: Document, path: Path | None) -> Iterator[str]:
+    if document.unread is not None:
+        yield f"{path}: hosts.{document.unread} does not count: there is hosts.{document.host}"
+
+
 def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
-    """Keys that are probably misspelt, a number that was brought within its bounds, pins that pin nothing."""
+    """Keys that are probably misspelt, numbers that count as others, pins that pin nothing."""
     for layer in layers[:2]:
         yield from _misspelt(layer)
+    for row in keys.TABLE:
+        given = next((one for layer in layers if (one := layer.find(row)) is not None), None)
+        if given is not None and (told := row.counted_as(given.value)) is not None:
+            yield f"{given.where}: {told}"
     depth, levels = found.get(keys.DIALECTIC_DEPTH), found.get(keys.DIALECTIC_DEPTH_LEVELS)
-    given = next((one for layer in layers if (one := layer.find(keys.DIALECTIC_DEPTH)) is not None), None)
-    if (
-        given is not None
-        and found.settings.where(keys.DIALECTIC_DEPTH) == given.where
-        and str(given.value) != str(depth)
-    ):
-        yield f"{given.where}: dialecticDepth is {given.value!r}, which counts as {depth}"
     if levels is not None and len(levels) > depth:
         count = "only the first counts" if depth == 1 else f"the first {depth} count"
         yield f"dialecticDepthLevels has {len(levels)} levels, but dialecticDepth is {depth}: {count}"
+    for user_id, peer in found.identities.aliases.items():
+        if peer == found.identities.ai:
+            yield f"{found.settings.where(keys.USER_PEER_ALIASES)}: userPeerAliases makes {user_id} the agent, {peer}"
     if found.get(keys.PIN_USER_PEER) and not found.get(keys.PEER_NAME):
         where = found.settings.where(keys.PIN_USER_PEER)
         yield f"{where}: pinUserPeer is true but peerName is not set, so the pin is ignored"

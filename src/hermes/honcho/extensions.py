@@ -15,6 +15,7 @@ from hermes.honcho.configuration import Configuration
 from hermes.honcho.server import NO_KEY, PATIENCE, Machine, reachable
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens
+from hermes.types import Json
 
 MERGE = "merge_peers"
 NOT_FOUND = 404
@@ -33,14 +34,19 @@ class Extensions:
 
     def __init__(self, config: Configuration, machine: Machine) -> None:
         server = reachable(config, machine)
-        self._workspace = f"/v3/workspaces/{quote(config.workspace, safe='')}/ext"
+        self.workspace = f"/v3/workspaces/{quote(config.workspace, safe='')}"
+        self._workspace = f"{self.workspace}/ext"
         self._url = server.url
         self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
 
+    def has(self, extension: str) -> bool:
+        """Whether the server can do something beyond the API."""
+        named = self._ask("GET", "/health").get("extensions")
+        return isinstance(named, list) and extension in named
+
     def can_merge(self) -> bool:
         """Whether two peers can become one there."""
-        named = self._ask("GET", "/health").get("extensions")
-        return isinstance(named, list) and MERGE in named
+        return self.has(MERGE)
 
     def preview_merge(self, peer: str, into: str) -> Merge | None:
         """What would become the other's, or None when the server knows no such peer. Nothing is changed."""
@@ -69,6 +75,13 @@ class Extensions:
         headers: Mapping[str, str] | None = None,
         **given: Any,
     ) -> dict[str, Any]:
+        """The same for an answer that is an object."""
+        found = self.ask(method, path, missing=missing, headers=headers, **given)
+        return found if isinstance(found, dict) else {}
+
+    def ask(
+        self, method: str, path: str, *, missing: Json = None, headers: Mapping[str, str] | None = None, **given: Any
+    ) -> Json:
         """The server's answer; `missing` for a 404 where that is an answer too."""
         try:
             answer = httpx.request(
@@ -82,7 +95,6 @@ class Extensions:
             if answer.status_code == NOT_FOUND and missing is not None:
                 return missing
             answer.raise_for_status()
-            found = answer.json()
+            return answer.json() if answer.content else None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
-        return found if isinstance(found, dict) else {}

@@ -6,7 +6,7 @@ What is there already is not told again, so each can be run as often as one like
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,8 @@ from hermes.files import read_file
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
+from hermes.memory.entries import find_entries
+from hermes.types import Json
 
 if TYPE_CHECKING:
     from honcho import Honcho
@@ -30,8 +32,8 @@ LARGEST = 1024 * 1024
 AT_ONCE = 100
 MOST_KNOWN = 10_000
 """Conclusions that are compared with what is to be told."""
-PARTS = re.compile(r"\n\s*\n")
-ENTRIES = re.compile(r"\n§\n")
+PARAGRAPHS = re.compile(r"\n\s*\n")
+HEADING = "#"
 
 
 class Telling(Struct, frozen=True):
@@ -57,30 +59,33 @@ def identity(
     path = file or bench.machine.home.soul_file
     if not path.exists():
         raise NotFoundError(f"there is no {path}", hint="Name a file that says who the agent is")
-    _tell(bench, config, [Telling(path, config.identities.ai, _split(path, PARTS))])
+    _tell(bench, config, [_read(path, config.identities.ai, _paragraphs)])
 
 
 def migrate(
     ctx: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --yes: print JSON.")] = False,
 ) -> None:
     """Tell Honcho what the built-in notes hold: your own notes as yours, SOUL.md as the agent's. The files stay."""
     bench = find_bench(ctx)
     config, home = bench.load().checked(), bench.machine.home
     who = config.identities
     wanted = [
-        *((path, who.owner, ENTRIES) for path in _notes(home.path)),
-        (home.soul_file, who.ai, PARTS),
+        *((path, who.owner, _entries) for path in _notes(home.path)),
+        (home.soul_file, who.ai, _paragraphs),
     ]
-    found = [Telling(path, about, _split(path, by)) for path, about, by in wanted if path.exists()]
-    if not found:
+    found = [_read(path, about, split) for path, about, split in wanted if path.exists()]
+    if json and not yes:
+        raise UsageError("--json asks nothing", hint="Give --yes too")
+    if not found and not json:
         bench.desk.dialog.say(f"There are no notes in {home.path}.")
         return
-    rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
-    bench.desk.print_table(("file", "entries", "about"), rows)
     if not yes:
+        rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
+        bench.desk.print_table(("file", "entries", "about"), rows)
         _confirm(bench, config)
-    _tell(bench, config, found)
+    _tell(bench, config, found, as_json=json)
 
 
 def _notes(home: Path) -> list[Path]:
@@ -97,11 +102,16 @@ def _confirm(bench: Workbench, config: Configuration) -> None:
         raise UsageError("nothing was told", hint="")
 
 
-def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling]) -> None:
+def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
+    done: list[Json] = []
     with open_client(config, bench.machine) as client:
         for one in tellings:
             new, there = _tell_one(client, config.identities.ai, one)
-            bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+            done.append({"file": str(one.file), "about": one.about, "told": new, "known": there})
+            if not as_json:
+                bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+    if as_json:
+        bench.desk.print_json(done)
 
 
 def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
@@ -129,16 +139,27 @@ def _show_identity(bench: Workbench, config: Configuration, *, as_json: bool) ->
         bench.desk.dialog.say("\n".join([*card, representation]))
 
 
-def _split(path: Path, by: re.Pattern[str]) -> tuple[str, ...]:
+def _read(path: Path, about: str, split: Callable[[str], Iterable[str]]) -> Telling:
     """The parts of a file, each once."""
     try:
         raw = read_file(path)
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise HomeError(f"cannot read {path}: {error.strerror}", hint="") from error
     except UnicodeDecodeError as error:
         raise HomeError(f"{path} is not UTF-8 text", hint="") from error
     if len(raw) > LARGEST:
         raise HomeError(f"{path} has more than {LARGEST // 1024} KB", hint="Is it the right file?")
-    parts = (part.strip()[:LONGEST] for part in by.split(text.replace("\r\n", "\n")))
-    return tuple(dict.fromkeys(part for part in parts if part))
+    texts = tuple(dict.fromkeys(part for part in split(text) if part))
+    if any(len(part) > LONGEST for part in texts):
+        raise HomeError(f"{path} has an entry of more than {LONGEST:,} characters", hint="Part it")
+    return Telling(path, about, texts)
+
+
+def _paragraphs(text: str) -> Iterable[str]:
+    return (part.strip() for part in PARAGRAPHS.split(text))
+
+
+def _entries(text: str) -> Iterable[str]:
+    """The entries of a note, as the host has them; headings say nothing by themselves."""
+    return (entry.text for entry in find_entries(text) if HEADING not in entry.marker)

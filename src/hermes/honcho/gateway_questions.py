@@ -19,7 +19,7 @@ TREE = {
 }
 UNPINNED = (
     "Taking the pin away moves nothing: what is known so far stays with {owner}, and accounts that are not yours begin "
-    "with an empty peer. `pooled` keeps your own accounts on {owner}."
+    "with an empty peer. Aliases keep accounts on {owner}: `pooled` makes them for your own."
 )
 
 
@@ -36,13 +36,12 @@ def ask_gateway(interview: Interview, people: Sequence[Acquaintance]) -> list[Ac
     if chosen == EDIT:
         _edit(interview)
         return []
-    if interview.config.identities.pin and chosen != JUST_ME:
-        interview.dialog.say(UNPINNED.format(owner=interview.config.identities.owner))
     interview.put(keys.PIN_USER_PEER, chosen == JUST_ME)
+    _warn_of_unpinning(interview)
     if chosen == OTHERS:
         interview.text(keys.RUNTIME_PEER_PREFIX, keys.RUNTIME_PEER_PREFIX.help, "prefix")
         return []
-    owner = interview.value(keys.PEER_NAME) or interview.config.login
+    owner = interview.value(keys.PEER_NAME) or interview.config.identities.owner
     interview.put(keys.PEER_NAME, owner)
     mine = _ask_mine(interview, unmarked(people), default_all=chosen == JUST_ME)
     if chosen == POOLED:
@@ -65,18 +64,31 @@ def _ask_mine(interview: Interview, candidates: Sequence[Acquaintance], *, defau
     say, choose = interview.dialog.say, interview.dialog.choose
     say("They may talk, and nobody has said who they are:")
     for one in candidates:
-        say(f"  {one.who}  {one.name}".rstrip())
+        say(f"  {_named(one)}")
     options = {"all": "they are all you", "some": "ask about each", "none": "none of them is you"}
     standing = "all" if default_all else "some"
     answer = choose("Which of them are you?", options, standing) if interview.asks else "all" if default_all else "none"
     if answer == "some":
-        return [
-            one for one in candidates if choose(f"Is {one.who} {one.name} you?", {"yes": "", "no": ""}, "no") == "yes"
-        ]
+        yes_or_no = {"yes": "", "no": ""}
+        return [one for one in candidates if choose(f"Is {_named(one)} you?", yes_or_no, "no") == "yes"]
     return list(candidates) if answer == "all" else []
+
+
+def _named(one: Acquaintance) -> str:
+    return f"{one.who} ({one.name})" if one.name else one.who
 
 
 def _edit(interview: Interview) -> None:
     rows = (keys.PIN_USER_PEER, keys.PIN_GUESTS, keys.USER_PEER_ALIASES, keys.RUNTIME_PEER_PREFIX)
     for row in rows:
-        interview.text(row, f"{row.key}: {row.help}", row.key)
+        how = """ Like {"7654321": "ann"}.""" if row is keys.USER_PEER_ALIASES else ""
+        interview.text(row, f"{row.key}: {row.help}{how}", row.key)
+        if row is keys.PIN_GUESTS:
+            _warn_of_unpinning(interview)  # before the aliases, which can keep what the pin kept
+
+
+def _warn_of_unpinning(interview: Interview) -> None:
+    who, value = interview.config.identities, interview.value
+    loses_guests = who.pin_guests and not value(keys.PIN_GUESTS)
+    if who.pin and (loses_guests or not value(keys.PIN_USER_PEER)):
+        interview.dialog.say(UNPINNED.format(owner=who.owner))

@@ -13,6 +13,8 @@ CHARS_PER_TOKEN = 4
 DEFAULT_TOKENS = 2000
 MOST_CHARS = 32_000
 """What the host takes of one recall."""
+READ = 2
+"""Budgets of text that are read of one section: what it repeats is left out, the rest would not fit."""
 BETWEEN = 2
 """Characters that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
@@ -35,6 +37,8 @@ class Section(Struct, frozen=True):
     title: str
     text: str
     as_of: float
+    left: int = 0
+    """Characters of it that were never looked at."""
 
 
 def count_tokens(text: str) -> int:
@@ -50,12 +54,20 @@ def budget_chars(tokens: int | None) -> int:
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     """The sections as parts that, joined, have at most `limit` characters. A part whose text is empty was cut away, and
     says how much that was. What an earlier section says is left out of a later one."""
-    fresh = _without_repetition(sections)
+    fresh = _without_repetition([_beginning(section, READ * limit) for section in sections])
     supplement = [section for section in fresh if section.layer == SUPPLEMENT]
     base = [section for section in fresh if section.layer != SUPPLEMENT]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
     parts = _fill(base, limit - min(wanted, limit // 2), 0)
     return (*parts, *_fill(supplement, limit, sum(len(part.text) + BETWEEN for part in parts if part.text)))
+
+
+def _beginning(section: Section, most: int) -> Section:
+    """As much of a section as can matter: a server may send anything, and comparing lines takes its time."""
+    surplus = len(section.text) - most
+    if surplus <= 0:
+        return section
+    return Section(section.layer, section.title, section.text[:most], section.as_of, surplus)
 
 
 def cut_at_word(text: str, limit: int) -> str:
@@ -90,7 +102,8 @@ def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...
             kept = _drop_bare_headings(kept.splitlines())
         text = _write(section, kept) if kept else ""
         used += len(text) + BETWEEN if text else 0
-        parts.append(Part(section.layer, text, section.as_of, count_tokens(text), len(section.text) - len(kept)))
+        cut = len(section.text) - len(kept) + section.left
+        parts.append(Part(section.layer, text, section.as_of, count_tokens(text), cut))
     return tuple(parts)
 
 
@@ -100,16 +113,20 @@ def _write(section: Section, text: str) -> str:
 
 def _without_repetition(sections: Iterable[Section]) -> list[Section]:
     said = "\n"
+    compared: set[str] = set()
     fresh: list[Section] = []
     for section in sections:
         kept: list[str] = []
         for line in section.text.splitlines():
             plain = f" {_plain(line)} "
-            if plain.isspace() or _is_heading(line) or plain not in said:
+            if plain.isspace() or _is_heading(line):
                 kept.append(line)
-                said += "" if plain.isspace() or _is_heading(line) else f"{plain}\n"
+            elif plain not in compared and plain not in said:
+                kept.append(line)
+                said += f"{plain}\n"
+            compared.add(plain)
         if text := _drop_bare_headings(kept):
-            fresh.append(Section(section.layer, section.title, text, section.as_of))
+            fresh.append(Section(section.layer, section.title, text, section.as_of, section.left))
     return fresh
 
 

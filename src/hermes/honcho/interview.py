@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from hermes.errors import SettingsError
@@ -13,6 +13,8 @@ from hermes.settings.kinds import in_words, plain
 
 T = TypeVar("T")
 GIVEN = "the command line"
+TYPED, FEW = "every", "5"
+"""The word for a number of turns, and the number that is offered."""
 
 
 class Interview:
@@ -24,6 +26,7 @@ class Interview:
         self.asks = asks
         self.wanted: dict[str, Any] = {}
         self._options = options
+        self._told: set[str] = set()
 
     def value(self, row: Key[T]) -> T:
         """What is wanted, or in force."""
@@ -33,10 +36,19 @@ class Interview:
     def put(self, row: Key[Any], value: object) -> None:
         """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
         parsed = row.parse(value, GIVEN)
+        if (told := row.counted_as(value)) is not None and told not in self._told:
+            self._told.add(told)
+            self.dialog.say(f"Note: {told}.")
         if plain(parsed) == plain(self.config.get(row)):
             self.wanted.pop(row.key, None)
         else:
             self.wanted[row.key] = parsed
+
+    def reopen(self, rows: Iterable[Key[Any]], names: Iterable[str]) -> None:
+        """Take back what was answered to these, and what the command line said, so that they can be asked anew."""
+        for row in rows:
+            self.wanted.pop(row.key, None)
+        self._options = {name: given for name, given in self._options.items() if name not in set(names)}
 
     def option(self, name: str) -> str | None:
         """What the command line says."""
@@ -48,10 +60,12 @@ class Interview:
             self.put(row, given)
             return
         standing = in_words(row.shown(self.value(row))) if default is None else default
-        while self.asks:
-            answer = self.dialog.ask(question, standing)
-            if answer == standing and row.key not in self.wanted:
-                return  # also where it is only what follows from other keys
+        if self.asks:  # what stands is not written, also where it is only what follows from other keys
+            self.ask(row, question, standing, None if row.key in self.wanted else standing)
+
+    def ask(self, row: Key[Any], question: str, offered: str = "", stands: str | None = None) -> None:
+        """Ask until the answer can be used, or is what stands."""
+        while (answer := self.dialog.ask(question, offered, secret=row.secret)) != stands:
             try:
                 self.put(row, answer)
                 return
@@ -59,10 +73,14 @@ class Interview:
                 self.dialog.say(error.message.removeprefix(f"{GIVEN}: "))
 
     def choice(self, row: Key[Any], question: str, name: str, options: Mapping[str, str]) -> None:
-        """One of a few words."""
+        """One of a few words; behind `TYPED` a number is asked for."""
         if (given := self.option(name)) is not None:
             self.put(row, given)
         elif self.asks:
             standing = str(self.value(row))
-            known = dict(options) if standing in options else {**options, standing: "as it is"}
-            self.put(row, self.dialog.choose(question, known, standing))
+            is_word = standing in options
+            answer = self.dialog.choose(question, options, standing if is_word else TYPED)
+            if answer == TYPED:
+                self.ask(row, "How many turns", FEW if is_word else standing)
+            else:
+                self.put(row, answer)

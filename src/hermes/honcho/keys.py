@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from hermes.honcho.kinds import Grant, Name, NonEmptyName, Prefix
+from hermes.honcho.kinds import ApiKey, Capped, Grant, Name, NonEmptyName, Prefix
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, Secret, Text, Url
+from hermes.settings.kinds import Boolean, Choice, Integer, Refused, Text, Url
 from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
 LEVELS = ("minimal", "low", "medium", "high", "max")
-MOST_CONTEXT = 100_000
-"""Tokens of context that a Honcho server gives at most."""
+MOST_QUESTION, MOST_MESSAGE = 10_000, 25_000
+"""Characters that a Honcho server takes: of a question, and of a message."""
+MOST_CONTEXT = 8_000
+"""Tokens of recalled context that the host takes with a message; a server would give more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,17 @@ class Key(Setting[T_co]):
     """Where commands write it: into the profile's own host block, or where all profiles find it."""
     frozen: bool = True
     """Whether an open session has taken it over, so that a change opens sessions anew."""
+
+    def counted_as(self, raw: object) -> str | None:
+        """What to say of a number or a name that does not count as it was written; None for every other value."""
+        try:
+            value = self.kind.parse(raw)
+        except Refused:  # told as what is wrong
+            return None
+        is_such = isinstance(self.kind, Name) or (isinstance(value, int) and not isinstance(value, bool))
+        if not is_such or str(raw) == str(value):
+            return None
+        return f"{self.key} is {self.kind.quote(raw)}, which counts as {value}"
 
 
 CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (
@@ -45,7 +58,7 @@ CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (
 
 API_KEY = Key(
     "apiKey",
-    Secret(),
+    ApiKey(),
     "",
     "The server's key; after a sign-in it holds the access token.",
     env="HONCHO_API_KEY",
@@ -56,7 +69,7 @@ OAUTH = Key(
     "oauth",
     optional(Grant()),
     None,
-    "The grant of a sign-in. It is written by signing in and renewed by itself, not by hand.",
+    "The grant of a sign-in, whose token is in `apiKey` beside it. It is not written by hand.",
     group=CONNECTION,
     frozen=False,
 )
@@ -64,7 +77,7 @@ BASE_URL = Key(
     "baseUrl",
     Url(),
     "",
-    "A self-hosted server. One on this machine needs no key; `/v1` to `/v3` at the end is left out.",
+    "A self-hosted server. It needs a key only if it asks for one; `/v1` to `/v3` at the end is left out.",
     env="HONCHO_BASE_URL",
     group=CONNECTION,
     frozen=False,
@@ -131,7 +144,7 @@ RECALL_MODE = Key(
 )
 OBSERVATION_MODE = Key(
     "observationMode",
-    Choice(("directional", "unified")),
+    Choice(("directional", "unified"), {"shared": "unified", "separate": "directional", "cross": "directional"}),
     "directional",
     "Who learns about whom: everyone about everyone, or you about yourself and the agent about you.",
     group=RECALL,
@@ -200,8 +213,8 @@ DIALECTIC_MAX_CHARS = Key(
 )
 DIALECTIC_MAX_INPUT_CHARS = Key(
     "dialecticMaxInputChars",
-    Integer(1, 10_000),
-    10_000,
+    Capped(1, MOST_QUESTION),
+    MOST_QUESTION,
     "Characters of a question to the server.",
     group=REASONING,
 )
@@ -212,13 +225,17 @@ REASONING_LEVEL_CAP = Key(
 
 CONTEXT_TOKENS = Key(
     "contextTokens",
-    optional(Integer(1, MOST_CONTEXT)),
+    optional(Capped(1, MOST_CONTEXT)),
     None,
     "Tokens of recalled context in a request. Unset, 2,000.",
     group=BUDGETS,
 )
 MESSAGE_MAX_CHARS = Key(
-    "messageMaxChars", Integer(1), 25_000, "Characters of one message; longer ones are sent in pieces.", group=BUDGETS
+    "messageMaxChars",
+    Capped(1, MOST_MESSAGE),
+    MOST_MESSAGE,
+    "Characters of one message; longer ones are sent in pieces.",
+    group=BUDGETS,
 )
 
 CONTEXT_CADENCE = Key(

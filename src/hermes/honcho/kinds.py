@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.honcho.identity import peer_text
 from hermes.honcho.names import LONGEST
-from hermes.settings.kinds import Kind, Text
+from hermes.settings.kinds import Integer, Kind, Secret, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,43 @@ class NonEmptyName(Name):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant(Kind[Mapping[str, object]]):
-    """What a sign-in left behind, for whoever renews it. Only who it was made for, and until when, is shown."""
+class ApiKey(Secret):
+    """A key as a request can carry it; what stands around it by accident is left out."""
+
+    def parse(self, raw: object) -> str:
+        key = Secret.parse(self, raw).strip()
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise self.refusal(raw)
+        return key
+
+    def describe(self) -> str:
+        return "a key of letters, digits and signs"
+
+
+@dataclass(frozen=True, slots=True)
+class Capped(Integer):
+    """A whole number. One above `maximum`, which is more than servers take, counts as `maximum`."""
+
+    def parse(self, raw: object) -> int:
+        whole = Integer(self.minimum).parse(raw)
+        return whole if self.maximum is None else min(whole, self.maximum)
+
+    def describe(self) -> str:
+        return f"{Integer.describe(self)} (more counts as that)"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Kind[Mapping[str, object] | None]):
+    """What a sign-in left behind, for whoever renews it; an empty map is none. Only who it was made for, and until
+    when, is shown."""
 
     @property
     def secret(self) -> bool:
         return True
 
-    def parse(self, raw: object) -> Mapping[str, object]:
+    def parse(self, raw: object) -> Mapping[str, object] | None:
+        if raw == {}:
+            return None
         if not isinstance(raw, Mapping) or not isinstance(raw.get("refreshToken"), str):
             raise self.refusal(raw)
         return raw

@@ -18,9 +18,9 @@ from hermes.honcho.wire import Answer, Wire
 from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
-KEYS, DELETES = "idempotency", "delete_messages"
-"""What `/health` of our server names: it writes what carries a key once, however often it is sent; and it deletes
-messages one by one."""
+KEYS, DELETES, NARROW = "idempotency", "delete_messages", "narrow_answers"
+"""What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
+one by one; and a question that names sessions is answered from them alone, without cards."""
 
 
 class Link:
@@ -30,6 +30,7 @@ class Link:
         self.wire = wire
         self.takes_keys = KEYS in extensions
         self.deletes_messages = DELETES in extensions
+        self.answers_narrowly = NARROW in extensions
         self.members = Members(wire)
 
 
@@ -99,10 +100,9 @@ def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
     import httpx
 
     is_plain = server.url.startswith("http://")
+    timeout = httpx.Timeout(patience.request, read=None)  # each request has its own end
     try:
-        client = httpx.AsyncClient(
-            timeout=patience.request, verify=not is_plain, trust_env=not is_loopback_url(server.url)
-        )
+        client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
     except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
         raise Unreached(f"the server cannot be reached from here: {error}") from error
     return Wire(server, client, clock, patience)

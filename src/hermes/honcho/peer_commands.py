@@ -11,7 +11,7 @@ from hermes.honcho import keys
 from hermes.honcho.changes import set_entry
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.extensions import Extensions
-from hermes.honcho.identity import find_peer, peer_text
+from hermes.honcho.identity import find_peer
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Speaker
@@ -71,7 +71,9 @@ def map_peer(
     bench = find_bench(ctx)
     config = bench.load().checked()
     speaker = Speaker(old, is_owner=any(one.user_id == old and one.is_owner for one in bench.desk.people()))
-    before, name = find_peer(config.identities, speaker).name, peer_text(new)
+    before, name = find_peer(config.identities, speaker).name, keys.USER_PEER_ALIASES.parse({old: new}, "NEW")[old]
+    if name == config.identities.ai:
+        raise UsageError(f"{name} is the agent", hint="Give another name")
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
     if merge and leave:

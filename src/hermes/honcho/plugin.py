@@ -28,11 +28,14 @@ from hermes.memory.provider import (
     Conversation,
     Desk,
     Entry,
+    Holding,
     Host,
     MemoryPlugin,
     MemorySession,
     Notebook,
     Outcome,
+    Remembered,
+    Wording,
 )
 from hermes.types import Json
 
@@ -47,14 +50,15 @@ class HonchoPlugin(MemoryPlugin):
     """See `hermes.memory.provider.MemoryPlugin`."""
 
     name = "honcho"
+    summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
     patience = Patience()
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.places = Places.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
-        self.machine = Machine(Home(host.home, host.profile), host.env)
-        self._watch = Watch(self.places, host.env, host.trouble)
+        self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
+        self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
         self._links: Links | None = None
         self._delivery: Delivery | None = None
 
@@ -100,7 +104,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
-        access = await asyncio.to_thread(look_at, server, self.machine, seconds)
+        access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
             "access": access,
@@ -113,8 +117,7 @@ class HonchoPlugin(MemoryPlugin):
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
-        config = self.configuration()
-        return all_remarks(config, people)
+        return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
         path = self.places.existing()
@@ -122,6 +125,20 @@ class HonchoPlugin(MemoryPlugin):
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
         self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
+
+    def find_remembered(self, wording: Wording) -> Holding:
+        found: Holding = self._remembered().find(wording)
+        return found
+
+    def forget(self, items: Sequence[Remembered]) -> None:
+        self._remembered().forget(items)
+
+    def _remembered(self) -> Any:
+        # By name: a conversation needs none of it.
+        config = self.configuration()
+        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
+        shown = find_server(config).shown
+        return import_module("hermes.honcho.remembered").RememberedWords(server, config.identities.ai, shown)
 
     def commands(self, desk: Desk) -> Any:
         # By name: a conversation needs none of them.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from hermes.honcho import keys
+from hermes.honcho.changes import move_old_pin
 from hermes.honcho.config_file import FILE, Block, Edit, edit_document, read_document
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.workbench import Workbench, find_bench
@@ -16,7 +17,10 @@ OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
 """What one profile does not take over from another."""
 
 
-def sync(ctx: typer.Context) -> None:
+def sync(
+    ctx: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
     """Give every profile a host block, with what the default profile has, in the same workspace, as an agent of its
     own."""
     bench = find_bench(ctx)
@@ -24,7 +28,9 @@ def sync(ctx: typer.Context) -> None:
     config = default.load().checked()
     given = _own_block(default)
     rows = [(one.profile, _sync(one, config, given)) for one in bench.profiles() if one.profile != default.profile]
-    if rows:
+    if json:
+        bench.desk.print_json(dict(rows))
+    elif rows:
         bench.desk.print_table(("profile", "what was done"), rows)
     else:
         bench.desk.dialog.say("There is only the default profile.")
@@ -38,13 +44,13 @@ def _sync(bench: Workbench, default: Configuration, given: Mapping[str, Any]) ->
     if path is not None and read_document(path, places).block:
         return "nothing: it has a block"
     edit_document(places, _make_block(places.host, default.workspace, given))
-    signed_in = keys.OAUTH.key in given
+    signed_in = bool(given.get(keys.OAUTH.key))
     return f"hosts.{places.host} was made" + ("; it needs a sign-in or key of its own" if signed_in else "")
 
 
 def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
     ours = {row.key for row in keys.TABLE} - OWN
-    if keys.OAUTH.key in given:
+    if given.get(keys.OAUTH.key):
         ours.discard(keys.API_KEY.key)  # a grant that two renew is taken away from both
 
     def edit(block: Block, root: Block) -> None:  # noqa: ARG001
@@ -55,5 +61,8 @@ def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
 
 
 def _own_block(bench: Workbench) -> Mapping[str, Any]:
+    """What the profile's own block says, in the words of now."""
     path = bench.places.existing()
-    return {} if path is None else read_document(path, bench.places).block
+    block = {} if path is None else dict(read_document(path, bench.places).block)
+    move_old_pin(block)
+    return block

@@ -39,6 +39,7 @@ BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
 MARGIN = 0.1
 """Of the time there is, what is left for giving what is there: an answer that comes too late is none."""
 LATE = "it was not there in time"
+CANCELLED = "it took too long to prepare, and was stopped"
 
 
 class Habits(Struct, frozen=True):
@@ -64,8 +65,10 @@ class Habits(Struct, frozen=True):
 class Layer:
     """One thing that is fetched: what came of it last, and the fetch that is under way."""
 
-    def __init__(self, cadence: int) -> None:
+    def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
         self.cadence = cadence
+        self.is_for_one_turn = is_for_one_turn
+        """What it brings answers the question of one turn: that turn waits for it, whatever an earlier one left."""
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
@@ -73,15 +76,21 @@ class Layer:
         self.failure: HermesError | None = None
         self.task: asyncio.Task[None] | None = None
         self.made_wait = False
+        self.begun_at = 0.0
 
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is being fetched, and what there is of it does not do."""
+        return self.is_running and (self.is_for_one_turn or not self.sections)
+
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
 
-    def fetch(self, turn: int, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
+    def fetch(self, turn: int, now: float, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
         """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
 
         async def run() -> None:
@@ -92,14 +101,27 @@ class Layer:
             else:
                 self.fetched_for, self.failure, self.was_given = self.asked_for, None, False
 
-        self.asked_for, self.made_wait = turn, False
+        self.asked_for, self.made_wait, self.begun_at = turn, False, now
         self.task = asyncio.create_task(run())
+
+    def drop(self) -> None:
+        """Let go what was fetched, or is being fetched: it is due again."""
+        if self.task is not None:
+            self.task.cancel()
+        self.sections, self.task, self.fetched_for, self.failure = (), None, None, None
 
     def missed(self) -> str | None:
         """Why what is here is not of this turn; None when nothing is missing."""
-        if self.is_running and not self.sections:
+        if self.is_awaited:
             return LATE
-        return None if self.failure is None else self.failure.line()
+        if self.failure is not None:
+            return self.failure.line()
+        if self.task is None or not self.task.done():
+            return None
+        if self.task.cancelled():
+            return CANCELLED
+        defect = self.task.exception()
+        return None if defect is None else f"{type(defect).__name__}: {defect}"
 
 
 class Recaller:
@@ -112,7 +134,7 @@ class Recaller:
         self._layers = {
             BASE: Layer(habits.base_cadence),
             DIALECTIC: Layer(habits.dialectic_cadence),
-            WORDS: Layer(habits.dialectic_cadence),
+            WORDS: Layer(habits.dialectic_cadence, is_for_one_turn=True),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -127,6 +149,7 @@ class Recaller:
         elif self._habits.first_turn_only:
             return
         elif not is_trivial(question):
+            self._forget_before(question.since)
             self._about = about
             self._begin(question.turn + 1, question.text)
         await self._finish()
@@ -138,6 +161,8 @@ class Recaller:
         if self._turn is None:
             self._meet(question.turn, about)
         self._turn = question.turn
+        if self._forget_before(question.since):
+            self._begin(question.turn, "")
         self._begin_words(question, about)
         await self._wait(seconds * (1 - MARGIN))
         layers = self._in_use()
@@ -165,13 +190,20 @@ class Recaller:
         if all(layer.task is None for layer in self._layers.values()):
             self._begin(turn, "")
 
+    def _forget_before(self, since: float) -> bool:
+        """Whether anything was there that may hold what was forgotten; it is gone."""
+        old = [layer for layer in self._layers.values() if layer.task is not None and layer.begun_at < since]
+        for layer in old:
+            layer.drop()
+        return bool(old)
+
     def _begin(self, turn: int, question: str) -> None:
         base, dialectic = self._layers[BASE], self._layers[DIALECTIC]
         if dialectic.is_due(turn):
             warm = bool(base.sections)
-            dialectic.fetch(turn, partial(self._think, len(question), warm=warm))
+            dialectic.fetch(turn, self._source.reader.now(), partial(self._think, len(question), warm=warm))
         if base.is_due(turn):
-            base.fetch(turn, partial(self._fetch_base, question))
+            base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
     def _begin_words(self, question: Question, about: str | None) -> None:
         """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
@@ -180,7 +212,7 @@ class Recaller:
         if words.was_given:
             words.sections = ()
         if words.is_due(question.turn) and not self._source.reader.has_model:
-            words.fetch(question.turn, partial(self._ask_words, question.text, about))
+            words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
 
     def _in_use(self) -> dict[str, Layer]:
         """The layers that count: where a model answers, nobody asks with the words of a question."""
@@ -205,8 +237,8 @@ class Recaller:
                 layer.task.result()  # a defect is raised, and named by the host
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for layers that have nothing yet. What made one turn wait in vain, or failed before, makes none wait."""
-        waits = [layer for layer in self._in_use().values() if layer.is_running and not layer.sections]
+        """Wait for what is awaited. What made one turn wait in vain, or failed before, makes none wait."""
+        waits = [layer for layer in self._in_use().values() if layer.is_awaited]
         waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
@@ -219,13 +251,14 @@ class Recaller:
 
     async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
         """Ask about the person, in as many passes as it takes."""
-        if self._about is None or await self._source.reader.is_floor():
+        about = self._about
+        if about is None or await self._source.reader.is_floor() or not await self._source.may_answer(about):
             return ()
         how = self._habits.dialectic
         answers: list[str] = []
         for level in choose_levels(how, question_chars):
             query = cut_at_word(word_pass(answers, warm=warm), how.longest_question)
-            answer = await self._source.answer(query, level, self._about, in_session=warm)
+            answer = await self._source.answer(query, level, about, in_session=warm)
             if answer is None or is_floor_answer(answer):
                 break
             answers.append(answer)

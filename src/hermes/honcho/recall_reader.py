@@ -18,6 +18,8 @@ from hermes.types import Json
 T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds for finding the server and one request. Who waits for less goes on without it."""
+THINKING = 110.0
+"""Seconds for an answer that a model thinks about: nobody waits for it, but the host ends preparing after 120."""
 NOT_FOUND = 404
 
 
@@ -100,6 +102,17 @@ class Reader:
         """Ask something that has a body; None where the server does not know what it is about."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body)
 
+    async def think(self, shape: type[T], path: str, body: Json) -> T | None:
+        """The same for a question that the server may have to think about."""
+        return await self._ask(shape, "POST", path, body, THINKING)
+
+    async def answers_narrowly(self) -> bool:
+        """Whether an answer comes from the sessions that a question names, and from nothing else."""
+        try:
+            return (await self._links().link(self.now() + PATIENCE)).answers_narrowly
+        except Failure as failure:
+            raise ProviderError(str(failure), hint="") from failure
+
     async def is_floor(self) -> bool:
         """Whether what answers there is no model but the floor of our own server. Asked once for each server."""
         try:
@@ -117,11 +130,11 @@ class Reader:
             raise ProviderError(str(failure), hint="") from failure
         return self._is_floor
 
-    async def _ask(self, shape: type[T], method: str, path: str, body: Json) -> T | None:
-        until = self.now() + PATIENCE
+    async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
+        until = self.now() + max(PATIENCE, longest or 0.0)
         try:
             link = await self._links().link(until)
-            told = await link.wire.ask(method, f"{self._root}/{path}", body, until=until)
+            told = await link.wire.ask(method, f"{self._root}/{path}", body, until=until, longest=longest)
             return msgspec.convert(told.value, shape)
         except Refusal as refusal:
             if refusal.status == NOT_FOUND:

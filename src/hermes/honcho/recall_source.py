@@ -6,7 +6,8 @@
 | own (a guest) | all of it: it is theirs | from this session | from this session |
 | here (a group) | what was said here by those who are here | from this session | from this session |
 
-Asking makes nothing on the server.
+A Honcho server that is not ours puts cards into its answers, which say nothing of where they come from: there guests
+and groups get none, and nobody gets one about the agent. Asking makes nothing on the server.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from hermes.errors import ProviderError
 from hermes.honcho.injection import Section
 from hermes.honcho.recall_reader import (
     Answered,
@@ -40,6 +42,10 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
+NOT_NARROW = (
+    "this server answers from cards too, which say nothing of where they come from, so it is not asked here; "
+    "honcho_search finds what was said in this conversation"
+)
 SUMMARY, USER, USER_CARD, AI, AI_CARD = "summary", "user representation", "user card", "ai representation", "ai card"
 
 
@@ -113,15 +119,21 @@ class Source:
         found = await self.reader.get(Card, peer_path(observer, "card"), target=target)
         return () if found is None else found.peer_card or ()
 
+    async def may_answer(self, about: str) -> bool:
+        """Whether an answer about a peer would hold nothing that is out of reach."""
+        return not self._is_narrow(about) or await self.reader.answers_narrowly()
+
     async def answer(self, question: str, level: str, about: str, *, in_session: bool) -> str | None:
         """What the server says to a question about a peer; None when it knows nothing."""
+        if not await self.may_answer(about):
+            raise ProviderError(NOT_NARROW, hint="")
         observer, target = self.whose.view(about)
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
         if in_session:
             body["session_id"] = self.whose.session
-        if self.whose.reach != "everything" or about == self.whose.ai:
+        if self._is_narrow(about):
             body["filters"] = _only(await self.own_sessions())
-        found = await self.reader.post(Answered, peer_path(observer, "chat"), body)
+        found = await self.reader.think(Answered, peer_path(observer, "chat"), body)
         return None if found is None or not found.content else found.content.strip() or None
 
     async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[Conclusion]:
@@ -202,6 +214,10 @@ class Source:
         if self.whose.reach != "here" and peer == self.whose.user:
             return {}
         return _only(await self.own_sessions())
+
+    def _is_narrow(self, about: str) -> bool:
+        """Whether only what was said in certain sessions may go into an answer."""
+        return self.whose.reach != "everything" or about == self.whose.ai
 
     def _pair(self, peer: str) -> dict[str, Json]:
         observer, target = self.whose.view(peer)

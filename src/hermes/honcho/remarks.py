@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.honcho import keys
+from hermes.honcho.auth import auth_remarks
 from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import HOST, ROOT, Configuration
 from hermes.honcho.identity import Identities
+from hermes.honcho.server import find_server, meant_server
 from hermes.memory.provider import Acquaintance
+from hermes.redaction import hide_url
 
 NAMED = 5
 """People that one line names."""
@@ -19,9 +22,37 @@ def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
     return [one for one in people if not one.is_marked]
 
 
-def all_remarks(config: Configuration, people: Sequence[Acquaintance]) -> list[str]:
+def all_remarks(config: Configuration, people: Sequence[Acquaintance], now: float) -> list[str]:
     """A line each."""
-    return [*config.remarks, *_file_remarks(config), *pin_remarks(config.identities, people)]
+    return [
+        *_unused_remarks(config),
+        *config.remarks,
+        *_file_remarks(config),
+        *_server_remarks(config),
+        *auth_remarks(config, now),
+        *pin_remarks(config.identities, people),
+    ]
+
+
+def _server_remarks(config: Configuration) -> list[str]:
+    server = find_server(config)
+    if not server.is_overheard:
+        return []
+    what = "the key and what is said" if server.key else "what is said"
+    return [f"{hide_url(server.url)} is not encrypted: {what} can be read on the way there; https would hide it"]
+
+
+def _unused_remarks(config: Configuration) -> list[str]:
+    """Nobody chose Honcho, but a key, a URL or a variable names a server."""
+    meant = meant_server(config)
+    if config.is_chosen or meant.kind == "embedded":
+        return []
+    named = (row for row in (keys.BASE_URL, keys.API_KEY, keys.ENVIRONMENT) if config.settings.is_given(row))
+    where = ", ".join(dict.fromkeys(config.settings.where(row) for row in named))
+    return [
+        f"{where} means Honcho ({meant.shown}), but nobody chose Honcho here: nothing is sent there, our own memory "
+        "server is used. `hermes config set memory.provider honcho` chooses it"
+    ]
 
 
 def _file_remarks(config: Configuration) -> list[str]:

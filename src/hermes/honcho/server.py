@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
+"""What says nothing to a person."""
 NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0
 """Seconds that a command waits for a server."""
+REFUSALS, BROKEN = (401, 403), 500
 
 Kind = Literal["embedded", "cloud", "self-hosted", "local"]
 
@@ -47,20 +51,35 @@ class Server(Struct, frozen=True):
 
     @property
     def lacks_key(self) -> bool:
-        """Whether it cannot work without a key, and has none."""
-        return not self.key and self.kind in ("cloud", "self-hosted") and not is_loopback_url(self.url)
+        """Whether it cannot work without a key, and has none. A server of one's own may do without."""
+        return self.kind == "cloud" and not self.key
+
+    @property
+    def is_overheard(self) -> bool:
+        """Whether what is sent there can be read on the way."""
+        return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 
 def find_server(config: Configuration) -> Server:
+    """The server that is used: what the configuration means, but our own while nobody chose Honcho."""
+    return meant_server(config) if config.is_chosen else Server("embedded", "")
+
+
+def meant_server(config: Configuration) -> Server:
     """The server that the configuration means."""
     url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded":
         return Server("embedded", "")
     if url:
-        return Server("self-hosted", url, key)
+        return Server("cloud" if is_cloud_url(url) else "self-hosted", url, key)
     if config.get(keys.ENVIRONMENT) == "local":
         return Server("local", LOCAL, key)
     return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+
+
+def is_cloud_url(url: str) -> bool:
+    """Whether a URL leads to Honcho Cloud, which is there without one too."""
+    return urlsplit(url).hostname == urlsplit(CLOUD).hostname
 
 
 class Machine(Struct, frozen=True):
@@ -68,6 +87,8 @@ class Machine(Struct, frozen=True):
 
     home: Home
     env: Mapping[str, str]
+    is_chosen: bool = True
+    """Whether a person chose Honcho here, or it is the default."""
 
     @property
     def memory(self) -> Place:
@@ -120,22 +141,34 @@ def try_server(config: Configuration, machine: Machine) -> str:
     return ""
 
 
-def look_at(server: Server, machine: Machine, timeout: float = PATIENCE) -> str:
-    """How the server is, in words: whether anything answers there. Nothing is made or started."""
+def look_at(config: Configuration, machine: Machine, timeout: float = PATIENCE) -> str:
+    """How the server is, in words: whether anything answers there, and takes the key. Nothing is made or started."""
+    server = find_server(config)
+    if server.kind == "embedded":
+        return _look_at_own(machine)
     import httpx
 
     try:
-        if server.kind == "embedded":
-            running = find_running(machine.memory)
-            return (
-                "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
-            )
-        httpx.get(f"{server.url}/health", timeout=timeout, trust_env=not is_loopback_url(server.url))
+        answer = httpx.get(
+            f"{server.url}/v3/workspaces/{quote(config.workspace, safe='')}/queue/status",
+            headers={"Authorization": f"Bearer {server.key or NO_KEY}"},
+            timeout=timeout,
+            trust_env=not is_loopback_url(server.url),
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
+        return f"it does not answer: {why}"
+    if answer.status_code in REFUSALS:
+        return "it answers, but refuses the key" if server.key else "it answers, but wants a key"
+    return f"it answers, but fails ({answer.status_code})" if answer.status_code >= BROKEN else "it answers"
+
+
+def _look_at_own(machine: Machine) -> str:
+    try:
+        running = find_running(machine.memory)
     except HermesError as error:
         return f"it does not answer: {error.line()}"
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return hide_tokens(f"it does not answer: {str(error) or type(error).__name__}")
-    return "it answers"
+    return "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
 
 
 @contextmanager
@@ -148,4 +181,5 @@ def in_words() -> Iterator[None]:
     except (AuthenticationError, PermissionDeniedError) as error:
         raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
     except HonchoError as error:
-        raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
+        why = ERRNO.sub("", hide_tokens(str(error)))
+        raise ProviderError(f"the server did not answer well: {why}", hint="") from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.honcho import keys
+from hermes.honcho.auth import describe_grant
 from hermes.honcho.interview import Interview
-from hermes.honcho.server import LOCAL, find_server
+from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
 
+NO_KEY = "none"
 CLOUD_PAGE = "https://app.honcho.dev"
 SERVERS = {
     "embedded": "our own memory server on this machine: no account, no key, no network",
@@ -14,10 +17,13 @@ SERVERS = {
     "self-hosted": "a Honcho server of your own, by its URL",
 }
 
+SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.OAUTH)
+"""What these questions answer."""
+
 
 def ask_server(interview: Interview) -> None:
     """Ask where Honcho is."""
-    before = find_server(interview.config).kind
+    before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (
         interview.dialog.choose("Where is Honcho?", SERVERS, standing) if interview.asks else standing
@@ -36,15 +42,15 @@ def ask_server(interview: Interview) -> None:
 
 def _ask_cloud(interview: Interview) -> None:
     config = interview.config
-    elsewhere = bool(config.get(keys.BASE_URL)) or config.get(keys.ENVIRONMENT) == "local"
-    interview.put(keys.BASE_URL, "")
-    interview.put(keys.ENVIRONMENT, "production")
-    if interview.asks:
-        interview.dialog.say("Signing in with a browser comes with a later version; a key works now.")
-    _ask_key(interview, f"Key (from {CLOUD_PAGE})", is_new=elsewhere)
+    url, question = config.get(keys.BASE_URL), f"Key (from {CLOUD_PAGE})"
+    elsewhere = not is_cloud_url(url) if url else config.get(keys.ENVIRONMENT) == "local"
+    if elsewhere:
+        interview.put(keys.BASE_URL, "")
+        interview.put(keys.ENVIRONMENT, "production")
+    _ask_key(interview, question, is_new=elsewhere)
     while interview.asks and not interview.value(keys.API_KEY):
         interview.dialog.say("Honcho Cloud needs a key.")
-        _ask_key(interview, f"Key (from {CLOUD_PAGE})", is_new=True)
+        interview.ask(keys.API_KEY, question)
     if not interview.value(keys.API_KEY):
         raise UsageError("Honcho Cloud needs a key", hint="Give --key, or set HONCHO_API_KEY")
 
@@ -55,7 +61,11 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
     if not was_there and not interview.value(keys.BASE_URL):
         interview.put(keys.BASE_URL, LOCAL)  # what was offered, and nobody said otherwise
     elsewhere = not was_there or interview.value(keys.BASE_URL) != before
-    _ask_key(interview, "Key of this server (empty for none)", is_new=elsewhere)
+    has_key = bool(interview.config.get(keys.API_KEY)) and not elsewhere
+    how = f"`{NO_KEY}` takes it away" if has_key else "Enter for none"
+    _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
+    if interview.value(keys.API_KEY) == NO_KEY:
+        interview.put(keys.API_KEY, "")
 
 
 def _use_embedded(interview: Interview) -> None:
@@ -66,14 +76,28 @@ def _use_embedded(interview: Interview) -> None:
 
 
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
-    """A key that was for another server is not sent to this one."""
-    known = interview.config.get(keys.API_KEY)
+    """A key or sign-in that was for another server is not used for this one."""
+    known, grant = interview.config.get(keys.API_KEY), interview.config.grant
     if (given := interview.option("key")) is not None:
         interview.put(keys.API_KEY, given)
-    elif not interview.asks:
+    elif interview.asks:
+        so_far = "key" if grant is None else "sign-in"
         if is_new and known:
-            interview.put(keys.API_KEY, "")
-    else:
-        if is_new and known:
-            interview.dialog.say("The key so far is for another server: it is not used for this one.")
-        interview.put(keys.API_KEY, interview.dialog.ask(question, "" if is_new else known, secret=True))
+            interview.dialog.say(f"The {so_far} so far is for another server: it is not used for this one.")
+        elif grant is not None:
+            interview.dialog.say(f"You are signed in: {describe_grant(grant, SystemClock().now())}. Enter keeps that.")
+        interview.ask(keys.API_KEY, question, "" if is_new else known)
+    elif is_new:
+        interview.put(keys.API_KEY, "")
+    if grant is not None and (is_new or (interview.value(keys.API_KEY) != known and _takes_key(interview))):
+        interview.put(keys.OAUTH, None)
+        interview.dialog.say("The sign-in is taken out of the configuration.")
+
+
+def _takes_key(interview: Interview) -> bool:
+    """Whether a key shall take the place of the sign-in, which is used until then."""
+    options = {"key": "use the key, and take the sign-in out", "sign-in": "stay signed in, and do not use the key"}
+    if interview.asks and interview.dialog.choose("You are signed in, and there is a key.", options, "key") != "key":
+        interview.put(keys.API_KEY, interview.config.get(keys.API_KEY))
+        return False
+    return True

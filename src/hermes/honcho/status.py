@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -11,16 +11,20 @@ from msgspec import Struct
 from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
+from hermes.honcho.auth import describe_auth
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
-from hermes.honcho.stock import stock_directory, stock_peer
+from hermes.honcho.stock import stock_peer, stock_session
 from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
+from hermes.settings.layers import DEFAULT
 from hermes.types import Json
 
+LISTED = {keys.USER_PEER_ALIASES.key: "peers", keys.SESSIONS.key: "sessions"}
+"""Maps that grow, with the command of `hermes honcho` that lists them."""
 PATIENCE = 3.0
 """Seconds that the server has to answer."""
 
@@ -33,8 +37,7 @@ def status(
     """What is in force: every key and where it comes from, the server, who is who, the session's name here."""
     bench = find_bench(ctx)
     if everyone:
-        _show_all(bench, as_json=json)
-        return 0
+        return _show_all(bench, as_json=json)
     found = look(bench)
     if json:
         bench.desk.print_json(found.to_json())
@@ -89,54 +92,26 @@ class Look(Struct, frozen=True):
 def look(bench: Workbench) -> Look:
     """Everything about one profile. The server is looked at, and nothing is made there."""
     config = bench.load()
-    server = find_server(config)
-    named = _session_here(config)
-    people = bench.desk.people()
+    server, now = find_server(config), SystemClock().now()
+    directory, people = here(), bench.desk.people()
+    named = _session_here(config, directory)
     return Look(
         config,
         bench.profile,
         server.shown,
-        look_at(server, bench.machine, PATIENCE),
-        _auth(config),
+        look_at(config, bench.machine, PATIENCE),
+        describe_auth(config, now),
         named,
-        _stock_session(named),
+        None if named is None or directory is None else stock_session(config, named, directory),
         [_person(config, one) for one in people],
-        all_remarks(config, people),
+        all_remarks(config, people, now),
     )
 
 
-def _auth(config: Configuration) -> str:
-    """How one proves who one is, without the secret."""
-    grant, server = config.get(keys.OAUTH), find_server(config)
-    if server.kind == "embedded":
-        return "a key of its own, made at each start"
-    if grant is not None and server.key:
-        return f"OAuth ({grant.get('clientId', 'unknown client')}, {_validity(grant)})"
-    return "API key" if server.key else "none"
-
-
-def _validity(grant: Mapping[str, Any]) -> str:
-    expires = grant.get("expiresAt")
-    if not isinstance(expires, int | float):
-        return "token of unknown age"
-    minutes = int((expires - SystemClock().now()) / 60)
-    return f"token valid {minutes}m" if minutes > 0 else "expired"
-
-
-def _session_here(config: Configuration) -> SessionName | None:
-    directory = here()
+def _session_here(config: Configuration, directory: Path | None) -> SessionName | None:
     if config.naming.strategy == "per-session" or directory is None:
         return None
     return session_name(config, Conversation("", "cli", "everything", Speaker(is_owner=True), directory=directory))
-
-
-def _stock_session(named: SessionName | None) -> str | None:
-    """How a stock Hermes calls the session here, where that is another name."""
-    directory = here()
-    if named is None or named.source != "directory" or directory is None:
-        return None
-    stock = stock_directory(directory.name)
-    return stock if stock != named.name else None
 
 
 def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
@@ -146,7 +121,7 @@ def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
     return {
         "who": one.who,
         "name": one.name,
-        "is": role if one.is_marked else f"{role}, not marked",
+        "is": role if one.is_marked else "not marked",
         "peer": peer.name,
         "by": peer.rung,
         "peer_in_stock": theirs if theirs != peer.name else None,
@@ -177,22 +152,30 @@ def _print(bench: Workbench, found: Look) -> None:
     for line in found.remarks:
         desk.dialog.say(f"Note: {line}")
     if found.people:
-        differs = any(one["peer_in_stock"] for one in found.people)
-        names = {"who": "who", "peer": "peer", "by": "by", "is": "is"} | (
-            {"peer_in_stock": "in a stock Hermes"} if differs else {}
+        desk.print_table(
+            ("who", "peer", "by", "is"), [[one[name] for name in ("who", "peer", "by", "is")] for one in found.people]
         )
-        rows = [[one[name] or "the same" for name in names] for one in found.people]
-        desk.print_table(list(names.values()), rows)
-    desk.print_table(
-        ("key", "value", "from"), [(row.key, shown(config, row), origin(config, row)) for row in keys.TABLE]
-    )
+        for one in found.people:
+            if one["peer_in_stock"]:
+                desk.dialog.say(f"A stock Hermes takes {one['who']} for {one['peer_in_stock']}.")
+    # What somebody set comes first: the rest is as it is everywhere.
+    rows = sorted(keys.TABLE, key=lambda row: config.settings.origin(row) == DEFAULT)
+    desk.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
 
 
-def _show_all(bench: Workbench, *, as_json: bool) -> None:
+def _brief(config: Configuration, row: keys.Key[Json]) -> str:
+    """A key's value as it fits a table: of long maps how much there is, and what lists it."""
+    count = len(config.get(row)) if row.key in LISTED else 0
+    return f"{count}: see `{LISTED[row.key]}`" if count else shown(config, row)
+
+
+def _show_all(bench: Workbench, *, as_json: bool) -> int:
+    """A line for each profile; 1 when one of them has a problem."""
     found = [(one, one.load()) for one in bench.profiles()]
+    code = int(any(config.problems for _, config in found))
     if as_json:
-        bench.desk.print_json([look(one).to_json() for one, _ in found])
-        return
+        bench.desk.print_json([look(bench.of_profile(one.profile)).to_json() for one, _ in found])
+        return code
     rows = [
         (
             one.profile,
@@ -207,3 +190,4 @@ def _show_all(bench: Workbench, *, as_json: bool) -> None:
     for one, config in found:
         for problem in config.problems:
             bench.desk.dialog.say(f"{one.profile}: {problem.message}")
+    return code

@@ -46,7 +46,7 @@ def tool_specs(config: Configuration) -> tuple[ToolSpec, ...]:
         }
     }
     return (
-        _spec("honcho_profile", "Get the short card of key facts about a person. Fast. Use it to see who they are."),
+        _spec("honcho_profile", "Read the short card of key facts about a person. Fast. Use it to see who they are."),
         _spec(
             "honcho_search",
             "Search everything remembered about a person for words or a topic. Fast. Returns facts, each with its id, "
@@ -77,7 +77,8 @@ def tool_specs(config: Configuration) -> tuple[ToolSpec, ...]:
         ),
         _spec(
             "honcho_conclude",
-            "Remember one lasting fact about a person, or delete one by its id. Give either conclusion or delete_id.",
+            "Remember a fact for good: call it whenever the person asks you to remember, note or keep something in "
+            "mind, or tells a lasting fact. It also deletes a fact by its id. Give either conclusion or delete_id.",
             {
                 "conclusion": {
                     "type": "string",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 
 from hermes.honcho.config_file import Places
 from hermes.honcho.configuration import Configuration, load
 
+log = logging.getLogger(__name__)
 Stamp = tuple[tuple[int, int, int] | None, ...]
 ABOUT = "configuration"
 
@@ -15,29 +17,43 @@ ABOUT = "configuration"
 class Watch:
     """Costs one `stat` per place where the file may be, and a read when one of them changed.
 
-    `trouble` is told once when the file in force is broken, and with None when it is whole again.
+    `trouble` is told once when the file in force is broken, and with None when it is whole again. What does not count
+    as it was written is logged once.
     """
 
-    def __init__(self, places: Places, env: Mapping[str, str], trouble: Callable[[str, str | None], object]) -> None:
+    def __init__(
+        self,
+        places: Places,
+        env: Mapping[str, str],
+        trouble: Callable[[str, str | None], object],
+        *,
+        is_chosen: bool = True,
+    ) -> None:
         self._places = places
+        self._is_chosen = is_chosen
         self._env = env
         self._trouble = trouble
         self._stamp: Stamp | None = None
         self._read: Configuration | None = None
         self._good: Configuration | None = None
         self._told: str | None = None
+        self._remarks: frozenset[str] = frozenset()
 
     def current(self) -> Configuration:
         """The configuration in force. Raises SettingsError while there never was a good one."""
         stamp = tuple(_stamp(path) for path in self._places.candidates)
         if self._read is None or stamp != self._stamp:
-            self._stamp, self._read = stamp, load(self._places, self._env)
+            self._stamp, self._read = stamp, load(self._places, self._env, is_chosen=self._is_chosen)
             self._tell(self._read)
             if not self._read.problems:
                 self._good = self._read
         return self._good or self._read.checked()
 
     def _tell(self, found: Configuration) -> None:
+        for line in found.remarks:
+            if line not in self._remarks:
+                log.info("%s", line)
+        self._remarks = frozenset(found.remarks)
         told = found.problems[0].message if found.problems else None
         if told != self._told:
             self._told = told

@@ -48,11 +48,14 @@ class Wire:
         self._running = 0
         self._retired = False
 
-    async def ask(self, method: str, path: str, body: Json = None, *, until: float) -> Answer:
-        """One request, without repeating anything. Raises Failure."""
+    async def ask(
+        self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
+    ) -> Answer:
+        """One request, without repeating anything; it takes at most `longest` seconds, the usual unless given. Raises
+        Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
-        seconds = min(self._patience.request, until - self._clock.now())
+        seconds = min(longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:

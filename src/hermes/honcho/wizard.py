@@ -6,21 +6,22 @@ again without losing anything. The server is tried before anything is saved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Document, edit_document, read_document
-from hermes.honcho.configuration import Configuration, resolve
+from hermes.honcho.config_file import Edit
 from hermes.honcho.gateway_questions import ask_gateway
-from hermes.honcho.interview import Interview
+from hermes.honcho.injection import DEFAULT_TOKENS
+from hermes.honcho.interview import TYPED, Interview
 from hermes.honcho.server import find_server, try_server
-from hermes.honcho.server_questions import SERVERS, ask_server
+from hermes.honcho.server_questions import SERVER_KEYS, SERVERS, ask_server
 from hermes.honcho.workbench import Workbench, find_bench, shown
+from hermes.settings.kinds import in_words
 
 WORDS: Mapping[str, Mapping[str, str]] = {
     "recallMode": {
@@ -29,21 +30,37 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "tools": "tools alone: nothing is recalled by itself",
     },
     "observationMode": {
-        "directional": "you and the agent learn about yourselves and each other",
-        "unified": "you learn about yourself, the agent about you",
+        "directional": "Honcho learns about you and about the agent",
+        "unified": "Honcho learns about you alone",
     },
     "writeFrequency": {
         "async": "at once, in the background",
         "turn": "before each turn ends",
         "session": "when the conversation ends",
+        TYPED: "after every few turns; how many is asked next",
     },
     "sessionStrategy": {
         "per-directory": "the directory you are in",
         "per-repo": "the git repository around it",
-        "per-session": "each session by itself",
+        "per-session": "nothing: each has its own id, and a session of its own",
         "global": "nothing: one session for everything",
     },
 }
+USE = (
+    (keys.RECALL_MODE, "What does the model get of memory?", "mode"),
+    (keys.OBSERVATION_MODE, "Whom does Honcho learn about?", "observation"),
+    (keys.WRITE_FREQUENCY, "When is what was said sent to Honcho?", "write"),
+    (keys.SESSION_STRATEGY, "What are the terminal's sessions named after?", "strategy"),
+)
+"""Keys with their question and option."""
+OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
+    (keys.PEER_NAME, "user"),
+    (keys.AI_PEER, "ai"),
+    (keys.WORKSPACE, "workspace"),
+    *((row, name) for row, _, name in USE),
+    (keys.CONTEXT_TOKENS, "tokens"),
+)
+"""Keys with the option that says them as they are."""
 
 
 def setup(
@@ -96,14 +113,20 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
         raise UsageError("nobody can be asked here", hint="`--yes` takes what the options say; `--help` lists them")
     interview = Interview(dialog, bench.load().checked(), options, asks=asks)
     people = bench.desk.people()
+    for row, name in OPTIONS:
+        if (given := interview.option(name)) is not None:
+            interview.put(row, given)  # a wrong one is told before anything is asked or tried
     ask_server(interview)
     _ask_names(interview)
+    if checks:  # once it is known which workspace, which trying makes
+        _try(bench, interview)
     _ask_use(interview)
     has_gateway = bool(bench.desk.platforms) or options["identity"] is not None
     mine = ask_gateway(interview, people) if has_gateway else []
-    if checks:
-        _try(bench, interview)
+    if asks:
+        dialog.say("")
     _save(bench, interview)
+    bench.choose()
     if mine:
         bench.desk.mark_owner(mine)
         dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")
@@ -113,37 +136,53 @@ def _save(bench: Workbench, interview: Interview) -> None:
     if not interview.wanted:
         interview.dialog.say("Everything stays as it was.")
         return
-    path = edit_document(bench.places, set_keys(interview.wanted))
-    interview.dialog.say(f"Saved in {path}:")
+    bench.save(_edit(interview))
     config = bench.load()
     rows = [row for row in keys.TABLE if row.key in interview.wanted]
     bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
+    interview.dialog.say("`hermes honcho status` shows all that is in force.")
+
+
+def _edit(interview: Interview) -> Edit:
+    """What was answered. Aliases that others gave meanwhile stay."""
+    aliases = keys.USER_PEER_ALIASES
+    return set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
 
 
 def _ask_names(interview: Interview) -> None:
     config = interview.config
+    if interview.asks:
+        interview.dialog.say("")
     interview.text(keys.PEER_NAME, "Your name at Honcho", "user", config.identities.owner)
+    if interview.asks and not interview.value(keys.PEER_NAME):
+        interview.put(keys.PEER_NAME, config.identities.owner)  # a login may have another name elsewhere
     interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
-    interview.text(keys.WORKSPACE, "Workspace, shared with profiles of the same", "workspace", config.workspace)
+    while interview.asks and interview.value(keys.PEER_NAME) == (interview.value(keys.AI_PEER) or config.identities.ai):
+        interview.dialog.say("You and the agent cannot have the same name.")
+        interview.reopen([keys.AI_PEER], ["ai"])
+        interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
+    interview.text(keys.WORKSPACE, "Workspace: profiles in one know the same people", "workspace", config.workspace)
 
 
 def _ask_use(interview: Interview) -> None:
-    for row, question, name in (
-        (keys.RECALL_MODE, "What does the model get of memory?", "mode"),
-        (keys.OBSERVATION_MODE, "Who learns about whom?", "observation"),
-        (keys.WRITE_FREQUENCY, "When is what was said sent?", "write"),
-        (keys.SESSION_STRATEGY, "What are the terminal's sessions named after?", "strategy"),
-    ):
+    """Five questions with good answers: who is content with them answers one."""
+    tokens = interview.value(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
+    standing = ", ".join(in_words(interview.value(row)) for row, _, _ in USE) + f", {tokens} tokens"
+    ways = {"keep": standing, "change": "a question for each of these"}
+    if not interview.asks or interview.dialog.choose("How is memory used?", ways, "keep") == "keep":
+        return
+    for row, question, name in USE:
         interview.choice(row, question, name, WORDS[row.key])
-    interview.text(keys.CONTEXT_TOKENS, "Tokens of recalled context (none: 2,000)", "tokens")
+    question = "Tokens of recalled context with a message, at most"
+    interview.text(keys.CONTEXT_TOKENS, question, "tokens", str(tokens))
 
 
 def _try(bench: Workbench, interview: Interview) -> None:
     """Reach the server as it would be configured; a person may save all the same."""
     dialog = interview.dialog
     while True:
-        trial = _trial(bench, interview)
-        dialog.say(f"Trying {find_server(trial).shown} …")
+        trial = bench.trial(_edit(interview))
+        dialog.say(f"\nTrying {find_server(trial).shown} …")
         problem = try_server(trial, bench.machine)
         if not problem:
             dialog.say("It answers.")
@@ -153,7 +192,7 @@ def _try(bench: Workbench, interview: Interview) -> None:
         options = {
             "again": "try once more",
             "other": "another server or key",
-            "save": "save it all the same",
+            "save": "go on, and save it all the same",
             "stop": "save nothing",
         }
         answer = dialog.choose(f"It does not work: {problem}", options, "again")
@@ -162,14 +201,5 @@ def _try(bench: Workbench, interview: Interview) -> None:
         if answer == "stop":
             raise UsageError("nothing was saved", hint="")
         if answer == "other":
+            interview.reopen(SERVER_KEYS, ("server", "url", "key"))
             ask_server(interview)
-
-
-def _trial(bench: Workbench, interview: Interview) -> Configuration:
-    """The configuration as it would be."""
-    places = bench.places
-    path = places.existing()
-    now = Document({}, {}, places.host) if path is None else read_document(path, places)
-    block, root = dict(now.block), dict(now.root)
-    set_keys(interview.wanted)(block, root)
-    return resolve(Document(root, block, places.host), path, places.host, bench.machine.env)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config_file import load_env
-from hermes.errors import NotFoundError
-from hermes.home import PROFILES, Home
+from hermes.config_file import load_env, read_entries, write_setting
+from hermes.errors import NotFoundError, SettingsError
+from hermes.home import PROFILE_NAME, PROFILES, Home
+from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Edit, Places, edit_document
-from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.config_file import Document, Edit, Places, edit_document, read_document
+from hermes.honcho.configuration import Configuration, load, resolve
+from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
+from hermes.settings import PROVIDER
 from hermes.settings.kinds import in_words
+from hermes.settings.layers import Layer, environment
 from hermes.types import Json
 
 DEFAULT = "default"
@@ -41,16 +45,40 @@ class Workbench(Struct, frozen=True):
 
     def load(self) -> Configuration:
         """What is in force, with what is wrong."""
-        return load(self.places, self.machine.env)
+        return load(self.places, self.machine.env, is_chosen=self.machine.is_chosen)
+
+    def choose(self) -> None:
+        """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
+        if not self.machine.is_chosen:
+            write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
+
+    def trial(self, edit: Edit) -> Configuration:
+        """The configuration as it would be after a change."""
+        places = self.places
+        path = places.existing()
+        now = Document({}, {}, places.host) if path is None else read_document(path, places)
+        block, root = dict(now.block), dict(now.root)
+        edit(block, root)
+        return resolve(Document(root, block, places.host), path, places.host, self.machine.env)
 
     def save(self, edit: Edit) -> None:
-        """Change the file and say where it is."""
+        """Change the file and say where it is. Raises SettingsError when it would be wrong in a way that it is not."""
+        before = self.load()
+        known = {problem.message for problem in before.problems}
+        for problem in self.trial(edit).problems:
+            if problem.message not in known:
+                raise problem
         self.desk.dialog.say(f"Saved in {edit_document(self.places, edit)}.")
+        for line in _stays_behind(before, self.load()):
+            self.desk.dialog.say(f"Note: {line}")
 
     def save_keys(self, values: dict[str, Json]) -> None:
         """Set keys for this profile, and show what is in force now."""
         self.save(set_keys(values))
-        self.show_keys([row for row in TABLE if row.key in values])
+        rows = [row for row in TABLE if row.key in values]
+        for told in filter(None, (row.counted_as(values[row.key]) for row in rows)):
+            self.desk.dialog.say(f"Note: {told}")
+        self.show_keys(rows)
 
     def show_keys(self, rows: list[Key[Json]], *, as_json: bool = False) -> None:
         """Keys with their values and where these come from."""
@@ -62,33 +90,69 @@ class Workbench(Struct, frozen=True):
 
     def of_profile(self, name: str) -> Workbench:
         """The same for another profile of this installation."""
-        shared = self.machine.home.shared
-        found = Home(shared) if name == DEFAULT else Home(shared / PROFILES / name, name)
-        if not found.path.is_dir():
+        found = next((bench for bench in self.profiles() if bench.profile == name), None)
+        if found is None:
             known = ", ".join(bench.profile for bench in self.profiles())
             raise NotFoundError(f"there is no profile '{name}'", hint=f"Known: {known}")
-        return self._at(found)
+        return found if found is self else replace(found, desk=self.desk.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
-        """Every profile, the default one first."""
+        """The configuration of every profile, the default one first. People are those of this profile: `of_profile`
+        knows another's."""
         shared = self.machine.home.shared
         yield self._at(Home(shared))
-        for folder in sorted(path for path in (shared / PROFILES).glob("*") if path.is_dir()):
-            yield self._at(Home(folder, folder.name))
+        for folder in sorted((shared / PROFILES).glob("*")):
+            if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
+                yield self._at(Home(folder, folder.name))
 
     def _at(self, home: Home) -> Workbench:
         """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
         if home.path == self.machine.home.path:
             return self
         env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
-        return replace(self, machine=Machine(home, env))
+        return replace(self, machine=Machine(home, env, is_chosen=_names_provider(home, env)))
+
+
+def _names_provider(home: Home, env: Mapping[str, str]) -> bool:
+    """Whether a person chose a memory provider in a profile. A broken file is told where it is used."""
+    try:
+        given = {entry.key: entry for entry in read_entries(home.config_file)}
+    except SettingsError:
+        return False
+    layers = (Layer("file", given), environment([PROVIDER], env))
+    return any(layer.find(PROVIDER) is not None for layer in layers)
+
+
+def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
+    """What another name leaves where it is. Without a file nothing was told to anyone yet."""
+    if before.file is None:
+        return
+    if before.workspace != after.workspace:
+        yield f"what is in the workspace {before.workspace} stays there"
+    if before.identities.owner != after.identities.owner:
+        yield f"what is known of {before.identities.owner} stays with that name; you are {after.identities.owner} now"
+    if before.identities.ai != after.identities.ai:
+        yield f"what {before.identities.ai} knows stays with that name; the agent is {after.identities.ai} now"
 
 
 def shown(config: Configuration, row: Key[Json]) -> str:
-    """A key's value in one line, without secrets; what is not set is a dash."""
+    """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
     value = config.get(row)
-    empty = value is None or value == "" or value == {}
-    return "–" if empty else in_words(row.shown(value))
+    if value is None or value == "" or value == {}:
+        return _follows(config).get(row.key, "–")
+    return in_words(row.shown(value))
+
+
+def _follows(config: Configuration) -> Mapping[str, str]:
+    """What holds for keys that are not set."""
+    who = config.identities
+    return {
+        keys.ENABLED.key: "true",
+        keys.WORKSPACE.key: config.workspace,
+        keys.PEER_NAME.key: who.owner,
+        keys.AI_PEER.key: who.ai,
+        keys.CONTEXT_TOKENS.key: str(DEFAULT_TOKENS),
+    }
 
 
 def origin(config: Configuration, row: Key[Json]) -> str:

@@ -58,6 +58,8 @@ class Surroundings(Struct, frozen=True):
     home: Path
     profile: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    is_chosen: bool = True
+    """Whether a person chose the provider, or it is the default."""
 
 
 class ActiveProvider:
@@ -286,6 +288,7 @@ class ActiveProvider:
             home=here.home,
             profile=here.profile,
             env=here.env,
+            is_chosen=here.is_chosen,
             store=self.store,
             outbox=self.outbox,
             report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),

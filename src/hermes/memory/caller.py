@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
+from hermes.memory.forgetting import forgotten_at, without_forgotten
 from hermes.memory.health import Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange
 from hermes.memory.notes import Notes
@@ -56,6 +57,7 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
+        self._forgotten_at = 0.0
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
 
@@ -82,6 +84,7 @@ class Memory:
             return
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
+        self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
@@ -120,6 +123,7 @@ class Memory:
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Answer) else Recalled(missed={"recall": found.reason})
+        recalled = without_forgotten(recalled, self._forgotten_at)
         parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
         missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
         self._injection = Injection(
@@ -255,7 +259,7 @@ class Memory:
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
-        return Question(said, self._turn, self.provider.wall(until))
+        return Question(said, self._turn, self.provider.wall(until), self._forgotten_at)
 
     def _clock_now(self) -> float:
         return self.provider.store.clock.now()

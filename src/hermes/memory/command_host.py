@@ -32,6 +32,7 @@ class CommandHost(Struct, frozen=True):
     clock: Clock
     tell: Callable[[str], object]
     """Takes a line about something that is wrong."""
+    is_chosen: bool = True
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         work.close()

@@ -52,6 +52,10 @@ class Desk(Protocol):
     @property
     def dialog(self) -> Dialog: ...
 
+    def of_profile(self, name: str) -> Desk:
+        """The desk of another profile of this installation; `default` is one too."""
+        ...
+
     @property
     def platforms(self) -> Sequence[str]:
         """The chat platforms that are configured, the API among them."""

@@ -21,7 +21,7 @@ from hermes.db.lanes import busy_lanes, join_lanes, move_items
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
 from hermes.store.memory_rows import Place, count_turn, find_place, set_place
 from hermes.store.told import mark_told
-from hermes.types import Json, Message
+from hermes.types import ECHO, Json, Message
 
 HOLD_FOR_REPLY = 120.0
 """Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
@@ -130,9 +130,9 @@ class Outbox(Struct, frozen=True):
         return turn
 
     def replied(self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float) -> None:
-        """Record a reply, and let go what the pace allows."""
+        """Record a reply, and let go what the pace allows. What only quotes is none."""
         spot = self.settle_spot(tx, spot, now=now)
-        if spot.wants("reply"):
+        if spot.wants("reply") and message.finish_reason != ECHO:
             mark_told(tx, self.provider, [message.id])
             self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST)
         self.let_go(tx, spot, turn, now=now)

@@ -33,6 +33,7 @@ class PluginHost(Struct, frozen=True):
     home: Path
     profile: str | None
     env: Mapping[str, str]
+    is_chosen: bool
     store: Store
     outbox: Outbox
     report_trouble: Callable[[str, str | None], object]

@@ -31,6 +31,7 @@ from hermes.memory.values import (
     Delivered,
     Ending,
     Entry,
+    Holding,
     Kind,
     Later,
     Notebook,
@@ -41,9 +42,11 @@ from hermes.memory.values import (
     Question,
     Reach,
     Recalled,
+    Remembered,
     Said,
     Speaker,
     ToolUse,
+    Wording,
 )
 from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
@@ -58,6 +61,7 @@ __all__ = [
     "Dialog",
     "Ending",
     "Entry",
+    "Holding",
     "Host",
     "Kind",
     "Later",
@@ -71,9 +75,11 @@ __all__ = [
     "Question",
     "Reach",
     "Recalled",
+    "Remembered",
     "Said",
     "Speaker",
     "ToolUse",
+    "Wording",
 ]
 
 
@@ -93,6 +99,11 @@ class Host(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a person chose this provider. One that is merely the default sends nothing off this machine."""
+        ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` on the plugin's loop beside the hooks; it is cancelled at shutdown. At most 64 at a time: one more
@@ -167,6 +178,8 @@ class MemoryPlugin(ABC):
 
     name: ClassVar[str]
     """How `memory.provider` calls it."""
+    summary: ClassVar[str] = ""
+    """What it is in a few words, for whoever chooses a provider."""
     settings: ClassVar[Sequence[Setting[Any]]] = ()
     """The keys of its own configuration: `hermes.settings` has the kinds."""
 
@@ -228,6 +241,15 @@ class MemoryPlugin(ABC):
         ask = desk.dialog.ask
         if asked := {row.key: ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
             desk.dialog.say(f"Saved in {self.save_config(asked)}.")
+
+    def find_remembered(self, wording: Wording) -> Holding:
+        """Everything it holds in which these words stand; a few hundred things at a time will do. Nothing is
+        changed."""
+        return Holding(stays=(f"{self.name} cannot look for what it holds",))
+
+    def forget(self, items: Sequence[Remembered]) -> None:
+        """Delete what `find_remembered` found, and what was learnt from it alone. What is gone already is fine."""
+        raise NotImplementedError(f"{self.name} cannot delete what it holds")
 
     def commands(self, desk: Desk) -> Any | None:
         """A `typer.Typer` for `hermes <name> …`. It is asked for while this provider is chosen."""

@@ -5,6 +5,7 @@ Plain values, the same in every process. Times are Unix seconds of the host's cl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -191,6 +192,8 @@ class Question(Struct, frozen=True):
     said: tuple[Said, ...]
     turn: int
     until: float
+    since: float = 0.0
+    """Something was forgotten then: what was fetched before may hold it, and is not to be recalled."""
 
     @property
     def text(self) -> str:
@@ -216,6 +219,42 @@ class Recalled(Struct, frozen=True):
 
     parts: tuple[Part, ...] = ()
     missed: Mapping[str, str] = field(default_factory=dict)
+
+
+# Scripts that put no space between words: there a word may stand anywhere.
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+class Wording(Struct, frozen=True):
+    """Words of which all must stand in a text, whole and in any order; great and small letters are the same."""
+
+    words: tuple[str, ...]
+
+    def is_in(self, text: str) -> bool:
+        folded = text.casefold()
+        return all(_stands_in(word.casefold(), folded) for word in self.words)
+
+
+def _stands_in(word: str, text: str) -> bool:
+    if UNSPACED.search(word):
+        return word in text
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+class Remembered(Struct, frozen=True):
+    """One thing that a provider holds. `id` is the provider's own."""
+
+    kind: str
+    id: str
+    text: str
+    about: str = ""
+
+
+class Holding(Struct, frozen=True):
+    """What a provider holds that fits some words, and in words what of it cannot be deleted there."""
+
+    items: tuple[Remembered, ...] = ()
+    stays: tuple[str, ...] = ()
 
 
 class ToolUse(Struct, frozen=True):

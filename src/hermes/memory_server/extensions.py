@@ -12,5 +12,6 @@ EXTENSIONS: tuple[str, ...] = (
     "export",
     "import",
     "search_scores",
+    "narrow_answers",
 )
 """A name for each; a name keeps its meaning for good."""

@@ -67,11 +67,15 @@ def _pairs(run: str) -> list[str]:
 def split_words(text: str) -> list[str]:
     """The words of a text in small letters, in order. Punctuation is no word."""
     if text.isascii():
-        return PLAIN.findall((OWN.sub("", text) if "'s" in text else text).lower())
+        return PLAIN.findall(_plain(text))
     text = OWN.sub("", text).lower()
     # A mark (an accent, a vowel sign) is a part of the word that it stands in.
     kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
     return [word for found in "".join(kept).split() for word in _parts(found)]
+
+
+def _plain(text: str) -> str:
+    return (OWN.sub("", text) if "'s" in text else text).lower()
 
 
 def _is_mark(letter: str) -> bool:
@@ -100,11 +104,27 @@ def share_held(words: Sequence[str], text: str) -> float:
         return 0.0
     forms = [word.rstrip("*")[:SAME] for word in words]
     if text.isascii():
-        small = text.lower()
-        if not any(form in small for form in forms):
-            return 0.0  # most texts hold none, and that is told without splitting them
+        small = _plain(text)
+        return sum(form in small and _is_word(form, small) for form in forms) / len(forms)
     said = {word[:SAME] for word in split_words(text)}
     return sum(form in said for form in forms) / len(forms)
+
+
+def _is_word(form: str, small: str) -> bool:
+    """Whether a word of the text, in small plain letters, is this one, or begins with it if it is cut."""
+    is_cut = len(form) == SAME
+    place = small.find(form)
+    while place >= 0:
+        end = place + len(form)
+        begins = place == 0 or not _is_letter(small[place - 1])
+        if begins and (is_cut or end == len(small) or not _is_letter(small[end])):
+            return True
+        place = small.find(form, place + 1)
+    return False
+
+
+def _is_letter(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"
 
 
 def telling_words(words: list[str]) -> list[str]:

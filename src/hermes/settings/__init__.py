@@ -97,8 +97,10 @@ TOOLS_OFF = Setting("agent.tools_off", List(Text()), (), "Tools that are neither
 PROVIDER = Setting(
     "memory.provider",
     Text({"": "none"}),
-    "none",
-    "The external memory provider beside the built-in notes; `none` for none.",
+    "honcho",
+    "The external memory provider beside the built-in notes; `none` for none. Where nobody sets it, what is said stays "
+    "on this machine.",
+    env="HERMES_MEMORY_PROVIDER",
 )
 MEMORY_DEADLINE = Setting("memory.deadline", Number(0.0, 60.0), 2.0, "Seconds that a turn waits for memory at most.")
 FIRST_DEADLINE = Setting("memory.first_deadline", Number(0.0, 60.0), 3.0, "The same for the first turn of a session.")

@@ -78,6 +78,10 @@ class Settings:
         """The name of the layer that the value came from, or `default`."""
         return self.found[setting.key].origin
 
+    def is_given(self, setting: Setting[Any]) -> bool:
+        """Whether anybody said it, whatever it is."""
+        return self.origin(setting) != DEFAULT
+
     def where(self, setting: Setting[Any]) -> str:
         """Where the value stands: a file's line, a variable; `default` when nobody gave one."""
         return self.found[setting.key].where

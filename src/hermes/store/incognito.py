@@ -47,6 +47,13 @@ class Incognito:
             (_last_id(tx), session_id),
         )
 
+    def leave_out(self, tx: Tx, session_id: str, message_id: int) -> None:
+        """Keep one message out of memory from now on, whatever was known of it before."""
+        tx.execute(
+            "INSERT OR IGNORE INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, ?)",
+            (session_id, message_id - 1, message_id),
+        )
+
     def is_on(self, tx: Tx, session_id: str) -> bool:
         """Whether the session is incognito now."""
         row = tx.execute("SELECT 1 FROM hermes_incognito WHERE session_id = ? AND upto_id IS NULL", (session_id,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
@@ -53,6 +55,19 @@ def keep_injection(tx: Tx, made: Injection) -> None:
         (made.session_id, made.turn, made.message_id, made.at, msgspec.json.encode(made).decode()),
     )
     tx.execute("DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?", (made.session_id, made.turn - KEPT))
+
+
+def drop_injections(tx: Tx, is_to_go: Callable[[str], bool]) -> int:
+    """Delete the records of turns that were given a text which is to go; how many there were."""
+    dropped = 0
+    for row in tx.execute("SELECT session_id, turn, record FROM hermes_injections").fetchall():
+        made = msgspec.json.decode(row["record"], type=Injection)
+        if any(is_to_go(part.text) for part in made.parts):
+            tx.execute(
+                "DELETE FROM hermes_injections WHERE session_id = ? AND turn = ?", (row["session_id"], row["turn"])
+            )
+            dropped += 1
+    return dropped
 
 
 def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = None) -> Injection:

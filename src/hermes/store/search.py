@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Sequence
+from importlib import import_module
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.scope import DIRECT, Group, Guest, Owner, Scope
+from hermes.scope import Scope
 from hermes.store.copies import Copies
 from hermes.store.messages import message_from_row
-from hermes.store.schema import TableShape, as_text, kept_rows
-from hermes.store.words import compile_query, compile_related, segment, snippet
-from hermes.types import ECHO, Message
+from hermes.store.reach import EVERYWHERE, Narrowed, Reach, Reaches
+from hermes.store.schema import TableShape, as_text
+from hermes.store.words import segment, snippet
+from hermes.types import Message
 
 BATCH = 2000
-SAID = f"m.role <> 'tool' AND coalesce(m.finish_reason, '') <> '{ECHO}'"
-"""What a tool gave back and what a reply only quotes is not what someone said. An older index may hold it."""
-INCOGNITO_ROWS = (
-    "SELECT 1 FROM hermes_incognito i WHERE i.session_id = m.session_id AND m.id > i.after_id "
-    "AND (i.upto_id IS NULL OR m.id <= i.upto_id)"
-)
+PAGE = 20
+"""How many more hits than are wanted are read at once: some may be copies, or say the same."""
+LOOKED_AT = 200
+"""How many hits are looked at for others than those that say the same."""
 
 
 class Hit(Struct, frozen=True):
@@ -44,7 +45,7 @@ class Search:
 
     def __init__(self, message_shape: TableShape, session_shape: TableShape) -> None:
         self._message_shape = message_shape
-        self._session_shape = session_shape
+        self._reaches = Reaches(message_shape, session_shape)
         self._copies = Copies(message_shape)
 
     def behind(self, tx: Tx) -> bool:
@@ -68,60 +69,49 @@ class Search:
             tx.execute("UPDATE hermes_search_state SET indexed_upto = ?", (rows[-1]["id"],))
         return len(rows)
 
-    def find(
-        self, tx: Tx, text: str, scope: Scope, *, limit: int, session_id: str | None = None, source: str | None = None
-    ) -> list[Hit]:
-        """The best matches within `scope`, best first; none when `text` holds no word."""
-        within, whose = _within(scope)
-        wanted = (
-            f"{within} AND (:session_id IS NULL OR m.session_id = :session_id) "
-            "AND (:source IS NULL OR s.source = :source)"
-        )
-        values = {**whose, "session_id": session_id, "source": source}
-        return self._match(tx, compile_query(text), text, wanted, limit, values)
+    def find(self, tx: Tx, text: str, scope: Scope, *, limit: int, narrowed: Narrowed = EVERYWHERE) -> list[Hit]:
+        """What fits a person's question best within `scope`, best first. What stands in "quotes" must occur."""
+        return self._find(tx, self._reaches.of_person(scope, narrowed), text, limit)
 
     def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[Hit]:
-        """What shares words with `text` within `scope`, best first, said by `roles`; what was said incognito is never
-        among it."""
-        within, whose = _within(scope)
-        spoken = "SELECT value FROM json_each(:roles)"
-        wanted = f"{within} AND m.role IN ({spoken}) AND NOT EXISTS ({INCOGNITO_ROWS})"
-        values = {**whose, "roles": json.dumps(roles)}
-        return self._match(tx, compile_related(text), text, wanted, limit, values)
+        """What fits a question best within `scope`, best first, said by `roles`; what was said incognito is never among
+        it."""
+        return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
-    def _match(
-        self, tx: Tx, query: str, text: str, wanted: str, limit: int, values: Mapping[str, str | None]
-    ) -> list[Hit]:
-        """The best matches. Copies of what was said once do not count, so it may take a longer list to fill a short."""
-        length = limit
-        while query:
-            hits = self._list(tx, text, wanted, {**values, "query": query, "length": length})
-            copies = {
-                key for session in {hit.message.session_id for hit in hits} for key in self._copies.of(tx, session)
-            }
-            own = [hit for hit in hits if hit.message.id not in copies]
-            if len(own) >= limit >= 0 or length < 0 or len(hits) < length:
-                return own[:limit] if limit >= 0 else own
-            length *= 2
-        return []
+    def _find(self, tx: Tx, reach: Reach, text: str, limit: int) -> list[Hit]:
+        """The best hits. Copies of what was said once do not count, and the same words come again only when nothing
+        else is left."""
+        # Loaded by name: only who searches needs arrays.
+        ranked: list[int] = import_module("hermes.store.finding").rank(tx, reach, text, limit)
+        first: list[sqlite3.Row] = []
+        again: list[sqlite3.Row] = []
+        seen: set[str] = set()
+        copies: dict[str, frozenset[int]] = {}
+        for start in range(0, len(ranked), PAGE + limit):
+            if len(first) + len(again) >= limit and (len(first) >= limit or start > LOOKED_AT):
+                break
+            for row in self._read(tx, reach, ranked[start : start + PAGE + limit]):
+                if len(first) >= limit:
+                    break
+                session = row["session_id"]
+                if session not in copies:
+                    copies[session] = self._copies.of(tx, session)
+                if row["id"] not in copies[session]:
+                    said = " ".join((as_text(row["content"]) or "").split()).casefold()
+                    (again if said in seen else first).append(row)
+                    seen.add(said)
+        return [_hit(row, text) for row in [*first, *again][:limit]]
 
-    def _list(self, tx: Tx, text: str, wanted: str, values: Mapping[str, str | int | None]) -> list[Hit]:
-        fields = ", ".join(f"m.{name}" for name in (*self._message_shape.required, *self._message_shape.optional))
+    def _read(self, tx: Tx, reach: Reach, ids: Sequence[int]) -> list[sqlite3.Row]:
+        shape = self._message_shape
+        fields = [f"t.{name}" for name in shape.required] + [shape.field(name) for name in shape.optional]
         rows = tx.execute(
-            f"""
-            SELECT {fields}, s.title AS session_title, s.source AS session_source
-            FROM hermes_search f
-            JOIN ({self._message_shape.select} WHERE {kept_rows(self._message_shape)}) m ON m.id = f.rowid
-            JOIN ({self._session_shape.select}) s ON s.id = m.session_id
-            WHERE hermes_search MATCH :query AND {SAID} AND {wanted}
-            ORDER BY bm25(hermes_search), m.id DESC LIMIT :length
-            """,
-            values,
+            f"SELECT {', '.join(fields)}, s.title AS session_title, s.source AS session_source FROM {reach.rows} "
+            f"WHERE t.id IN (SELECT value FROM json_each(:ids)) AND {reach.where} AND {reach.shown}",
+            {**reach.values, "ids": json.dumps(ids)},
         )
-        return [
-            Hit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))
-            for row, message in ((row, message_from_row(row)) for row in rows)
-        ]
+        found = {row["id"]: row for row in rows}
+        return [found[key] for key in ids if key in found]
 
     def forget(self, tx: Tx, session_id: str) -> int:
         """Take a session's messages out of the index; they must still be in the table. Returns how many there were."""
@@ -138,19 +128,9 @@ class Search:
         return len(entries)
 
 
-def _within(scope: Scope) -> tuple[str, dict[str, str]]:
-    """The condition on a session `s` that a scope reaches, with its values. A session that does not say whose it is
-    belongs to the owner alone."""
-    direct = ", ".join(f"'{kind}'" for kind in DIRECT)
-    match scope:
-        case Owner():
-            return "1", {}
-        case Guest(platform, user_id):
-            own = "s.source = :platform AND s.user_id = :user_id"
-            return f"({own} AND s.chat_type IN ({direct}))", {"platform": platform, "user_id": user_id}
-        case Group(session_key):
-            own = "s.session_key = :session_key"
-            return f"({own} AND coalesce(s.chat_type, '') NOT IN ({direct}))", {"session_key": session_key}
+def _hit(row: sqlite3.Row, text: str) -> Hit:
+    message = message_from_row(row)
+    return Hit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))
 
 
 def _take_out(tx: Tx, entries: Sequence[tuple[int, str]]) -> None:

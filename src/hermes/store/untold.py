@@ -11,7 +11,7 @@ from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
-from hermes.types import Message
+from hermes.types import ECHO, Message
 
 TEMPORARY = ("cron", "subagent", "tool")
 """Sources of sessions that other versions keep of agents which work for nobody who speaks."""
@@ -83,5 +83,5 @@ def _is_said(message: Message) -> bool:
     text = message.content or ""
     if not text.strip() or SUMMARY.match(text):
         return False
-    is_reply = message.role == "assistant" and not message.tool_calls and message.finish_reason != "error"
+    is_reply = message.role == "assistant" and not message.tool_calls and message.finish_reason not in ("error", ECHO)
     return message.role == "user" or is_reply

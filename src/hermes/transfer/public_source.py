@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hermes.errors import TransferError
+from hermes.transfer.listing import Part, read_list
 from hermes.transfer.remote import PAGE, RefusedError, Remote, segment
 from hermes.transfer.sections import Item, Lacking, Page
 
@@ -149,15 +150,18 @@ class PublicSource:
         yield Page([{"url": item["url"], "created_at": item["created_at"]} for item in told["items"]], None)
 
     def _listed(self, path: str, show: Show, after: Any, *, reverse: bool = False) -> Iterator[Page]:
-        number = after or 1
-        while True:
-            query = {"page": number, "size": PAGE, **({"reverse": "true"} if reverse else {})}
-            told = self._remote.ask("POST", path, {}, query)
-            more = number < told["pages"]
-            yield Page([show(item) for item in told["items"]], number + 1 if more else None)
-            if not more:
-                return
-            number += 1
+        for part in self._parts("POST", path, after, reverse=reverse):
+            yield Page([show(item) for item in part.items], part.after)
+
+    def _parts(self, method: str, path: str, after: Any, *, reverse: bool = False) -> Iterator[Part]:
+        turned = {"reverse": "true"} if reverse else {}
+        body: dict[str, Any] | None = {} if method == "POST" else None
+
+        def ask(number: int, size: int) -> Mapping[str, Any]:
+            told: Mapping[str, Any] = self._remote.ask(method, path, body, {"page": number, "size": size, **turned})
+            return told
+
+        return read_list(ask, after, path)
 
     def _listed_if_any(self, path: str, show: Show) -> Iterator[Page]:
         try:
@@ -167,30 +171,25 @@ class PublicSource:
                 raise
 
     def _by_session(self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[Page]]) -> Iterator[Page]:
-        """The pages of one session after another. A place is the page of sessions, a session, and a page of it."""
-        number, done, inner = after or (1, None, None)
-        while True:
-            told = self._remote.ask("POST", "sessions/list", {}, {"page": number, "size": PAGE})
-            for session in _from(told["items"], done, inner):
-                for page in read(session, inner):
-                    yield Page(page.items, [number, session["id"], page.after])
-                inner = None
-            done = None
-            if number >= told["pages"]:
-                yield Page([], None)
-                return
-            number += 1
+        """The pages of one session after another. A place is where some sessions begin, one of them, and a page of it.
+        A session that was deleted meanwhile has no more."""
+        begin, done, inner = after or (None, None, None)
+        for part in self._parts("POST", "sessions/list", begin):
+            for session in part.items:
+                if done is not None and session["id"] != done:
+                    continue
+                if done is None or inner is not None:
+                    for page in _while_there(read(session, inner)):
+                        yield Page(page.items, [part.begin, session["id"], page.after])
+                done = inner = None
+        if done is not None:
+            hint = "Delete the file that ends in .part and export again"
+            raise TransferError(f"session {done} was deleted since the export was begun", hint=hint)
+        yield Page([], None)
 
     def _members_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
-        path = f"sessions/{segment(session['id'])}/peers"
-        number = after or 1
-        while True:
-            told = self._remote.ask("GET", path, query={"page": number, "size": PAGE})
-            more = number < told["pages"]
-            yield Page([self._member(session, peer["id"]) for peer in told["items"]], number + 1 if more else None)
-            if not more:
-                return
-            number += 1
+        for part in self._parts("GET", f"sessions/{segment(session['id'])}/peers", after):
+            yield Page([self._member(session, peer["id"]) for peer in part.items], part.after)
 
     def _member(self, session: Mapping[str, Any], peer: str) -> dict[str, Any]:
         path = f"sessions/{segment(session['id'])}/peers/{segment(peer)}/config"
@@ -200,13 +199,9 @@ class PublicSource:
         return {"session_id": session["id"], "peer_id": peer, **told, **times}
 
     def _messages_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
-        path = f"sessions/{segment(session['id'])}/messages/list"
-        number = after or 1
-        for page in self._listed(path, _message, after):
-            for place, item in enumerate(page.items, start=(number - 1) * PAGE + 1):
-                item["seq"] = place
-            yield page
-            number += 1
+        for part in self._parts("POST", f"sessions/{segment(session['id'])}/messages/list", after):
+            shown = [{**_message(item), "seq": part.before + place} for place, item in enumerate(part.items, start=1)]
+            yield Page(shown, part.after)
 
     def _card(self, observer: str, observed: str) -> dict[str, Any] | None:
         target = {} if observer == observed else {"target": observed}
@@ -227,15 +222,14 @@ class PublicSource:
         yield Page([{"session_id": session["id"], "summaries": found}] if found else [], None)
 
 
-def _from(sessions: list[dict[str, Any]], done: str | None, inner: Any) -> list[dict[str, Any]]:
-    """The sessions of a page from where an earlier run came to."""
-    if done is None:
-        return sessions
-    names = [session["id"] for session in sessions]
-    if done not in names:
-        hint = "Delete the file that ends in .part and export again"
-        raise TransferError(f"sessions were deleted since the export was begun ({done} is not where it was)", hint=hint)
-    return sessions[names.index(done) + (inner is None) :]
+def _while_there(pages: Iterator[Page]) -> Iterator[Page]:
+    """The pages of what may be deleted at any moment."""
+    try:
+        yield from pages
+    except RefusedError as error:
+        if error.status != 404:
+            raise
+        yield Page([], None)
 
 
 def _named(item: Mapping[str, Any]) -> dict[str, Any]:

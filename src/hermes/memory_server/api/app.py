@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from hermes import __version__
 from hermes.clock import Clock
+from hermes.errors import StoreError
 from hermes.memory_server.api import (
     chat,
     clone,
@@ -41,6 +42,7 @@ from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.health import Health
+from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
@@ -50,11 +52,15 @@ from hermes.memory_server.tokens import count_tokens
 Opener = Callable[[], Database]
 
 
-async def _warm_up(embedder: Embedder, health: Health) -> None:
+async def _warm_up(database: Database, embedder: Embedder, health: Health) -> None:
     """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
 
-    Then look through the file.
+    Before, what the last one left behind is cleaned up; then the file is looked through.
     """
+    try:
+        await clean_outlines(database, abandoned=0.0)
+    except StoreError as error:
+        health.note(error)
     await compute(count_tokens, "ready")
     await embedder.embed(["ready"])
     await health.inspect()
@@ -87,7 +93,7 @@ def create_app(
         server = Server(database, clock, options, embedder, vectors, health, Parsers())
         app.state.server = server
         beside = [
-            asyncio.create_task(_warm_up(embedder, health)),
+            asyncio.create_task(_warm_up(database, embedder, health)),
             asyncio.create_task(end_when_unused(life, traffic, server)),
         ]
         try:

@@ -15,7 +15,7 @@ from fastapi import Depends, Request
 from hermes.loopback import names_loopback
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.engine.peers import is_member
+from hermes.memory_server.engine.peers import is_member, is_merged
 from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
@@ -103,6 +103,7 @@ class Gate:
             refuse_strangers(request)
             return ADMIN
         caller = identify(request, server)
+        await _refuse_merged(caller, server)
         if not await self._may_pass(caller, request, server):
             raise Unauthorized("JWT not permissioned for this resource")
         return caller
@@ -127,6 +128,13 @@ class Gate:
                 return False
             return await server.read(lambda tx: is_member(tx, path["workspace_id"], session, peer))
         return "peer" in self._passes and path.get("peer_id") == peer
+
+
+async def _refuse_merged(caller: Caller, server: Server) -> None:
+    """The key of a peer that is a part of another opens nothing: that one has things of its own."""
+    workspace, peer = caller.workspace, caller.only_peer
+    if workspace is not None and peer is not None and await server.read(lambda tx: is_merged(tx, workspace, peer)):
+        raise Unauthorized("JWT of a peer that was merged into another; use a key of that one")
 
 
 def refuse_strangers(request: Request) -> None:

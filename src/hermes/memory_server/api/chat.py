@@ -14,11 +14,11 @@ from hermes.memory_server.api.auth import OwnPeer, Workspace
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
 from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
 from hermes.memory_server.api.server import Here, new_router
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
 from hermes.memory_server.engine.names import refuse_scopes
-from hermes.memory_server.engine.peers import ensure_peer, get_peer, is_member
+from hermes.memory_server.engine.peers import ensure_peer, find_named_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
@@ -45,8 +45,7 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
     def prepare(tx: Tx) -> None:
         ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
 
-    def run(tx: Tx) -> Answer:
-        observer = get_peer(tx, workspace_id, peer_id)
+    def run(tx: Tx, observer: Record) -> Answer:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
@@ -56,8 +55,15 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         heard = None if alone else {"peer_perspective": observer.name}
         return answer(tx, here.vectors, [view], said, question, body.reasoning_level, heard)
 
-    await here.write(prepare)
-    return _reply(await here.read(run), body)
+    def run_if_known(tx: Tx) -> Answer | None:
+        observer = find_named_peer(tx, workspace_id, peer_id)
+        return None if observer is None else run(tx, observer)
+
+    found = await here.read(run_if_known)
+    if found is None:  # only the first question to a peer writes
+        await here.write(prepare)
+        found = await here.read(lambda tx: run(tx, get_peer(tx, workspace_id, peer_id)))
+    return _reply(found, body)
 
 
 @router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)

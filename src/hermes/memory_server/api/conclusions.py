@@ -19,6 +19,7 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.once import conclude_once
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
@@ -83,7 +84,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
     def run(tx: Tx) -> list[wire.Wire]:
         place = workspace_id_of(tx, workspace_id)
         pair = [find_peer(tx, place, name) for name in (observer, observed)]
-        condition = build_filter(rest, engine.FIELDS)
+        condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []
         view = View((pair[0].id,), pair[1].id)

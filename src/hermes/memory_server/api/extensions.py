@@ -16,6 +16,7 @@ from hermes.memory_server.api.server import Here, Paging, Server, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import merging, provenance
+from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.deletion import PART
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import begin_removal, remove_part
@@ -48,7 +49,7 @@ async def merge_peer(
     def run(tx: Tx) -> Answer:
         return Answer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
 
-    return await Once(here, asked(f"peers/{peer_id}/merge", idempotency_key, body), workspace_id).write(run)
+    return await Once(here, asked(merge_route(peer_id), idempotency_key, body), workspace_id).write(run)
 
 
 @router.get(f"{ROOT}/merges", response_model=replies.Page[replies.Merge])

@@ -200,12 +200,18 @@ class SessionQueueStatus(BaseModel):
     pending_work_units: int
 
 
+class PromisedWork(BaseModel):
+    waiting: int
+    tries: int
+
+
 class QueueStatus(BaseModel):
     total_work_units: int
     completed_work_units: int
     in_progress_work_units: int
     pending_work_units: int
     sessions: dict[str, SessionQueueStatus] | None
+    promised: dict[str, PromisedWork]
 
 
 class WebhookEndpoint(BaseModel):

@@ -203,7 +203,8 @@ def queue_status(status: Status) -> Wire:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
-    return {**_counts(status.all), "sessions": sessions}
+    promised = {kind: {"waiting": told.waiting, "tries": told.tries} for kind, told in status.promised.items()}
+    return {**_counts(status.all), "sessions": sessions, "promised": promised}
 
 
 def _counts(counts: Counts) -> Wire:

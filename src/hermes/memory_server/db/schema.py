@@ -16,7 +16,7 @@ from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.sqlite.database import Synchronous
 
 FILE = "memory.db"
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration; a test holds it against the folder."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (

@@ -12,7 +12,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Entry, Ids, Place
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Entry, Ids, Place
 from hermes.ranking.words import segment
 
 TEXTS = """
@@ -32,11 +32,23 @@ PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
+SPELLED = (
+    f"CASE WHEN id > (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_AFTER}') "
+    f"AND id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_UNTIL}') "
+    "THEN content ELSE segmented(content) END"
+)
+"""A text as it is indexed: SQLite forgets words only when it is told the same that it was told before."""
+OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
 ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {PART}")
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
 REMOVE_PART = text(
-    "INSERT INTO message_index (message_index, rowid, scope, content) "
-    f"SELECT 'delete', id, scope, segmented(content) {PART}"
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, {SPELLED} {PART}"
+)
+FORGET_OTHERWISE = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OTHERWISE}"
+)
+ADD_OTHERWISE = text(
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {OTHERWISE}"
 )
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -83,6 +95,10 @@ class SqliteTextIndex:
 
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(REMOVE_PART, {"session_id": session_id, "first": first, "last": last})
+
+    def respell(self, tx: Tx, after: int, last: int) -> None:
+        for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
+            tx.execute(statement, {"after": after, "last": last})
 
     def within(self, tx: Tx, place: Place) -> SqliteMatcher:
         return SqliteMatcher(tx, _scope_terms(tx, place))

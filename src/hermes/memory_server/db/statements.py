@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ClauseElement, ColumnElement, Insert, Table, bindparam, insert
 from sqlalchemy.dialects import postgresql
@@ -17,6 +17,9 @@ from sqlalchemy.engine import Dialect
 from hermes.memory_server.db.database import Tx
 
 Convert = Callable[[Any], Any]
+V = TypeVar("V")
+AT_ONCE = 10_000
+"""How many values a statement names; SQLite knows up to 32,766."""
 
 
 class Prepared:
@@ -121,6 +124,11 @@ def _run(tx: Tx, compiled: _Compiled, given: Mapping[str, Any]) -> Any:
 
 def _driver(tx: Tx) -> Any:
     return tx.connection.dbapi_connection
+
+
+def in_parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """Values for an `IN`, as many at a time as a statement may name."""
+    return (values[start : start + AT_ONCE] for start in range(0, len(values), AT_ONCE))
 
 
 def inserting(table: Table, *names: str) -> Insert:

@@ -318,6 +318,7 @@ answers = Table(
     _text("answer"),
     Column("kept_at", Whole, nullable=False),
     Index("answers_by_age", "kept_at"),
+    _partial("answers_of_clones", "workspace_id", "answer", where="route = 'clone'"),
     sqlite_with_rowid=False,
 )
 """First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""

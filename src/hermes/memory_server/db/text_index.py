@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from hermes.memory_server.db.database import Tx
 
 Ids = NDArray[np.int64]
+UNREAD_AFTER, UNREAD_UNTIL = "unread_after", "unread_until"
+"""Names in `meta` of the marks between which messages are indexed as an earlier version did (`catching_up`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class TextIndex(Protocol):
 
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         """Forget messages of a session, from one number to another, which are still in the table."""
+        ...
+
+    def respell(self, tx: Tx, after: int, last: int) -> None:
+        """Index messages anew, from the one that comes after an id up to another, that an earlier version indexed."""
         ...
 
     def within(self, tx: Tx, place: Place) -> Matcher:

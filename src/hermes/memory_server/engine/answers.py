@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, select
+from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, delete, select, text
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
@@ -25,6 +25,10 @@ SAME = tuple(answers.c[name] == bindparam(f"{name}_") for name in IDENTITY)
 FIND = Prepared(select(answers).where(*SAME))
 DROP = Prepared(delete(answers).where(*SAME))
 INSERT = Prepared(inserting_new(answers, *answers.c.keys()))
+
+
+CLONE = "route = 'clone'"
+"""A query must say it in these words, or the database does not see that the index of copies fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,37 @@ def forget_answers_in(tx: Tx, place: Place) -> bool:
     return _drop(tx, tx.execute(inside).all())
 
 
-def forget_answers_about(tx: Tx, place: Place, route: str, name: str) -> bool:
-    """Drop a part of the answers of a route that show what has this name. Is there more to drop?"""
-    shown = answers.c.answer.startswith(f'{{"id":"{name}",', autoescape=True)
-    own = (answers.c.workspace_id == place.workspace_id, answers.c.session_id == place.session_id)
-    return _drop(tx, tx.execute(_some().where(*own, answers.c.route == route, shown)).all())
+def forget_session_answers(tx: Tx, workspace_id: int, name: str) -> None:
+    """Drop the answers that show a session of this name, which was made or is the copy of another."""
+    _forget_all(tx, workspace_id, answers.c.session_id == 0, answers.c.route == "sessions", _shows(name))
+    _forget_all(tx, workspace_id, text(CLONE), _shows(name))
+
+
+def forget_peer_answers(tx: Tx, workspace_id: int, name: str) -> None:
+    """Drop the answers that show a peer of this name, or that it is to be merged."""
+    _forget_all(tx, workspace_id, answers.c.session_id == 0, answers.c.route == "peers", _shows(name))
+    _forget_all(tx, workspace_id, answers.c.session_id == 0, answers.c.route == merge_route(name))
+
+
+def forget_webhook_answers(tx: Tx, workspace_id: int, public_id: str) -> None:
+    """Drop the answers that show an endpoint for events."""
+    _forget_all(tx, workspace_id, answers.c.session_id == 0, answers.c.route == "webhooks", _shows(public_id))
+
+
+def merge_route(peer: str) -> str:
+    """Where a peer is merged into another."""
+    return f"peers/{peer}/merge"
+
+
+def _shows(name: str) -> ColumnElement[bool]:
+    """Does an answer begin with this id? In words that an index of answers fits."""
+    begins = f'{{"id":"{name}",'
+    return and_(answers.c.answer >= begins, answers.c.answer < begins[:-1] + "-")
+
+
+def _forget_all(tx: Tx, workspace_id: int, *which: ColumnElement[bool] | TextClause) -> None:
+    while _drop(tx, tx.execute(_some().where(answers.c.workspace_id == workspace_id, *which)).all()):
+        pass  # each time a thousand
 
 
 def _some() -> Select[Any]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sqlalchemy import bindparam, exists, func, select, text
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages
+from hermes.memory_server.engine.jobs import PROMISED
 from hermes.memory_server.engine.kinds import KINDS
 
 COUNTED = 10_000
 """Jobs that are counted; more are told as so many."""
 NEWEST = 100
 """Messages that are looked at, the newest first."""
+LOOKED_AT = 1000
+"""Jobs of a kind that are looked at, the oldest first."""
 
 
 def _open_jobs(most: int) -> Prepared:
@@ -37,13 +41,24 @@ OLDEST = Prepared(
 UNFINDABLE = _unfindable()
 
 
+def _tries() -> Prepared:
+    """How often the most stubborn of the oldest open jobs of a kind was begun."""
+    oldest = select(jobs.c.attempts).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
+    return Prepared(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
+
+
+TRIES = _tries()
+
+
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits."""
+    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says of promised work
+    that failed how often it was tried, by its kind."""
 
     waiting: int = 0
     oldest: float = 0.0
     unfindable: int = 0
+    retried: Mapping[str, int] = field(default_factory=dict)
 
 
 def has_open_jobs(tx: Tx) -> bool:
@@ -57,4 +72,6 @@ def read_backlog(tx: Tx, at: int) -> Backlog:
     [(waiting,)] = ALL.rows(tx)
     firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
     [(unfindable,)] = UNFINDABLE.rows(tx)
-    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable)
+    tries = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
+    retried = {kind: number for kind, number in tries.items() if number > 1}
+    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried)

@@ -15,6 +15,7 @@ from hermes.memory_server.engine.outline import NONE, Places, Rows
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import Holders, find_holders
 from hermes.ranking import traits
+from hermes.ranking.rarity import is_exact, rarity
 from hermes.ranking.scoring import LONG, Evidence, Flags, Floats
 from hermes.ranking.words import is_pair
 
@@ -23,8 +24,6 @@ BY_MEANING = 120
 """How many candidates come from each side; in one session, or of one author, half as many do."""
 LOOKED_AT = 5000
 """How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
-FEW = 5
-"""A number that no more messages hold is meant exactly."""
 REPEATED = 3
 """How often a word counts that comes again and again in a session."""
 
@@ -64,7 +63,7 @@ class Held:
         """`size` is how many messages the words were looked for in."""
         self.words, self.rows = holders.words, holders.rows
         counts = np.array([len(places) for places in self.rows], dtype=np.float32)
-        self.weights: Floats = np.log1p(np.maximum(size - counts + 0.5, 0.5) / (counts + 0.5))
+        self.weights = rarity(counts, size)
         """How much each word tells, the more the rarer it is."""
         unknown = np.log1p(2 * size + 1) * sum(0.5 if is_pair(w) else 1.0 for w in asked.words if w not in self.words)
         self.known = float(self.weights.sum() / max(self.weights.sum() + unknown, 1e-6))
@@ -140,7 +139,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
     session_of = rows.sessions[chosen]
     sessions = _distinct(session_of)
-    exact = [_is_exact(word, len(places)) for word, places in zip(held.words, held.rows, strict=True)]
+    exact = [is_exact(word, len(places)) for word, places in zip(held.words, held.rows, strict=True)]
     meaning, meaning_before = _closeness(rows, chosen, before, short_before, asked)
     return Evidence(
         words=weights @ own,
@@ -198,8 +197,3 @@ def _session_words(rows: Rows, sessions: Places, held: Held, weights: Floats) ->
         line[:] = np.bincount(found[sessions[found] == where], minlength=len(sessions))
     shares: Floats = weights @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
     return shares
-
-
-def _is_exact(word: str, holders: int) -> bool:
-    is_year = len(word) == 4 and word[:2] in ("19", "20")
-    return holders <= FEW and len(word) > 2 and any(letter.isdigit() for letter in word) and not is_year

@@ -27,7 +27,8 @@ PATIENCE = 3600 * 1_000_000
 """Microseconds after which a copy that was begun is given up."""
 VECTORS = text(
     "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector, traits, said_at) "
-    "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, old.traits, old.said_at "
+    "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, "
+    "traits_of(new.content), new.created_at "
     "FROM messages AS new "
     "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
     "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "

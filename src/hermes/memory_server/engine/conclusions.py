@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting, inserting_new
+from hermes.memory_server.db.statements import Prepared, PreparedInsert, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
     cards,
     collections,
@@ -25,6 +25,7 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.answers import Asked
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer, is_shown
@@ -224,9 +225,10 @@ def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
 
 def drop_conclusions(tx: Tx, ids: Sequence[int]) -> None:
     """Remove the rows of conclusions and all that belongs to them."""
-    for table in (conclusion_messages, conclusion_versions):
-        tx.execute(delete(table).where(table.c.conclusion_id.in_(ids)))
-    tx.execute(delete(conclusions).where(conclusions.c.id.in_(ids)))
+    for part in in_parts(ids):
+        for table in (conclusion_messages, conclusion_versions):
+            tx.execute(delete(table).where(table.c.conclusion_id.in_(part)))
+        tx.execute(delete(conclusions).where(conclusions.c.id.in_(part)))
 
 
 def let_go(tx: Tx, collection_id: int) -> None:
@@ -253,8 +255,9 @@ def trim_card(tx: Tx, collection_id: int) -> None:
 
 def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
     """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
-    inside = conclusions.c.workspace_id == workspace_id_of(tx, workspace)
-    query = select_conclusions().where(inside, build_filter(filters, FIELDS))
+    place = workspace_id_of(tx, workspace)
+    own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))
+    query = select_conclusions().where(*own)
     newest_first = Page(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)

@@ -30,7 +30,7 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.engine.answers import Place, forget_answers_about, forget_answers_in
+from hermes.memory_server.engine.answers import Place, forget_answers_in, forget_session_answers
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.messages import forget_facts
@@ -49,6 +49,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     session = lock_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
     _drop_jobs_in(tx, session)
+    forget_session_answers(tx, session.workspace_id, session.name)
     touched = _let_go(tx, session.id)
     tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
     for collection_id in touched:
@@ -76,7 +77,6 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
         return True
     if _purge_first_messages(tx, row):
         return False
-    queue_tidying(tx, at)
     _let_go(tx, session_id)
     if purge_conclusions(tx, conclusions.c.session_id == session_id):
         return False
@@ -87,12 +87,11 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     for table in (summaries, scope_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     _drop_jobs_in(tx, row)
-    if forget_answers_about(tx, Place(row.workspace_id), "sessions", row.name):
-        return False
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
     tx.execute(
         update(workspaces).where(workspaces.c.id == row.workspace_id).values(generation=workspaces.c.generation + 1)
     )
+    queue_tidying(tx, at)
     return True
 
 
@@ -152,6 +151,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
     drop_jobs(tx, waiting)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
+    queue_tidying(tx, at)
     return True
 
 
@@ -166,7 +166,8 @@ def go_on_purging(tx: Tx, job: Job, at: int) -> None:
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
-    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied."""
+    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied, and
+    outlines that know of them be removed."""
     # One that is under way does not know of the newest deletion.
     waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
     if tx.execute(waiting.limit(1)).first() is None:

@@ -15,6 +15,7 @@ from sqlalchemy import Select, exists, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
     collections,
@@ -223,7 +224,11 @@ def _show_summed(tx: Tx, row: Record) -> Item:
 
 def _show_conclusion(tx: Tx, row: Record) -> Item:
     ids = json.loads(row.message_ids or "[]")
-    named = {found.id: found.public_id for found in tx.execute(_public_ids().where(messages.c.id.in_(ids)))}
+    named = {
+        found.id: found.public_id
+        for part in in_parts(ids)
+        for found in tx.execute(_public_ids().where(messages.c.id.in_(part)))
+    }
     said = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == row.id)
     versions = tx.execute(said.order_by(conclusion_versions.c.number))
     return {

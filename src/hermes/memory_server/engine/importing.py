@@ -14,6 +14,7 @@ from sqlalchemy import insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
     conclusion_versions,
@@ -93,6 +94,8 @@ def _take_peer(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     item = given.item
     check_name(item["id"])
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
+    if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
+        return False
     values = {"workspace_id": place.id, "name": name, "kind": item["kind"], "created_at": item["created_at"]}
     said = {key: json.dumps(item[key]) for key in ("metadata", "configuration")}
     return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
@@ -165,8 +168,8 @@ def _take_conclusion(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
-    rows = tx.execute(inside.where(messages.c.public_id.in_(item["message_ids"])).order_by(messages.c.id))
-    sources = list(rows.scalars())
+    named = [inside.where(messages.c.public_id.in_(part)) for part in in_parts(item["message_ids"])]
+    sources = sorted({source for query in named for source in tx.execute(query).scalars()})
     values = {
         "public_id": item["id"],
         "workspace_id": place.id,

@@ -1,7 +1,7 @@
 """Background work as rows. A job is written in the transaction of what caused it: neither is there without the other.
 
     pending ── claim (lease) ── running ── finish ── done
-       └──────── retry, later ─────┘  └── too often ── failed
+       └──────── retry, later ─────┘  └── too often, and not promised ── failed
 
 Jobs of one unit run one after another, those of different units side by side. A lease that ran out can be taken over;
 its old owner cannot finish any more.
@@ -35,7 +35,16 @@ LEARNING = "representation"
 AFTER_LEARNING = ("dream", "scope")
 """The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
 TRACKED = (LEARNING, "summary", "dream")
-"""The kinds that queue status speaks of."""
+"""The kinds that queue status counts as work units."""
+PROMISED = (
+    *("delete_session", "delete_workspace", "delete_peer", "delete_messages"),
+    *("merge_peers", "tidy", "catch_up"),
+)
+"""The kinds that are never given up, since somebody relies on them."""
+APART = ("delete_session", "delete_workspace", "delete_peer")
+"""Those of them that others of their unit need not wait for any longer when they have failed often."""
+LONGEST_BACK_OFF = 600 * 1_000_000
+"""Microseconds between two tries of what is never given up, at most."""
 
 
 def _claimable() -> Select[Any]:
@@ -187,13 +196,22 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
     return None if row is None else replace(job, payload=json.loads(row.payload))
 
 
+def keep_place(tx: Tx, job: Job) -> None:
+    """Let a job that was just finished wait again: what is left of it comes before the rest of its unit."""
+    waits = {"state": "pending", "attempts": 0, "not_before": 0, "finished_at": None}
+    tx.execute(update(jobs).where(jobs.c.id == job.id).values(waits))
+
+
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
-    """Try again later, or give up and keep the reason."""
+    """Try again later, or give up and keep the reason. What was promised is tried for as long as it takes."""
     changes: dict[str, Any] = {"error": reason[:REASON_CHARS]}
-    if job.attempts >= ATTEMPTS:
+    if job.attempts >= ATTEMPTS and job.kind not in PROMISED:
         changes |= {"state": "failed", "finished_at": at}
     else:
-        changes |= {"state": "pending", "not_before": at + BACK_OFF * 2 ** (job.attempts - 1)}
+        wait = min(BACK_OFF * 2 ** min(job.attempts - 1, 20), LONGEST_BACK_OFF)
+        changes |= {"state": "pending", "not_before": at + wait}
+        if job.attempts >= ATTEMPTS and job.kind in APART:
+            changes["unit"] = f"{job.kind}:{job.id}"
     tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job))
 
 

@@ -11,20 +11,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
 from hermes.memory_server.engine.delivery import Delivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
-from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.jobs import Job, add_job, keep_place
 from hermes.memory_server.engine.merging import go_on_merging
+from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.peer_deletion import go_on_deleting
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.summaries import Summary, count_removals, make_summary, store_summary
 
 P = TypeVar("P")
+READ_AT_ONCE = 500
+"""How many messages of an earlier version are read in one transaction: who wants to write waits meanwhile."""
 WEBHOOK_SECONDS = 10.0
 WEBHOOKS = 100
 """How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
@@ -63,6 +67,11 @@ async def _summary(tools: Tools, job: Job) -> Summary | None:
     return await tools.database.read(lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"]))
 
 
+async def _tidy_files(tools: Tools, job: Job) -> None:
+    if job.payload.get("begin", True):
+        await clean_outlines(tools.database)
+
+
 async def _post(tools: Tools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
@@ -85,6 +94,11 @@ def _summarised(tx: Tx, job: Job, made: Summary | None, at: int) -> None:
         add_job(tx, job.kind, job.unit, at, workspace_id=workspace, session_id=session, payload=job.payload)
 
 
+def _catch_up(tx: Tx, job: Job) -> None:
+    if catch_up(tx, READ_AT_ONCE):
+        keep_place(tx, job)
+
+
 KINDS: Mapping[str, Kind[Any]] = {
     "representation": Kind(_statements, _learn, places=4),
     "summary": Kind(_summary, _summarised, places=4),
@@ -94,7 +108,8 @@ KINDS: Mapping[str, Kind[Any]] = {
     "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
     "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
     "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
-    "merge_peers": Kind(_nothing, lambda tx, job, _, at: go_on_merging(tx, job, at)),
-    "tidy": Kind(_nothing, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
+    "merge_peers": Kind(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
+    "tidy": Kind(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
+    "catch_up": Kind(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
     "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, delete, exists, insert, literal, or_, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
@@ -25,7 +25,11 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.conclusions import ensure_collection, let_go
 from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.merge_order import card_place
 from hermes.memory_server.engine.removal import runs
+
+SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
+"""What tells a stay from another that got its id when it was gone."""
 
 
 def about(peer: Record) -> ColumnElement[bool]:
@@ -87,7 +91,7 @@ def move_conclusions(tx: Tx, merge: Record) -> bool:
 
 def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
     """Cards by and about one become the other's, unless it has one."""
-    query = select(cards.c.collection_id, collections.c.observer_id, collections.c.observed_id)
+    query = select(cards.c.collection_id, cards.c.updated_at, collections.c.observer_id, collections.c.observed_id)
     for row in tx.execute(query.join_from(cards, collections).where(about(gone))).all():
         pair = [merge.into_id if side == gone.id else side for side in (row.observer_id, row.observed_id)]
         target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
@@ -95,21 +99,28 @@ def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
         if tx.execute(taken).first() is None:
             own = cards.c.collection_id == row.collection_id
             tx.execute(update(cards).where(own).values(collection_id=target))
-            _note(tx, merge, "card", [{"row_id": target, "before": str(row.collection_id)}])
+            _note(tx, merge, "card", [{"row_id": target, "before": f"{row.collection_id}@{row.updated_at}"}])
 
 
 def move_members(tx: Tx, merge: Record) -> None:
-    """The stays of one become the other's; where both are in a session now, one of the two stays is enough."""
-    inside = select(memberships.c.session_id).where(
-        memberships.c.peer_id == merge.into_id, memberships.c.left_seq.is_(None)
+    """The stays of one become the other's. Where both are in a session now, one of the two stays is enough, and the
+    other, if it began earlier, ends where that begins."""
+    other = memberships.alias("other")
+    both = (
+        *(memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None)),
+        *(other.c.peer_id == merge.into_id, other.c.left_seq.is_(None), other.c.session_id == memberships.c.session_id),
     )
-    both = (memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None))
-    for row in tx.execute(select(memberships).where(*both, memberships.c.session_id.in_(inside))).all():
-        _note(tx, merge, "stay", [{"row_id": row.id, "before": json.dumps(dict(row._mapping))}])
-        tx.execute(delete(memberships).where(memberships.c.id == row.id))
-    left = select(literal(merge.id), literal("membership"), memberships.c.id)
+    for row in tx.execute(select(memberships, other.c.joined_seq.label("begins")).where(*both)).all():
+        before = {column.name: getattr(row, column.name) for column in memberships.c}
+        _note(tx, merge, "stay", [{"row_id": row.id, "before": json.dumps(before)}])
+        own = memberships.c.id == row.id
+        if row.joined_seq < row.begins:
+            tx.execute(update(memberships).where(own).values(left_seq=row.begins))
+        else:
+            tx.execute(delete(memberships).where(own))
+    left = select(literal(merge.id), literal("membership"), memberships.c.id, SAME_STAY)
     moved = left.where(memberships.c.peer_id == merge.from_id)
-    tx.execute(insert(merge_rows).from_select(["merge_id", "kind", "row_id"], moved))
+    tx.execute(insert(merge_rows).from_select(["merge_id", "kind", "row_id", "before"], moved))
     tx.execute(update(memberships).where(memberships.c.peer_id == merge.from_id).values(peer_id=merge.into_id))
 
 
@@ -119,18 +130,42 @@ def _noted(merge: Record, kind: str) -> Select[Any]:
 
 def bring_back(tx: Tx, merge: Record) -> None:
     """Undo `move_members` and `move_cards`."""
-    ids = select(merge_rows.c.row_id).where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "membership")
-    moved = (memberships.c.id.in_(ids), memberships.c.peer_id == merge.into_id)
-    tx.execute(update(memberships).where(*moved).values(peer_id=merge.from_id))
-    for noted in tx.execute(_noted(merge, "stay")).all():
-        stay = {name: value for name, value in json.loads(noted.before).items() if name != "id"}
-        if tx.execute(select(sessions.c.id).where(sessions.c.id == stay["session_id"])).first() is not None:
-            tx.execute(insert(memberships).values(stay))
-    for noted in tx.execute(_noted(merge, "card")).all():
-        own = cards.c.collection_id == noted.row_id
-        tx.execute(update(cards).where(own).values(collection_id=int(noted.before)))
+    same = (
+        merge_rows.c.row_id == memberships.c.id,
+        or_(merge_rows.c.before.is_(None), merge_rows.c.before == SAME_STAY),
+    )
+    noted = exists().where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "membership", *same)
+    tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, noted).values(peer_id=merge.from_id))
+    for row in tx.execute(_noted(merge, "stay")).all():
+        _bring_stay_back(tx, json.loads(row.before))
+    for row in tx.execute(_noted(merge, "card")).all():
+        _bring_card_back(tx, row)
     done = (merge_rows.c.merge_id == merge.id, merge_rows.c.kind.in_(("membership", "stay", "card")))
     tx.execute(delete(merge_rows).where(*done))
+
+
+def _bring_stay_back(tx: Tx, before: dict[str, Any]) -> None:
+    """Unless its session is gone."""
+    same = [memberships.c[name] == before[name] for name in ("id", "session_id", "peer_id", "joined_at")]
+    if tx.execute(update(memberships).where(*same).values(left_seq=None)).rowcount:
+        return
+    if tx.execute(select(sessions.c.id).where(sessions.c.id == before["session_id"])).first() is not None:
+        tx.execute(insert(memberships).values({name: value for name, value in before.items() if name != "id"}))
+
+
+def _bring_card_back(tx: Tx, noted: Record) -> None:
+    """Unless it was written anew since: then it is the other's."""
+    own = [cards.c.collection_id == noted.row_id]
+    if written := noted.before.partition("@")[2]:
+        own.append(cards.c.updated_at == int(written))
+    place = card_place(noted.before)
+    if _is_there(tx, place):
+        tx.execute(update(cards).where(*own).values(collection_id=place))
+
+
+def _is_there(tx: Tx, collection_id: int) -> bool:
+    """Not so when one of the two peers was deleted: what was held between them goes with it."""
+    return tx.execute(select(collections.c.id).where(collections.c.id == collection_id)).first() is not None
 
 
 def move_back(tx: Tx, merge: Record) -> bool:
@@ -142,6 +177,8 @@ def move_back(tx: Tx, merge: Record) -> bool:
     else:
         noted = tx.execute(_noted(merge, "conclusion").limit(PART)).all()
         for before, rows in groupby(noted, key=attrgetter("before")):
+            if not _is_there(tx, int(before)):
+                continue
             ids = [row.row_id for row in rows]
             now = select(conclusions.c.collection_id).where(conclusions.c.id.in_(ids)).distinct()
             for touched in (*tx.execute(now).scalars(), int(before)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import (
@@ -23,7 +23,7 @@ from hermes.memory_server.db.tables import (
     peers,
     workspaces,
 )
-from hermes.memory_server.engine.jobs import Job, add_job, replace_peer
+from hermes.memory_server.engine.jobs import Job, add_job, keep_place, replace_peer
 from hermes.memory_server.engine.merge_moves import (
     about,
     bring_back,
@@ -33,6 +33,7 @@ from hermes.memory_server.engine.merge_moves import (
     move_members,
     move_messages,
 )
+from hermes.memory_server.engine.merge_order import UNDER_WAY, refuse_before_later, refuse_under_way
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
@@ -72,13 +73,7 @@ def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record
     """Note the merge and queue it. Both go on as two until all is moved."""
     place = lock_workspace(tx, workspace)
     gone, kept = _pair(tx, workspace, name, into)
-    busy = select(merges.c.id).where(
-        merges.c.workspace_id == place.id,
-        merges.c.state.in_(("running", "undoing")),
-        or_(*(merges.c[side].in_((gone.id, kept.id)) for side in ("from_id", "into_id"))),
-    )
-    if tx.execute(busy).first() is not None:
-        raise Conflict(f"{name} or {into} is being merged already")
+    refuse_under_way(tx, place.id, (gone.id, kept.id))
     public_id = new_id()
     row = {"public_id": public_id, "workspace_id": place.id, "from_id": gone.id, "into_id": kept.id}
     tx.execute(insert(merges).values(**row, from_name=name, into_name=kept.name, state="running", created_at=at))
@@ -110,9 +105,10 @@ def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
         raise Conflict(f"The merge is {merge.state}; only one that is done can be undone")
     if merge.created_at < at - KEPT:
         raise Conflict("The merge is older than seven days; it cannot be undone any more")
-    kept = tx.execute(select(peers.c.kind).where(peers.c.id == merge.into_id)).scalar_one_or_none()
-    if kept != "peer":
-        raise Conflict(f"{merge.into_name} was merged or deleted since; undo that first")
+    refuse_before_later(tx, merge)
+    taken = select(peers.c.id).where(peers.c.workspace_id == place.id, peers.c.name == merge.from_name)
+    if tx.execute(taken.where(peers.c.id != merge.from_id)).first() is not None:
+        raise Conflict(f"There is another peer {merge.from_name} by now; delete it, or merge it, first")
     tx.execute(update(peers).where(peers.c.id == merge.from_id).values(name=merge.from_name, kind="peer"))
     bring_back(tx, merge)
     _set_state(tx, merge.id, "undoing")
@@ -120,8 +116,8 @@ def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
     return get_merge(tx, workspace, public_id)
 
 
-def go_on_merging(tx: Tx, job: Job, at: int) -> None:
-    """Move a part of a merge, there or back, and queue the rest."""
+def go_on_merging(tx: Tx, job: Job) -> None:
+    """Move a part of a merge, there or back. The rest comes before any other merge of the workspace."""
     found = select(merges).where(merges.c.public_id == job.payload["merge"]).with_for_update(key_share=True)
     merge = tx.execute(found).first()
     if merge is None:
@@ -136,12 +132,12 @@ def go_on_merging(tx: Tx, job: Job, at: int) -> None:
             _let_search_see(tx, merge)
             _set_state(tx, merge.id, "undone")
     if moved:
-        _queue(tx, merge.workspace_id, merge.public_id, at)
+        keep_place(tx, job)
 
 
 def forget_merges(tx: Tx, at: int) -> bool:
     """Drop a part of what was noted to undo merges that cannot be undone any more. Is there more to drop?"""
-    old = select(merges.c.id).where(merges.c.created_at < at - KEPT)
+    old = select(merges.c.id).where(merges.c.created_at < at - KEPT, merges.c.state.not_in(UNDER_WAY))
     ids = list(tx.execute(select(merge_rows.c.id).where(merge_rows.c.merge_id.in_(old)).limit(1000)).scalars())
     tx.execute(delete(merge_rows).where(merge_rows.c.id.in_(ids)))
     return len(ids) == 1000

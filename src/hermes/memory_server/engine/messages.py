@@ -19,6 +19,7 @@ from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import DELETED_PEER, ensure_peer_ids
@@ -209,8 +210,9 @@ def set_message_metadata(
 
 def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
     """A session's messages in the order they came; none for a session that does not exist."""
-    condition = build_filter(filters, FIELDS)
     place = find_live_session(tx, workspace, session)
+    filters = filters if place is None else follow_names(tx, place.workspace_id, filters)
+    condition = build_filter(filters, FIELDS)
     if place is None:
         return Paged([], 0, page)
     if not filters and place.removals == 0:

@@ -112,6 +112,8 @@ class Outline:
         self.last_id = self.count = 0
         self.on_disk = 0
         """How many rows its file has."""
+        self.saved_at = float("-inf")
+        """When that was written, by the monotonic clock."""
         self._dimension = dimension
         self._kept = _empty(dimension)
         self.ends: dict[int, int] = {}

@@ -1,7 +1,8 @@
 """An outline on the disk, so that the first search after a start need not read all vectors again.
 
 It is trusted only when it is whole, was made the same way, and ends at a message that is still there under its name:
-a database that was replaced since has others. What came or went later is followed as always.
+a database that was replaced since has others. What came or went later is followed as always. It holds no text, but what
+was worked out of one: a file that knows of deleted messages is removed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,10 @@ from hermes.memory_server.engine.outline import ARRAYS, Outline, Rows
 
 FORMAT = 1
 HEAD_BYTES = 4096
+NAME, UNFINISHED = "outline-", ".outline-"
+"""How the names of files begin, and of those that are being written."""
+ABANDONED = 60.0
+"""Seconds after which nobody writes a file any more."""
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +43,7 @@ def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: s
         "digest": digest.hexdigest(),
     }
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".outline-", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=UNFINISHED, delete=False) as file:
             file.write(json.dumps(head).encode().ljust(HEAD_BYTES - 1) + b"\n")
             for array in arrays:
                 file.write(array.data)
@@ -69,6 +75,52 @@ def load_outline(folder: Path, workspace_id: int, outline: Outline, name_of: Cal
         outline.generation = int(head["generation"])
 
 
+def discard_outline(folder: Path, workspace_id: int) -> None:
+    """Remove a workspace's file, if there is one."""
+    _remove(_path(folder, workspace_id))
+
+
+def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED) -> None:
+    """Remove the files of workspaces that are gone or of which something is, and those that nobody finished: not
+    written for so many seconds. `generations` are those of all workspaces."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError as error:
+        logger.warning("The outlines in %s cannot be looked through: %s", folder, error)
+        return
+    for name in names:
+        workspace = name.removeprefix(NAME)
+        if name.startswith(UNFINISHED) and time.time() - _written_at(folder / name) >= abandoned:
+            _remove(folder / name)
+        elif workspace != name and workspace.isdecimal():
+            now = generations.get(int(workspace))
+            if now is None or _generation(folder / name) < now:
+                _remove(folder / name)
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()  # it was finished at this moment
+
+
+def _generation(path: Path) -> int:
+    """That of a file; less than any when it says none."""
+    try:
+        with path.open("rb") as file:
+            return int(json.loads(file.read(HEAD_BYTES))["generation"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("%s cannot be removed: %s", path, error)
+
+
 def _rows(body: memoryview, shapes: list[list[int | str]]) -> Rows:
     arrays = []
     start = 0
@@ -81,4 +133,4 @@ def _rows(body: memoryview, shapes: list[list[int | str]]) -> Rows:
 
 
 def _path(folder: Path, workspace_id: int) -> Path:
-    return folder / f"outline-{workspace_id}"
+    return folder / f"{NAME}{workspace_id}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +13,19 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import bindparam, func, select
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.catching_up import has_caught_up
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
 from hermes.memory_server.engine.outline import NONE, Outline, Places, Rows
-from hermes.memory_server.engine.outline_file import load_outline, save_outline
+from hermes.memory_server.engine.outline_file import (
+    ABANDONED,
+    discard_outline,
+    load_outline,
+    remove_stale_outlines,
+    save_outline,
+)
 from hermes.memory_server.engine.postings import Postings
 
 ROWS_KEPT = 2_000_000
@@ -28,6 +37,9 @@ AT_ONCE = 20_000
 """How many rows a search reads itself. More are read in the background, while it goes by words alone."""
 WORTH_KEEPING = 20_000
 """After so many rows more it is written to its file again."""
+SAVE_EVERY = 60.0
+"""Seconds after which one whose file was removed may be written again, since messages are deleted one after another."""
+GENERATIONS = Prepared(select(workspaces.c.id, workspaces.c.generation))
 NEWER = Prepared(
     select(
         *(message_vectors.c[name] for name in ("message_id", "session_id", "peer_id", "said_at", "traits", "vector"))
@@ -101,11 +113,17 @@ class Outlines:
         self._dimension = dimension
         self._folder = folder
         self._rows_kept = rows_kept
+        self._caught_up = False
         self._guard = threading.Lock()
         self._known: OrderedDict[int, Known] = OrderedDict()
 
     def find(self, tx: Tx, workspace_id: int) -> Seen | None:
-        """The workspace's messages; None while they are being read for the first time."""
+        """The workspace's messages; None while they are being read for the first time, or while a folder of an earlier
+        version is catching up."""
+        if not self._caught_up:
+            if not has_caught_up(tx):
+                return None
+            self._caught_up = True
         outline = self._of(workspace_id).outline
         if not outline.is_whole and self.load_later is not None:
             if outline.guard.locked():
@@ -128,13 +146,24 @@ class Outlines:
                 _leave_out(tx, outline, workspace_id)
                 known.postings = Postings()
                 outline.generation = generation
+                self._discard(outline, workspace_id)
             if outline.last_id < newest:
                 _follow(tx, outline, workspace_id)
             outline.is_whole = True
-            if outline.count - outline.on_disk >= WORTH_KEEPING and self._folder is not None:
-                save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
-                outline.on_disk = outline.count
+            self._save(tx, outline, workspace_id)
             return Seen(known.postings, outline.rows(), newest, outline.ends)
+
+    def _save(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
+        is_due = outline.on_disk or time.monotonic() - outline.saved_at >= SAVE_EVERY
+        if outline.count - outline.on_disk >= WORTH_KEEPING and is_due and self._folder is not None:
+            save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
+            outline.on_disk, outline.saved_at = outline.count, time.monotonic()
+
+    def _discard(self, outline: Outline, workspace_id: int) -> None:
+        """Its file knows of what is gone."""
+        if self._folder is not None:
+            discard_outline(self._folder, workspace_id)
+            outline.on_disk = 0
 
     def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
         with holding(outline.guard):
@@ -155,6 +184,13 @@ class Outlines:
             while self._known and sum(SMALLEST + k.outline.count for k in self._known.values()) > self._rows_kept:
                 self._known.popitem(last=False)
             return self._known.setdefault(workspace_id, Known(Outline(self._dimension), Postings()))
+
+
+async def clean_outlines(database: Database, abandoned: float = ABANDONED) -> None:
+    """Let no outline in the folder know of what is deleted, and none stay half written."""
+    if (folder := database.folder) is not None:
+        generations = await database.read(lambda tx: {row.id: row.generation for row in GENERATIONS.rows(tx)})
+        await asyncio.to_thread(remove_stale_outlines, folder, generations, abandoned)
 
 
 def _leave_out(tx: Tx, outline: Outline, workspace_id: int) -> None:

@@ -24,10 +24,11 @@ from hermes.memory_server.db.tables import (
     summaries,
     workspaces,
 )
-from hermes.memory_server.engine.answers import Place, forget_answers_about
+from hermes.memory_server.engine.answers import forget_peer_answers
 from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
+from hermes.memory_server.engine.merge_order import refuse_under_way
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
@@ -36,18 +37,21 @@ from hermes.memory_server.faults import Conflict
 
 
 def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Free the name at once, and hide and remove all that the peer said, held and that was held about it."""
+    """Free the name at once, and hide and remove all that the peer said, held and that was held about it. Refused
+    while it is being merged."""
     refuse_scopes(name)
     place = lock_workspace(tx, workspace)
     peer = get_peer(tx, workspace, name)
     if peer.name != name:
         raise Conflict(f"{name} was merged into {peer.name}; undo that first, or delete {peer.name}")
+    refuse_under_way(tx, place.id, (peer.id,))
     _leave_sessions(tx, peer, at)
     _drop_work(tx, peer)
+    forget_peer_answers(tx, place.id, name)
     _drop_merges(tx, place.id, peer.id, at)
     freed = {"name": f"{name}/{peer.uid}", "kind": DELETED_PEER, "metadata": "{}", "configuration": "{}"}
     tx.execute(update(peers).where(peers.c.id == peer.id).values(freed))
-    _queue(tx, place.id, peer.id, name, at)
+    _queue(tx, place.id, peer.id, at)
 
 
 def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
@@ -58,12 +62,13 @@ def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
         tx.execute(delete(merges).where(merges.c.id == merge.id))
         if merge.into_id == peer_id and merge.state == "done":
             _drop_merges(tx, workspace_id, merge.from_id, at)
+            forget_peer_answers(tx, workspace_id, merge.from_name)
             tx.execute(update(peers).where(peers.c.id == merge.from_id).values(kind=DELETED_PEER))
-            _queue(tx, workspace_id, merge.from_id, merge.from_name, at)
+            _queue(tx, workspace_id, merge.from_id, at)
 
 
-def _queue(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> None:
-    payload = {"peer": peer_id, "name": name}
+def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
+    payload = {"peer": peer_id}
     add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
 
 
@@ -73,7 +78,7 @@ def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
     tx.execute(update(sessions).where(sessions.c.id.in_(been)).values(removals=sessions.c.removals + 1))
     summed = select(summaries.c.session_id).where(summaries.c.session_id.in_(been))
     affected = tx.execute(select(sessions).where(sessions.c.id.in_(summed))).all()
-    tx.execute(delete(summaries).where(summaries.c.session_id.in_([row.id for row in affected])))
+    tx.execute(delete(summaries).where(summaries.c.session_id.in_(been)))
     tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
     for row in affected:
         queue_summaries_again(tx, row, at)
@@ -94,11 +99,11 @@ def _drop_work(tx: Tx, peer: Record) -> None:
 
 def go_on_deleting(tx: Tx, job: Job, at: int) -> None:
     """Remove a part of a deleted peer, and queue the rest."""
-    if not _purge_peer(tx, job.workspace_id, job.payload["peer"], job.payload["name"], at):
+    if not _purge_peer(tx, job.workspace_id, job.payload["peer"], at):
         add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
 
 
-def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> bool:
+def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
     """Remove a part of what is left of a peer. Is it gone?"""
     own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(PART)
     rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
@@ -114,8 +119,6 @@ def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, name: str, at: int) -> 
             return False
         tx.execute(delete(cards).where(cards.c.collection_id == collection_id))
         tx.execute(delete(collections).where(collections.c.id == collection_id))
-    if forget_answers_about(tx, Place(workspace_id), "peers", name):
-        return False
     tx.execute(update(workspaces).where(workspaces.c.id == workspace_id).values(generation=workspaces.c.generation + 1))
     queue_tidying(tx, at)
     tx.execute(delete(peers).where(peers.c.id == peer_id))

@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select, true, 
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
-from hermes.memory_server.db.tables import memberships, merges, peers, sessions, workspaces
+from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.merged_names import INTO, PEER_KEYS, follow_names
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
@@ -49,11 +50,6 @@ NAMED = (
 BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
 BY_ID = Prepared(select(*COLUMNS).select_from(PEERS).where(peers.c.id == bindparam("id"), IS_SHOWN))
 ID = Prepared(select(peers.c.id).where(*NAMED))
-INTO = Prepared(
-    select(merges.c.into_id, merges.c.into_name)
-    .where(merges.c.workspace_id == bindparam("workspace_id"), merges.c.from_name == bindparam("name"))
-    .where(merges.c.state == "done")
-)
 INSERT = Prepared(
     inserting_new(peers, "uid", "workspace_id", "name", "kind", "metadata", "configuration", "created_at")
 )
@@ -74,6 +70,12 @@ def _merged(tx: Tx, workspace_id: int, name: str) -> Record | None:
     return found if found is not None else _merged(tx, workspace_id, into.into_name)
 
 
+def is_merged(tx: Tx, workspace: str, name: str) -> bool:
+    """Is a peer of this name a part of another by now?"""
+    found = find_peer(tx, workspace_id_of(tx, workspace), name)
+    return found is not None and found.name != name
+
+
 def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     """The peer; refused when there is none."""
     place = find_workspace(tx, workspace)
@@ -81,6 +83,13 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     if found is None:
         raise Missing("Peer", name, workspace)
     return found
+
+
+def find_named_peer(tx: Tx, workspace: str, name: str) -> Record | None:
+    """A peer that is no scope, or None where there is none of that name."""
+    place = find_workspace(tx, workspace)
+    found = None if place is None else find_peer(tx, place.id, name)
+    return found if found is not None and found.kind == "peer" else None
 
 
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
@@ -125,7 +134,7 @@ def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: 
     """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
-    query = query.where(build_filter(filters, _fields_in(place)))
+    query = query.where(build_filter(follow_names(tx, place, filters, PEER_KEYS | {"id"}), _fields_in(place)))
     if kind == "all":
         query = query.where(IS_SHOWN)
     else:

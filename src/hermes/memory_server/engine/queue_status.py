@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import exists, func, select, text
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.tables import job_observers, jobs, sessions
-from hermes.memory_server.engine.jobs import TRACKED
+from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
+from hermes.memory_server.engine.jobs import PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -32,11 +32,21 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """How many jobs wait or run, and how often one of them was tried."""
+
+    waiting: int
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """All counts; those of each session under its internal id, unless one session was asked for."""
+    """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
+    deletions and merges of the workspace that are not done, by their kinds."""
 
     all: Counts
     sessions: dict[str, Counts] | None
+    promised: dict[str, Promise]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> Status:
@@ -56,10 +66,18 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         found = find_session(tx, place, session)
         query = query.where(jobs.c.session_id == (found.id if found is not None else 0))
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
+    promised = _promised(tx, place)
     if session is not None:
-        return Status(_sum(rows), None)
+        return Status(_sum(rows), None, promised)
     names = {row.uid for row in rows if row.uid is not None}
-    return Status(_sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None)
+    return Status(_sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None, promised)
+
+
+def _promised(tx: Tx, workspace_id: int) -> dict[str, Promise]:
+    own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
+    query = select(jobs.c.kind, func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
+    found = tx.execute(query.where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind))
+    return {row.kind: Promise(row.waiting, row.tries) for row in found}
 
 
 def _sum(rows: Iterable[Any]) -> Counts:

@@ -15,6 +15,7 @@ from sqlalchemy import delete, select, text, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
     conclusion_messages,
@@ -148,6 +149,5 @@ def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
 
 
 def _any_left(tx: Tx, public_ids: Sequence[str]) -> bool:
-    return (
-        tx.execute(select(conclusions.c.id).where(conclusions.c.public_id.in_(public_ids)).limit(1)).first() is not None
-    )
+    queries = (select(conclusions.c.id).where(conclusions.c.public_id.in_(part)) for part in in_parts(public_ids))
+    return any(tx.execute(query.limit(1)).first() is not None for query in queries)

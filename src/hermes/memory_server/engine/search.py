@@ -18,6 +18,7 @@ from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.peers import find_peer
@@ -67,6 +68,7 @@ def find_hits(
     tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Hit]:
     """The messages that fit best, the best first; what was said twice comes again only when nothing else is left."""
+    filters = follow_names(tx, place.workspace_id, filters)
     condition = search_condition(tx, place.workspace_id, filters)
     where = _place_within(tx, place, filters or {})
     if where.sessions == () or where.peer == NOBODY:

@@ -12,6 +12,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
 from hermes.memory_server.engine.peers import find_peer
@@ -128,7 +129,9 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
-    query = query.where(sessions.c.is_active.is_(True), build_filter(filters, _fields_in(place)))
+    query = query.where(
+        sessions.c.is_active.is_(True), build_filter(follow_names(tx, place, filters), _fields_in(place))
+    )
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
@@ -139,7 +142,7 @@ def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, An
     member_id = 0 if member is None else member.id
     been = exists().where(memberships.c.peer_id == member_id, memberships.c.session_id == sessions.c.id)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place, been)
-    query = query.where(build_filter(filters, _fields_in(place)))
+    query = query.where(build_filter(follow_names(tx, place, filters), _fields_in(place)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 

@@ -12,6 +12,7 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
+from hermes.memory_server.engine.answers import forget_webhook_answers
 from hermes.memory_server.engine.delivery import is_public, literal_address
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Page, Paged, fetch_page
@@ -76,6 +77,7 @@ def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
     own = (webhooks.c.workspace_id == place.id, webhooks.c.public_id == public_id)
     if tx.execute(delete(webhooks).where(*own)).rowcount == 0:
         raise Missing("Webhook endpoint", public_id, workspace)
+    forget_webhook_answers(tx, place.id, public_id)
 
 
 def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at: int) -> int:

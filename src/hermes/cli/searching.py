@@ -1,0 +1,124 @@
+"""`hermes sessions search`: what was said that fits a question, the best first."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from hermes.cli.output import note, print_json, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.table import print_table
+from hermes.db.engine import Tx
+from hermes.errors import UsageError
+from hermes.ranking.words import SAME, is_pair, split_words, telling_words
+from hermes.scope import OWNER
+from hermes.settings import COLOR
+from hermes.store.export import message_to_json
+from hermes.store.reach import Narrowed
+from hermes.store.search import Hit
+from hermes.store.store import Store
+from hermes.store.words import snippet
+
+DAY = timedelta(days=1)
+DATE = len("2026-01-31")
+OTHERS = 62
+"""Columns of the screen that the session, the time and the role take."""
+LEAST = 30
+SHORTEST = 3
+Limit = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
+Source = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only what was said from then on.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only what was said up to the end of then.")]
+
+
+def search_sessions(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(help='Words, a question or a date; "quoted words" must occur so.')],
+    limit: Limit = 10,
+    session: Annotated[str | None, typer.Option("--session", help="Only in this session.")] = None,
+    source: Source = None,
+    since: Since = None,
+    until: Until = None,
+    json: AsJson = False,
+) -> None:
+    """Search everything that was said, best match first."""
+    host = load_app(ctx)
+    text = " ".join(words)
+    start, end = _moment(since), _moment(until)
+    if until and end and len(until.strip()) <= DATE:
+        end += DAY  # a day lasts until the next one begins
+
+    async def work(store: Store) -> list[Hit]:
+        await store.index(_progress("indexing"))
+
+        def find(tx: Tx) -> list[Hit]:
+            within = store.sessions.find(tx, session).id if session else None
+            narrowed = Narrowed(within, source, _seconds(start), _seconds(end))
+            return store.search.find(tx, text, OWNER, limit=limit, narrowed=narrowed)
+
+        return await store.read(find)
+
+    hits = with_store(host, work)
+    if json:
+        print_json([{**message_to_json(hit.message), "source": hit.source, "title": hit.title} for hit in hits])
+    elif not hits:
+        note(f"nothing found for '{text}'")
+    else:
+        rows = [
+            (hit.message.session_id, show_time(hit.message.timestamp), hit.message.role, _excerpt(hit, text))
+            for hit in hits
+        ]
+        columns = ("session", "when", "role", "text")
+        print_table(columns, rows, color=host.settings.get(COLOR), marked=_pattern(text))
+
+
+def _moment(written: str | None) -> datetime | None:
+    if written is None:
+        return None
+    try:
+        return datetime.fromisoformat(written.strip())
+    except ValueError as error:
+        raise UsageError(f"'{written}' is no date", hint="Write it as 2026-01-31 or 2026-01-31T14:00") from error
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def _excerpt(hit: Hit, text: str) -> str:
+    """The part that matched, as much of it as this terminal has room for."""
+    if not sys.stdout.isatty():
+        return hit.snippet
+    room = max(LEAST, shutil.get_terminal_size().columns - OTHERS)
+    return snippet(hit.message.content or "", text, room)
+
+
+def _pattern(text: str) -> str:
+    """What the words of a question look like where they are found, in any form."""
+    words = [word.rstrip("*") for word in telling_words(split_words(text))]
+    forms = [re.escape(word) if is_pair(word) else rf"\b{re.escape(_stem(word))}\w*" for word in words]
+    return f"(?i){'|'.join(forms)}" if forms else ""
+
+
+def _stem(word: str) -> str:
+    return word[: min(SAME, max(SHORTEST, len(word) - 1))]
+
+
+def _progress(what: str) -> Callable[[int], None]:
+    """Says how far long work is, on a terminal, from the second batch on."""
+    total = 0
+
+    def report(done: int) -> None:
+        nonlocal total
+        total += done
+        if total > done and sys.stderr.isatty():
+            sys.stderr.write(f"\r{what} … {total} messages ")
+            sys.stderr.flush()
+
+    return report

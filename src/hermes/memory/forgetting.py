@@ -1,0 +1,102 @@
+"""Forgetting what holds certain words, as far as the host has it: entries that wait, what was said, records of recall.
+
+What was said stays in its session, where a person can read and delete it; memory does not know of it any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.db.queue import Item, State
+from hermes.db.queue_items import drop, items, queues
+from hermes.memory.outbox import queue_name
+from hermes.memory.values import Part, Recalled, Wording
+from hermes.store.injections import drop_injections
+from hermes.store.memory_rows import get_value, set_value
+from hermes.store.store import Store
+
+PAGE = 1000
+STATES: tuple[State, ...] = ("waiting", "dead")
+KIND, KEY = "forgotten", "at"
+OLD = "it was fetched before something was forgotten"
+
+
+class Kept(Struct, frozen=True):
+    """What the host has: entries of outboxes, and messages (session, id)."""
+
+    entries: tuple[int, ...] = ()
+    messages: tuple[tuple[str, int], ...] = ()
+
+
+def find_kept(store: Store, tx: Tx, wording: Wording) -> Kept:
+    """What the host has in which these words stand; a message that memory does not know of is left out."""
+    said = {number: session for session, number, text in _messages(tx) if wording.is_in(text)}
+    known = [(session, number) for number, session in said.items() if _is_known(store, tx, session, number)]
+    queued = [item for item in _queued(tx) if item.payload.get("message") in said or wording.is_in(_text_of(item))]
+    return Kept(tuple(item.id for item in queued), tuple(known))
+
+
+def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording) -> None:
+    """Drop entries, keep messages out of memory for good, and delete records of recall that hold the words."""
+    drop(tx, list(kept.entries))
+    for session, message in kept.messages:
+        store.incognito.leave_out(tx, session, message)
+    drop_injections(tx, wording.is_in)
+
+
+def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
+    """From now on nothing is recalled that was fetched before."""
+    set_value(tx, provider, KIND, KEY, now)
+
+
+def forgotten_at(tx: Tx, provider: str) -> float:
+    """When something was last forgotten; 0 for never."""
+    return float(get_value(tx, provider, KIND, KEY) or 0.0)
+
+
+def without_forgotten(recalled: Recalled, since: float) -> Recalled:
+    """What was recalled, without what was fetched before something was forgotten."""
+    old = [part for part in recalled.parts if _is_older(part, since)]
+    if not old:
+        return recalled
+    kept = tuple(part for part in recalled.parts if part not in old)
+    return Recalled(kept, {**recalled.missed, **{str(part.layer): OLD for part in old}})
+
+
+def _is_older(part: object, since: float) -> bool:
+    """A plugin may give anything."""
+    as_of: object = part.as_of if isinstance(part, Part) else None
+    return isinstance(as_of, int | float) and as_of < since
+
+
+def _messages(tx: Tx) -> Iterator[tuple[str, int, str]]:
+    after = 0
+    while page := tx.execute(
+        "SELECT id, session_id, content FROM messages WHERE id > ? AND content IS NOT NULL ORDER BY id LIMIT ?",
+        (after, PAGE),
+    ).fetchall():
+        for row in page:
+            yield str(row["session_id"]), int(row["id"]), str(row["content"])
+        after = int(page[-1]["id"])
+
+
+def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
+    return not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+
+
+def _queued(tx: Tx) -> Iterator[Item]:
+    for name in queues(tx, queue_name("")):
+        for state in STATES:
+            after = 0
+            while page := items(tx, name, state, after_id=after, limit=PAGE):
+                yield from page
+                after = page[-1].id
+
+
+def _text_of(item: Item) -> str:
+    """The words that an entry holds itself."""
+    return f"{item.payload.get('text') or ''} {json.dumps(item.payload.get('data'), ensure_ascii=False)}"

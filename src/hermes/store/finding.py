@@ -1,0 +1,212 @@
+"""From a question to the messages that fit it, in the order of all that speaks for them.
+
+question ── words, quotes, names, dates ── holders of each word ─┐
+                                       └── what was said then ───┴─ the message after each ── evidence ── score
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hermes.db.engine import Tx
+from hermes.ranking import traits
+from hermes.ranking.scoring import LONG, Evidence, Floats, score
+from hermes.store.asking import Asked, understand
+from hermes.store.holders import Held, Ids, parse_ids, read_held, read_ids
+from hermes.store.moments import LASTED, said_then
+from hermes.store.reach import Reach
+from hermes.store.schema import as_text, as_time, storable
+
+BY_WORDS = 80
+"""How many of those that hold words are weighed; the others come after them."""
+BY_LETTERS = 2000
+"""How far back a text without any word, such as an emoji, is looked for."""
+REPEATED = 3
+"""How often a word counts that comes again and again in a session."""
+LARGE = 400
+"""Messages from which on it is not asked what a session is about."""
+DAY = 86_400
+ALWAYS = {"since": 0.0, "until": 1e12}
+"""The time of a search that is not narrowed to one."""
+
+
+class Known(NamedTuple):
+    """What is known of a message."""
+
+    id: int
+    session_id: str
+    role: str
+    traits: int
+    day: int
+    author: str | None
+    session_size: int
+    is_shown: bool
+    """Whether it may be shown, and not only tell what another one is about."""
+
+
+def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
+    """The ids of the messages that fit best, the best first; `limit` and more, as far as there are. Only those within
+    reach are weighed; of what comes after them some may not be."""
+    asked = understand(text)
+    then = said_then(tx, reach, asked.dates) if asked.dates else []
+    if not asked.words and not then:
+        asked = replace(asked, words=asked.of_dates)
+    held = read_held(tx, asked, _allowed(tx, reach), limit)
+    if not len(held.ids) and not then:
+        return [] if asked.words else _by_letters(tx, reach, text, limit)
+    found = _gather(tx, reach, held, then)
+    named = asked.named({one.author for one, _ in found if one.author})
+    if named and held.keep(asked.words_without(named)):
+        found = _gather(tx, reach, held, then)
+    direct = {*held.ids.tolist(), *then}
+    shown = [pair for pair in found if pair[0].is_shown and (pair[0].id in direct or _answers(pair[1]))]
+    scores = score(_weigh(tx, asked, held, shown, named))
+    found_ids = _ids([one for one, _ in shown])
+    best: list[int] = found_ids[np.lexsort((-found_ids, -scores))].tolist()
+    if len(best) >= limit:
+        return best
+    weighed = {*best}
+    return [*best, *(key for key in held.by_words().tolist() if key not in weighed)]
+
+
+def _answers(before: Known | None) -> bool:
+    """Whether a message without any of the words may be an answer: it follows a question that holds some."""
+    return before is not None and bool(before.traits & traits.ASKS)
+
+
+def _allowed(tx: Tx, reach: Reach) -> Ids | None:
+    """The messages of the sessions and the time that are reached, in order; None for all."""
+    conditions = [] if reach.sessions is None else [f"t.session_id IN ({reach.sessions})"]
+    if reach.time:
+        conditions += [f"t.session_id IN ({LASTED})", reach.time]
+    if not conditions:
+        return None
+    return read_ids(tx, f"SELECT t.id FROM messages t WHERE {' AND '.join(conditions)}", {**ALWAYS, **reach.values})
+
+
+def _gather(tx: Tx, reach: Reach, held: Held, then: Sequence[int]) -> list[tuple[Known, Known | None]]:
+    """The messages that hold most of the words or were said then, and those right after; each with the one before."""
+    direct = {*held.by_words()[:BY_WORDS].tolist(), *then}
+    before = _with_following(tx, reach, [*direct])
+    known = _read(tx, reach, [*{*before, *before.values()}])
+    return [(known[key], known.get(earlier)) for key, earlier in before.items() if key in known]
+
+
+def _with_following(tx: Tx, reach: Reach, direct: Sequence[int]) -> dict[int, int]:
+    """These messages and those that came right after them, and for each the one that came before it; 0 for none."""
+    near = (
+        "SELECT t.id FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+        "WHERE t.session_id = m.session_id AND t.role IN ('user', 'assistant') AND t.content <> '' "
+        f"AND {reach.said} AND t.id"
+    )
+    rows = tx.execute(
+        f"SELECT m.id, coalesce(({near} < m.id ORDER BY t.id DESC LIMIT 1), 0), "
+        f"coalesce(({near} > m.id ORDER BY t.id LIMIT 1), 0) "
+        "FROM json_each(:ids) c JOIN messages m ON m.id = c.value",
+        {**reach.values, "ids": json.dumps(direct)},
+    ).fetchall()
+    return {after: key for key, _, after in rows if after} | {key: before for key, before, _ in rows}
+
+
+def _read(tx: Tx, reach: Reach, ids: Sequence[int]) -> dict[int, Known]:
+    rows = tx.execute(
+        "SELECT t.id, t.session_id, t.role, t.content, t.timestamp, x.author_name, coalesce(s.message_count, 0), "
+        f"{reach.shown} FROM {reach.rows} WHERE t.id IN (SELECT value FROM json_each(:ids)) AND {reach.where}",
+        {**reach.values, "ids": json.dumps(ids)},
+    )
+    return {
+        row[0]: Known(
+            row[0],
+            row[1],
+            row[2],
+            traits.traits_of(as_text(row[3]) or ""),
+            _day(as_time(row[4])),
+            row[5].casefold() if row[5] else None,
+            int(row[6]),
+            bool(row[7]),
+        )
+        for row in rows
+    }
+
+
+def _day(seconds: float) -> int:
+    """The day of a time, as this machine's people count days."""
+    return int(seconds + time.localtime(seconds).tm_gmtoff) // DAY
+
+
+def _weigh(
+    tx: Tx, asked: Asked, held: Held, shown: Sequence[tuple[Known, Known | None]], named: Sequence[str]
+) -> Evidence:
+    """What speaks for each of the messages."""
+    chosen, before = [one for one, _ in shown], [one for _, one in shown]
+    kinds = np.array([one.traits for one in chosen], dtype=np.int64)
+    kinds_before = np.array([one.traits if one else 0 for one in before], dtype=np.int64)
+    is_short = np.array([one is not None for one in before], dtype=bool) & (kinds_before >> traits.LENGTH_AT < LONG)
+    own = held.of(_ids(chosen))
+    earlier = held.of(_ids(before)) & is_short
+    weights = held.weights / max(float(held.weights.sum()), 1e-6)
+    sizes = {one.session_id: one.session_size for one in chosen}
+    places = {session: place for place, session in enumerate(sizes)}
+    author = named[0].casefold() if len(named) == 1 else None
+    by_named = [one.author == author if author else not named and one.role == asked.role for one in chosen]
+    nothing = np.zeros(len(chosen), dtype=np.float32)
+    return Evidence(
+        words=weights @ own,
+        before=weights @ earlier,
+        only_before=weights @ (earlier & ~own),
+        meaning=nothing,
+        meaning_before=nothing,
+        exact=np.logical_or.reduce(own[held.exact], axis=0),
+        by_named=np.array(by_named, dtype=bool),
+        oneself=kinds & traits.OF_ONESELF != 0,
+        question=kinds & traits.IS_QUESTION != 0,
+        after_question=kinds_before & traits.ASKS != 0,
+        time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
+        date=asked.dates.fit(np.array([one.day for one in chosen], dtype=np.int32)) if asked.dates else nothing,
+        length=kinds >> traits.LENGTH_AT,
+        session=np.array([places[one.session_id] for one in chosen], dtype=np.int64),
+        session_words=_session_words(tx, held, sizes, weights),
+        session_size=np.array([*sizes.values()], dtype=np.int64),
+    )
+
+
+def _ids(messages: Sequence[Known | None]) -> Ids:
+    return np.array([one.id if one else 0 for one in messages], dtype=np.int64)
+
+
+def _session_words(tx: Tx, held: Held, sizes: Mapping[str, int], weights: Floats) -> Floats:
+    """The share of the question's words that each session holds, more when they come again; 0 for a huge one."""
+    small = [place for place, size in enumerate(sizes.values()) if size <= LARGE]
+    if len(sizes) < 2 or not small or not held.words:
+        return np.zeros(len(sizes))
+    keys = [*sizes]
+    rows = tx.execute(
+        "SELECT c.key, group_concat(t.id) FROM json_each(?) c JOIN messages t ON t.session_id = c.value GROUP BY c.key",
+        (json.dumps([keys[place] for place in small]),),
+    )
+    said = {small[key]: parse_ids(ids) for key, ids in rows}
+    session = np.repeat([*said], [len(ids) for ids in said.values()])
+    holds = held.of(np.concatenate([*said.values()]))
+    counts = np.stack([np.bincount(session[line], minlength=len(sizes)) for line in holds])
+    shares: Floats = weights @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
+    return shares
+
+
+def _by_letters(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
+    """Those of the newest messages that hold a text without any word, such as an emoji, letter by letter."""
+    part = text.strip('" \t\n')
+    if not part:
+        return []
+    newest = int(tx.execute("SELECT max(id) FROM messages").fetchone()[0] or 0)
+    rows = tx.execute(
+        f"SELECT t.id FROM {reach.rows} WHERE t.id > :after AND instr(t.content, :part) AND {reach.where} "
+        "ORDER BY t.id DESC LIMIT :limit",
+        {**reach.values, "after": newest - BY_LETTERS, "part": storable(part), "limit": limit},
+    )
+    return [row[0] for row in rows]

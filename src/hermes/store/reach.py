@@ -1,0 +1,95 @@
+"""How far a search reaches: a condition of every query it makes, so that nothing else is counted, ranked or shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from hermes.scope import DIRECT, Group, Guest, Owner, Scope
+from hermes.store.schema import TableShape, kept_rows
+from hermes.types import ECHO
+
+INCOGNITO = (
+    "EXISTS (SELECT 1 FROM hermes_incognito i WHERE i.session_id = t.session_id AND t.id > i.after_id "
+    "AND (i.upto_id IS NULL OR t.id <= i.upto_id))"
+)
+
+
+class Narrowed(Struct, frozen=True):
+    """What a person narrows a search to: a session, a source, a time in Unix seconds."""
+
+    session_id: str | None = None
+    source: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+EVERYWHERE = Narrowed()
+OF_SESSIONS = {"session_id": "s.id = :session_id", "source": "s.source = :source"}
+OF_TIME = {"since": "t.timestamp >= :since", "until": "t.timestamp < :until"}
+
+
+class Reach(Struct, frozen=True):
+    """The rows of a search: messages `t`, what is beside them `x`, their sessions `s`."""
+
+    rows: str
+    """What to select from."""
+    where: str
+    values: Mapping[str, str | float]
+    """What stands for the names in all conditions."""
+    sessions: str | None
+    """A query for the ids of the sessions that are reached; None for all."""
+    said: str
+    """The condition on `t` and `x` for what was said, and may be known, in a session that is reached."""
+    shown: str
+    """The condition on `t` for what may be found; what others said still tells what an answer is about."""
+    time: str
+    """The condition on `t` for the time that is reached; "" for any."""
+
+
+class Reaches:
+    """The reach of searches in one store."""
+
+    def __init__(self, messages: TableShape, sessions: TableShape) -> None:
+        self._sessions = f"({sessions.select}) s"
+        self._rows = (
+            "messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            f"JOIN {self._sessions} ON s.id = t.session_id"
+        )
+        # What a tool gave back and what a reply only quotes is not what someone said. An older index may hold it.
+        said = f"t.role <> 'tool' AND coalesce({messages.field('finish_reason')}, '') <> '{ECHO}'"
+        self._said = f"{kept_rows(messages)} AND {said}"
+
+    def of_person(self, scope: Scope, narrowed: Narrowed) -> Reach:
+        """What someone finds who looks for themselves."""
+        return self._reach(scope, narrowed, self._said, "1")
+
+    def of_memory(self, scope: Scope, roles: Sequence[str]) -> Reach:
+        """What an agent may know, said by `roles`: what was said incognito is not among it."""
+        shown = " OR ".join(f"t.role = '{role}'" for role in roles)
+        return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})")
+
+    def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str) -> Reach:
+        given = {name: value for name in (*OF_SESSIONS, *OF_TIME) if (value := getattr(narrowed, name)) is not None}
+        within, values = _within(scope)
+        of_sessions = [*within, *(OF_SESSIONS[name] for name in given if name in OF_SESSIONS)]
+        sessions = f"SELECT s.id FROM {self._sessions} WHERE {' AND '.join(of_sessions)}" if of_sessions else None
+        of_time = [OF_TIME[name] for name in given if name in OF_TIME]
+        where = " AND ".join([said, *of_sessions, *of_time])
+        return Reach(self._rows, where, {**values, **given}, sessions, said, shown, " AND ".join(of_time))
+
+
+def _within(scope: Scope) -> tuple[list[str], dict[str, str]]:
+    """The conditions on a session `s` that a scope reaches, with their values. A session that does not say whose it is
+    belongs to the owner alone."""
+    direct = ", ".join(f"'{kind}'" for kind in DIRECT)
+    match scope:
+        case Owner():
+            return [], {}
+        case Guest(platform, user_id):
+            own = ["s.source = :platform", "s.user_id = :user_id", f"s.chat_type IN ({direct})"]
+            return own, {"platform": platform, "user_id": user_id}
+        case Group(session_key):
+            own = ["s.session_key = :session_key", f"coalesce(s.chat_type, '') NOT IN ({direct})"]
+            return own, {"session_key": session_key}

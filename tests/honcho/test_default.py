@@ -1,0 +1,105 @@
+"""A home in which nobody said anything of memory: Honcho on our own server, and nothing leaves this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.honcho.plugin import HonchoPlugin
+from hermes.honcho.server import find_server
+from hermes.memory.command_host import CommandHost
+from hermes.settings import PROVIDER
+from tests.embedded.loading import OF_THE_SERVER, loaded
+from tests.honcho.between import Between
+from tests.honcho.configuring import Machine
+from tests.honcho.fresh import FreshHome, fresh_home
+from tests.left_behind import servers_below
+from tests.memory_server.serving import Served
+
+ON = "Memory is on: Honcho keeps what is said, on this machine alone"
+
+
+@pytest.fixture
+def fresh(processes: None, machine: Machine, tmp_path: Path) -> Iterator[FreshHome]:
+    with fresh_home(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.contract("4.3", "5.4")
+def test_a_fresh_home_has_memory_and_says_so_once(fresh: FreshHome) -> None:
+    first, second = fresh.chat("-q", "My cat is called Miso."), fresh.chat("-q", "What is my cat called?")
+    assert (first.code, second.code) == (0, 0)
+    assert ON in first.err
+    assert ON not in second.err
+    assert "Miso" in second.out
+    shown = fresh.status()
+    assert (shown["provider"], shown["plugin"]["honcho"]) == ("honcho", "our own memory server")
+
+
+@pytest.mark.contract("4.3")
+def test_none_switches_it_off_and_nothing_is_started(fresh: FreshHome) -> None:
+    assert fresh.hermes("config", "set", "memory.provider", "none").code == 0
+    said = fresh.chat("-q", "My cat is called Miso.")
+    assert ON not in said.err
+    assert servers_below(fresh.home) == {}
+    assert fresh.status()["provider"] == "none"
+
+
+@pytest.mark.contract("5.4")
+@pytest.mark.parametrize("found", ["file", "variable"])
+def test_a_server_that_nobody_chose_is_told_of_and_gets_nothing(
+    machine: Machine, server: Served, tmp_path: Path, found: str
+) -> None:
+    with Between(server.url) as stranger:
+        given = {"HONCHO_BASE_URL": stranger.url, "HONCHO_API_KEY": "hch-found"} if found == "variable" else {}
+        if found == "file":
+            machine.write({"baseUrl": stranger.url, "apiKey": "hch-found"})
+        with fresh_home(tmp_path, **given) as fresh:
+            first = fresh.chat("-q", "My cat is called Miso.")
+            second = fresh.chat("-q", "What is my cat called?")
+            assert "nobody chose Honcho here: nothing is sent there" in first.err
+            assert "nobody chose Honcho here" not in second.err
+            assert any("nothing is sent there" in line for line in fresh.status()["remarks"])
+            assert stranger.asked == []
+            assert "hch-found" not in first.err
+            assert fresh.hermes("config", "set", "memory.provider", "honcho").code == 0
+            fresh.chat("-q", "My dog is called Rex.")
+            assert stranger.asked
+
+
+@pytest.mark.contract("5.4")
+def test_a_plugin_that_nobody_chose_means_our_own_server_whatever_it_finds(machine: Machine) -> None:
+    machine.write({"apiKey": "hch-found", "environment": "production"})
+    for is_chosen, kind in ((True, "cloud"), (False, "embedded")):
+        env = {"HOME": str(machine.folder)}
+        plugin = HonchoPlugin(CommandHost(machine.home, None, env, SystemClock(), lambda _: None, is_chosen))
+        assert plugin.is_available()
+        remarks = [line for line in plugin.remarks(()) if "nobody chose" in line]
+        assert (len(remarks) == 0) is is_chosen
+        assert find_server(plugin.configuration()).kind == kind
+
+
+@pytest.mark.contract("5.4")
+@pytest.mark.parametrize("command", ["memory setup honcho", "honcho setup"])
+def test_setting_it_up_chooses_it(fresh: FreshHome, command: str) -> None:
+    done = fresh.hermes(*command.split(), "--yes", "--unchecked", "--server", "embedded")
+    assert done.code == 0, done.err
+    assert fresh.hermes("config", "get", PROVIDER.key).out.strip() == "honcho"
+    assert "honcho" in (fresh.home / "config.yaml").read_text()
+
+
+@pytest.mark.contract("9.2")
+def test_a_chat_with_memory_loads_nothing_of_the_server_and_the_version_nothing_of_honcho(fresh: FreshHome) -> None:
+    program = (
+        "import os, sys; os.environ.update(HERMES_HOME=sys.argv[1], HERMES_MEMORY_PROVIDER='')\n"
+        "from hermes.cli.main import run; run(sys.argv[2:])"
+    )
+    chatting = loaded(program, str(fresh.home), "chat", "-q", "hello")
+    assert "hermes.honcho.plugin" in chatting
+    assert not OF_THE_SERVER & chatting
+    assert "honcho" not in chatting  # the SDK
+    versioned = loaded(program, str(fresh.home), "--version")
+    assert not {name for name in versioned if "honcho" in name or name == "httpx"}

@@ -1,0 +1,130 @@
+"""`hermes memory forget`: what was told is found by words, shown, and after a yes nowhere in memory any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.honcho.between import Instead
+from tests.honcho.recalling import ANN, BOT, HERE, Recalling
+
+Hermes = Callable[..., Ran]
+SECRET = "My safe opens with Zanzibar and a key."
+
+
+@pytest.fixture
+def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the recalling host, with Honcho chosen, for commands."""
+    recalling.machine.home.mkdir(parents=True, exist_ok=True)
+    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+    return recalling.machine.home
+
+
+def told(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, SECRET), (ANN, "I like figs."), (BOT, "Noted: Zanzibar opens the safe."))
+    recalling.conclude(BOT, ANN, "Ann's word for the safe is zanzibar.")
+    recalling.set_card(BOT, ["Safe: Zanzibar", "Likes figs"], ANN)
+
+
+def everything(recalling: Recalling) -> str:
+    """All that the server would tell anyone."""
+    with recalling.at_server() as http:
+        asked = [
+            http.post("/conclusions/list?size=100", json={}),
+            http.post("/search", json={"query": "Zanzibar safe figs", "limit": 100}),
+            http.get(f"/peers/{BOT}/card?target={ANN}"),
+            http.post(f"/peers/{BOT}/representation", json={"target": ANN}),
+            http.get(f"/sessions/elsewhere/context?peer_target={ANN}&peer_perspective={BOT}"),
+        ]
+    assert all(answer.is_success for answer in asked)
+    return "\n".join(answer.text for answer in asked)
+
+
+@pytest.mark.contract("7.12")
+def test_after_a_yes_nothing_in_memory_holds_the_words_and_the_rest_stays(recalling: Recalling, hermes: Hermes) -> None:
+    told(recalling)
+    done = hermes("memory", "forget", "zanzibar", "SAFE", "--yes")
+    assert done.code == 0, done.err
+    left = everything(recalling)
+    assert "anzibar" not in left
+    assert "figs" in left
+    assert "Nothing is held" in hermes("memory", "forget", "Zanzibar").err
+
+
+@pytest.mark.contract("7.12")
+def test_without_a_terminal_it_is_shown_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:
+    told(recalling)
+    shown = hermes("memory", "forget", "Zanzibar")
+    assert shown.code == 0
+    for kind in ("message", "conclusion", "card"):
+        assert kind in shown.out
+    assert "Nothing was deleted" in shown.err
+    listed = json.loads(hermes("memory", "forget", "Zanzibar", "--json").out)
+    assert listed["deleted"] is False
+    assert {one["kind"] for one in listed["at_provider"]["items"]} == {"message", "conclusion", "card"}
+    assert "Zanzibar" in everything(recalling)
+
+
+@pytest.mark.parametrize(("words", "finds"), [("zanzi", False), ("figs", True), ("figs Zanzibar", False), ("", None)])
+def test_all_words_must_stand_there_whole(recalling: Recalling, hermes: Hermes, words: str, finds: bool | None) -> None:
+    told(recalling)
+    done = hermes("memory", "forget", words, "--json")
+    if finds is None:
+        assert done.code == 2
+    else:
+        assert bool(json.loads(done.out)["at_provider"]["items"]) is finds
+
+
+@pytest.mark.contract("7.12")
+async def test_a_prepared_recall_an_entry_that_waits_and_the_record_of_a_turn_go_too(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    told(recalling)
+    recalling.configure(contextCadence=100, dialecticCadence=100)
+    async with recalling.host() as talk:
+        assert "Zanzibar" in await talk.turn("How does my safe open?")
+        await talk.say("Remember that the safe opens with Zanzibar.")
+        assert "Zanzibar" in (await asyncio.to_thread(hermes, "memory", "explain")).out
+        assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+        outbox = json.loads((await asyncio.to_thread(hermes, "memory", "outbox", "list", "--json")).out)
+        assert "Zanzibar" not in (await asyncio.to_thread(hermes, "memory", "explain")).out
+        assert "Zanzibar" not in str(outbox)
+        assert len(outbox[0]["entries"]) == 1  # the other question
+        again = await talk.turn("How does my safe open?")
+        assert "anzibar" not in again
+        assert "figs" in again
+        assert "anzibar" not in await talk.use("honcho_search", query="Zanzibar")
+        found = await talk.provider.store.read(lambda tx: talk.provider.store.incognito.ranges(tx, HERE.session_id))
+        assert len(found) == 1  # what was said stays in its session, and out of memory
+
+
+@pytest.mark.contract("7.12")
+def test_a_server_that_cannot_delete_messages_is_named_with_what_stays(recalling: Recalling, hermes: Hermes) -> None:
+    told(recalling)
+    recalling.between.rule = lambda asked: Instead({"status": "ok"}) if asked.what == "health" else None
+    done = hermes("memory", "forget", "Zanzibar", "--yes", "--json")
+    found = json.loads(done.out)
+    assert found["deleted"] is True
+    assert "2 messages stay" in found["at_provider"]["stays"][0]
+    assert "cannot delete messages" in found["at_provider"]["stays"][0]
+    with recalling.at_server() as http:
+        kept = [one["content"] for one in http.post("/conclusions/list?size=100", json={}).json()["items"]]
+        assert not any("anzibar" in text for text in kept)
+        assert "Zanzibar" in http.post("/search", json={"query": "Zanzibar"}).text
+
+
+def test_a_server_that_does_not_answer_is_told_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:
+    told(recalling)
+    recalling.between.rule = lambda _: Instead({"detail": "no"}, status=500)
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code != 0
+    assert "did not answer well" in done.err
+    recalling.between.rule = lambda _: None
+    assert "Zanzibar" in everything(recalling)

@@ -1,0 +1,99 @@
+"""What is not wrong in a configuration but may not be what was meant: it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.honcho.keys import TABLE
+from tests.honcho.configuring import Machine
+from tests.honcho.places import plugin
+
+
+@pytest.mark.contract("5.4", "P5")
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"baseUrl": "http://box:8000"}, "http://box:8000 is not encrypted: what is said can be read on the way"),
+        ({"baseUrl": "http://box", "apiKey": "k"}, "http://box is not encrypted: the key and what is said can be"),
+        ({"baseUrl": "http://127.0.0.1:8000"}, None),
+        ({"baseUrl": "https://box"}, None),
+        ({"baseUrl": "http://box", "server": "embedded"}, None),
+    ],
+)
+def test_a_server_that_can_be_overheard_is_said(machine: Machine, value: dict[str, str], told: str | None) -> None:
+    machine.write(value).chmod(0o600)
+    remarks = plugin(machine).remarks([])
+    assert [line[: len(told or "")] for line in remarks] == ([] if told is None else [told])
+
+
+@pytest.mark.contract("5.3")
+@pytest.mark.parametrize(
+    ("key", "given", "counted"),
+    [
+        ("dialecticMaxInputChars", 10_001, 10_000),
+        ("messageMaxChars", 40_000, 25_000),
+        ("contextTokens", 20_000, 8_000),
+        ("dialecticDepth", 2.0, 2),
+        ("contextCadence", 3.0, 3),
+    ],
+)
+def test_a_number_that_counts_as_another_is_said_and_never_an_error(
+    machine: Machine, key: str, given: float, counted: int
+) -> None:
+    path = machine.write({key: given})
+    found = machine.load().checked()
+    assert {row.key: found.get(row) for row in TABLE}[key] == counted
+    assert found.remarks == [f"{path}: {key} is {given!r}, which counts as {counted}"]
+    machine.write({key: counted})
+    assert machine.load().checked().remarks == []
+
+
+@pytest.mark.contract("5.3", "5.7")
+def test_a_name_that_counts_as_another_and_an_alias_for_the_agent_are_said(machine: Machine) -> None:
+    path = machine.write({"peerName": "Ann B.", "userPeerAliases": {"17": "hermes"}})
+    assert machine.load().checked().remarks == [
+        f"{path}: peerName is 'Ann B.', which counts as Ann-B-",
+        f"{path}: userPeerAliases makes 17 the agent, hermes",
+    ]
+
+
+@pytest.mark.contract("5.2")
+def test_a_block_of_an_earlier_version_beside_the_new_one_is_said(machine: Machine) -> None:
+    path = machine.write({"hosts": {"hermes.coder": {"aiPeer": "old"}, "hermes_coder": {"aiPeer": "new"}}})
+    found = machine.load("coder")
+    assert found.identities.ai == "new"
+    assert found.remarks == [f"{path}: hosts.hermes.coder does not count: there is hosts.hermes_coder"]
+
+
+@pytest.mark.contract("5.2")
+def test_a_grant_counts_only_beside_the_key_in_force(machine: Machine) -> None:
+    grant = {"refreshToken": "r", "clientId": "c"}
+    machine.write({"apiKey": "token", "oauth": grant})
+    assert machine.load().checked().grant == grant
+    path = machine.write({"apiKey": "token", "oauth": grant, "hosts": {"hermes": {"apiKey": "own"}}})
+    path.chmod(0o600)
+    assert machine.load().checked().grant is None
+    assert plugin(machine).remarks([]) == [f"{path}: the sign-in is not used: apiKey comes from {path}, hosts.hermes"]
+
+
+@pytest.mark.contract("5.3", "5.6")
+def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
+    path = machine.write({"dialecticDepth": 7, "dialecticDepthLevels": ["low"] * 4, "pinUserPeer": True})
+    found = machine.load().checked()
+    assert found.remarks == [
+        f"{path}: dialecticDepth is 7, which counts as 3",
+        "dialecticDepthLevels has 4 levels, but dialecticDepth is 3: the first 3 count",
+        f"{path}: pinUserPeer is true but peerName is not set, so the pin is ignored",
+    ]
+    assert found.identities.pin is False
+
+
+@pytest.mark.contract("5.3")
+def test_a_key_that_is_probably_misspelt_is_said_and_others_are_left_alone(machine: Machine) -> None:
+    path = machine.write(
+        {"recalMode": "tools", "theme": "dark", "hosts": {"hermes": {"peername": "x", "linkedHosts": []}}}
+    )
+    assert machine.load().checked().remarks == [
+        f"{path}, hosts.hermes: there is no key peername (did you mean peerName?)",
+        f"{path}: there is no key recalMode (did you mean recallMode?)",
+    ]

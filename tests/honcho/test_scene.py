@@ -1,0 +1,68 @@
+"""What the README promises first: a fact told in one session is used in the next, on another platform, after a
+restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.chatting import serving
+from tests.gateway.processes import GatewayProcess
+from tests.honcho.configuring import Machine
+from tests.honcho.fresh import UNSAID, FreshHome, fresh_home
+
+pytestmark = pytest.mark.contract("7.11")
+TOLD, ASKED = "My cat is called Miso.", "What is my cat called?"
+API = {"API_SERVER_ENABLED": "true", "API_SERVER_PORT": "0"}
+
+
+@pytest.fixture
+def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
+    """Of a home; the user's own folder is another."""
+    return tmp_path
+
+
+def ask_over_api(fresh: FreshHome) -> str:
+    """The reply to the question on the HTTP API, in a session of its own."""
+    model = {name: value for name, value in fresh.env.items() if name.startswith(("OPENAI_", "HERMES_MODEL"))}
+    with GatewayProcess(fresh.home, env={**API, **UNSAID, **model}) as gateway:
+        body = {"model": "h", "messages": [{"role": "user", "content": ASKED}]}
+        headers = {"X-Hermes-Session-Key": "agent:main:api_server:dm:web"}
+        answer = httpx.post(f"{gateway.url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        gateway.stop()
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+def test_without_a_model_the_answer_comes_from_memory(folder: Path) -> None:
+    with fresh_home(folder) as fresh:
+        fresh.chat("-q", TOLD)
+        fresh.deliver()
+        fresh.restart()
+        assert "Miso" in ask_over_api(fresh)
+
+
+def test_a_model_gets_the_fact_with_the_question(folder: Path) -> None:
+    with serving(folder, [], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+        fresh.hermes("config", "set", "memory.first_deadline", "60")  # a busy machine starts a server slowly
+        fresh.chat("-q", TOLD)
+        fresh.deliver()
+        fresh.restart()
+        ask_over_api(fresh)
+        messages = endpoint.requests()[-1]["messages"]
+    [asked] = [message["content"] for message in messages if message["role"] == "user"]
+    memory, _, question = asked.partition("</memory-context>")
+    assert "Miso" in memory
+    assert ASKED in asked
+    assert "Miso" not in question
+
+
+def test_a_model_that_is_told_nothing_of_it_does_not_know(folder: Path) -> None:
+    """The check of the check: without memory the fact is not in the request."""
+    with serving(folder, [], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+        fresh.hermes("config", "set", "memory.provider", "none")
+        fresh.chat("-q", TOLD)
+        ask_over_api(fresh)
+        assert "Miso" not in str(endpoint.requests()[-1]["messages"])
