@@ -116,4 +116,4 @@ def _record(store: Store, memories: list[Memory], tx: Tx, start: int) -> None:
 
 async def _drain(deliveries: Deliveries) -> None:
     while (await deliveries.left()).entries:  # noqa: ASYNC110 - what is left is in the store
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.25)  # counting takes long where much is left

@@ -17,7 +17,7 @@ LOCK = 30.0
 
 async def run_ours(home: Path, *arguments: str) -> tuple[int, str]:
     """Its exit code and what it printed."""
-    env = {**os.environ, "HERMES_HOME": str(home)}
+    env = {**os.environ, "HERMES_HOME": str(home), "HERMES_MEMORY_PROVIDER": "none"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermes", *arguments, env=env, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

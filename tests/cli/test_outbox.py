@@ -17,9 +17,7 @@ from hermes.assembly import conversation_of
 from hermes.cli import outbox
 from hermes.db import leases
 from hermes.home import Home
-from hermes.honcho.patience import Patience
 from hermes.memory.deliveries import Deliveries
-from hermes.memory.delivery import LEASE
 from hermes.memory.provider import Entry, Outcome
 from hermes.scope import OWNER
 from hermes.types import Session
@@ -113,9 +111,3 @@ def test_a_question_from_a_folder_that_is_gone_is_answered(tmp_path: Path) -> No
         assert conversation_of(session, OWNER).directory is None
     finally:
         os.chdir(here)
-
-
-@pytest.mark.contract("6.14")
-def test_a_deliverer_lives_until_a_provider_can_see_what_a_killed_process_had_sent() -> None:
-    patience = Patience()
-    assert LEASE + patience.attempt + patience.look_after < outbox.PATIENCE

@@ -48,7 +48,7 @@ def entries(hermes: Hermes) -> list[dict[str, Any]]:
 @pytest.mark.contract("6.4", "6.9")
 def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: Hermes) -> None:
     install(home, "choosy", CHOOSY)
-    for text in ("figs", "dates"):
+    for text in ("figs", "dates", "plums", "pears"):
         assert hermes("chat", "-q", f"I like {text}").code == 0
     aside = entries(hermes)
     assert {(entry["state"], entry["reason"]) for entry in aside} == {("put aside", "no room")}
@@ -65,7 +65,7 @@ def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: 
     (home / "taken").touch()
     assert hermes("memory", "outbox", "deliver").code == 0
     [first, _] = (home / "taken").read_text().splitlines()
-    assert first == "I like dates"
+    assert first == "I like plums"
     assert entries(hermes) == []
     assert json.loads(hermes("memory", "status", "--json").out)["outbox"]["last_success"] is not None
 
@@ -73,7 +73,8 @@ def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: 
 @pytest.mark.contract("6.4")
 def test_an_entry_that_is_not_there_changes_nothing(home: Path, hermes: Hermes) -> None:
     install(home, "choosy", CHOOSY)
-    assert hermes("chat", "-q", "I like figs").code == 0
+    for text in ("figs", "dates"):
+        assert hermes("chat", "-q", f"I like {text}").code == 0
     [one, _] = entries(hermes)
     ran = hermes("memory", "outbox", "drop", str(one["id"]), "999")
     assert (ran.code, "there is no entry 999 that is waiting or put aside" in ran.err) == (1, True)

@@ -92,6 +92,10 @@ def test_search_takes_a_question_quotes_and_a_time(hermes: Hermes, home: Path) -
     assert "Under the blue pot." in [row["content"] for row in found]
     quoted = json.loads(hermes("sessions", "search", '"blue pot"', "--json").out)
     assert [row["content"] for row in quoted] == ["Under the blue pot."]
+    question = json.loads(
+        hermes("sessions", "search", '"spare key" boathouse', f"{datetime.now():%d %B %Y}", "--json").out
+    )
+    assert [row["content"] for row in question] == ["Where is the spare key of the boathouse?"]
     today = f"{datetime.now():%Y-%m-%d}"
     for option, count in (("--since", 2), ("--until", 2)):
         assert len(json.loads(hermes("sessions", "search", "blue", option, today, "--json").out)) == count

@@ -21,6 +21,7 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.settings import PROVIDER
 from hermes.settings.layers import Given
 from hermes.store.store import Store
 
@@ -149,8 +150,9 @@ class Core:
 
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
-    """The app of a home with these settings (`__` for a dot)."""
-    entries = [Given(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    """The app of a home with these settings (`__` for a dot). It has no memory unless they say so."""
+    given = {PROVIDER.key: "none", **{name.replace("__", "."): value for name, value in settings.items()}}
+    entries = [Given(name, value, "test") for name, value in given.items()]
     path = Home(home)
     return App(path, {}, configure(entries, {}).checked(), clock)
 

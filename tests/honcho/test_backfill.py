@@ -25,7 +25,7 @@ from hermes.db.engine import Tx
 from hermes.store.memory_rows import count_turn, set_place
 from hermes.store.people import mark
 from hermes.store.store import Store
-from hermes.types import Draft, ToolCall
+from hermes.types import ECHO, Draft, ToolCall
 from tests.honcho.configuring import Machine
 from tests.honcho.writing import Arrived
 from tests.memory_server.serving import ROOT, Served
@@ -94,7 +94,9 @@ def test_earlier_turns_are_told_once_with_their_times_and_no_tool_error_or_incog
         store.incognito.end(tx, "one")
         failed = Draft("assistant", "the model failed", finish_reason="error")
         stopped = Draft("assistant", "as far as", finish_reason="stopped")
-        say(store, tx, "one", Draft("user", "and?"), failed, Draft("user", "again"), stopped, at=BEGAN + 20)
+        quoted = Draft("assistant", "you said: again", finish_reason=ECHO)
+        later = (Draft("user", "and?"), failed, Draft("user", "again"), stopped, quoted)
+        say(store, tx, "one", *later, at=BEGAN + 20)
 
     fill(machine.home, earlier)
     assert ask("--dry-run") == {"dry_run": True, "sessions": 1, "messages": 5}

@@ -13,9 +13,12 @@ from contextlib import suppress
 import httpx
 import pytest
 
+from hermes.cli import outbox
 from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
+from hermes.honcho.patience import Patience
+from hermes.memory.delivery import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS
 from tests.memory_server.serving import PLAIN, ROOT
@@ -92,3 +95,9 @@ def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(mach
     assert said == expected
     assert killed["host"] >= kills
     assert killed["server"] >= scale(1, 15)
+
+
+@pytest.mark.contract("6.14")
+def test_a_deliverer_lives_until_a_provider_can_see_what_a_killed_process_had_sent() -> None:
+    patience = Patience()
+    assert LEASE + patience.attempt + patience.look_after < outbox.PATIENCE

@@ -35,6 +35,7 @@ PARTIAL = {
     "conclusions_drawn": "CREATE INDEX conclusions_drawn ON conclusions (collection_id) WHERE source_ids IS NOT NULL",
     "jobs_open_by_kind": "CREATE INDEX jobs_open_by_kind ON jobs (kind, id) WHERE state IN ('pending', 'running')",
     "jobs_open_by_unit": "CREATE INDEX jobs_open_by_unit ON jobs (unit, id) WHERE state IN ('pending', 'running')",
+    "answers_of_clones": "CREATE INDEX answers_of_clones ON answers (workspace_id, answer) WHERE route = 'clone'",
     "jobs_finished": "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
 }
 INDEXES = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}

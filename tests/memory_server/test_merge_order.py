@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.db.tables import merge_rows, merges
 from hermes.memory_server.engine.merging import KEPT, begin_merge, forget_merges
 from hermes.memory_server.engine.peers import ensure_peer
-from tests.memory_server.in_file import wait_for_work
-from tests.memory_server.serving import Served, inside, running
+from tests.memory_server.in_file import rows, wait_for_work
+from tests.memory_server.serving import Served, inside, kill, running, start
 from tests.memory_server.talking import ids, say, settle
+from tests.scale import scale
 
 pytestmark = [pytest.mark.contract("9.13"), pytest.mark.processes]
 
@@ -46,8 +49,8 @@ def conclude(http: httpx.Client, observer: str, observed: str, content: str) -> 
 
 
 def held(http: httpx.Client) -> list[tuple[str, str, str]]:
-    items = http.post("/conclusions/list?size=100").json()["items"]
-    return sorted((one["observer_id"], one["observed_id"], one["content"]) for one in items)
+    pages = [http.post(f"/conclusions/list?size=100&page={page}").json()["items"] for page in range(1, 8)]
+    return sorted((one["observer_id"], one["observed_id"], one["content"]) for page in pages for one in page)
 
 
 def detail(answer: httpx.Response) -> str:
@@ -186,6 +189,55 @@ def test_merge_is_undone_although_a_third_peer_of_its_conclusions_was_deleted(
     undo(http, made, server.folder)
     assert http.get("/ext/merges").json()["items"][-1]["state"] == "undone"
     assert held(http) == [("a", "a", "a knows itself")]
+
+
+def state(http: httpx.Client) -> dict[str, Any]:
+    """What is shown of everybody."""
+    said = [http.post(f"/sessions/s/messages/list?size=100&page={page}").json()["items"] for page in range(1, 8)]
+    return {
+        "said": [(message["peer_id"], message["content"]) for page in said for message in page],
+        "held": held(http),
+        "members": sorted(ids(http.get("/sessions/s/peers"))),
+        "peers": ids(http.post("/peers/list")),
+    }
+
+
+@pytest.mark.stress
+def test_merge_undo_and_deletion_that_are_killed_in_the_middle_come_to_their_end(tmp_path: Path) -> None:
+    chance = random.Random(5)
+
+    def killed_often() -> None:
+        """Let others work on it, and kill them in the middle; what they had begun is free at once."""
+        for _ in range(scale(1, 15)):
+            served = start(tmp_path)
+            time.sleep(chance.uniform(0.0, 0.3))  # not to wait for anything: it is the moment of the kill
+            kill(served)
+            with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+                file.execute("UPDATE jobs SET lease_until = 0 WHERE state = 'running'")
+
+    def change(method: str, path: str, body: Any = None) -> dict[str, Any]:
+        with running(tmp_path, "--no-worker") as served, inside(served, "w") as http:
+            told: dict[str, Any] = http.request(method, path, json=body).raise_for_status().json()
+        killed_often()
+        with running(tmp_path) as served, inside(served, "w") as http:
+            wait_for_work(tmp_path)
+            return {**told, "state": state(http)}
+
+    with running(tmp_path) as served, inside(served, "w") as http:
+        for turn in range(6):
+            for peer in ("ann", "ann-phone"):
+                say(http, "s", *(f"I own stamp {turn} {n}." for n in range(50)), peer=peer)
+        settle(http)
+        before = state(http)
+    merged = change("POST", "/ext/peers/ann-phone/merge", {"into": "ann"})
+    assert {author for author, _ in merged["state"]["said"]} == {"ann"}
+    assert [text for _, text in merged["state"]["said"]] == [text for _, text in before["said"]]
+    assert change("DELETE", f"/ext/merges/{merged['id']}")["state"] == before
+    left = change("DELETE", "/ext/peers/ann-phone")["state"]
+    assert left["said"] == [one for one in before["said"] if one[0] == "ann"]
+    assert left["held"] == [one for one in before["held"] if "ann-phone" not in one[:2]]
+    assert (left["members"], left["peers"]) == (["ann"], ["ann"])
+    rows(tmp_path)
 
 
 def take(http: httpx.Client, section: str, *items: dict[str, Any]) -> dict[str, Any]:

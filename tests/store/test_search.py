@@ -154,6 +154,7 @@ class Asking:
 @example("\ud800 a")
 @example("what did they say about it")
 @example("2024-13-45")
+@example("1" * 10_000)
 @example("31 February")
 @example("x" * 10_000)
 @example("owl and fox " * 900)

@@ -18,7 +18,7 @@ from hermes.types import Json, ToolSpec
 
 SPEC = ToolSpec(
     "session_search",
-    "Search everything that was said in earlier conversations. Give a few telling words, not a whole question.",
+    "Search everything that was said in earlier conversations: a question, a few telling words, a name or a date.",
     {
         "type": "object",
         "properties": {

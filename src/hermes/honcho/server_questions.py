@@ -9,7 +9,7 @@ from hermes.honcho.auth import describe_grant
 from hermes.honcho.interview import Interview
 from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
 
-NO_KEY = "none"
+WITHOUT = "none"
 CLOUD_PAGE = "https://app.honcho.dev"
 SERVERS = {
     "embedded": "our own memory server on this machine: no account, no key, no network",
@@ -62,9 +62,9 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
         interview.put(keys.BASE_URL, LOCAL)  # what was offered, and nobody said otherwise
     elsewhere = not was_there or interview.value(keys.BASE_URL) != before
     has_key = bool(interview.config.get(keys.API_KEY)) and not elsewhere
-    how = f"`{NO_KEY}` takes it away" if has_key else "Enter for none"
+    how = f"`{WITHOUT}` takes it away" if has_key else "Enter for none"
     _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
-    if interview.value(keys.API_KEY) == NO_KEY:
+    if interview.value(keys.API_KEY) == WITHOUT:
         interview.put(keys.API_KEY, "")
 
 

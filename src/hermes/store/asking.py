@@ -13,6 +13,8 @@ from hermes.ranking.words import split_words, telling_words
 from hermes.store.words import only_words
 
 QUOTED = re.compile(r'"([^"]+)"')
+YEAR = 4
+"""Digits of a year."""
 ADDRESSED = frozenset({"you", "your", "yours", "yourself", "du", "dich", "dir", "dein", "deine", "tú", "ti", "tus"})
 """Who is asked is meant by these."""
 
@@ -67,7 +69,7 @@ def _is_of(dates: Dates, word: str) -> bool:
     """Is it a part of one of the dates?"""
     if not word.isdecimal():
         return MONTHS.get(word) in dates.months
-    return int(word) in dates.years | dates.months | dates.days
+    return len(word) <= YEAR and int(word) in dates.years | dates.months | dates.days
 
 
 def _role(text: str) -> str | None:

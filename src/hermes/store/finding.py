@@ -23,7 +23,7 @@ from hermes.store.moments import LASTED, said_then
 from hermes.store.reach import Reach
 from hermes.store.schema import as_text, as_time, storable
 
-BY_WORDS = 80
+BY_WORDS = 60
 """How many of those that hold words are weighed; the others come after them."""
 BY_LETTERS = 2000
 """How far back a text without any word, such as an emoji, is looked for."""
@@ -54,7 +54,7 @@ def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
     """The ids of the messages that fit best, the best first; `limit` and more, as far as there are. Only those within
     reach are weighed; of what comes after them some may not be."""
     asked = understand(text)
-    then = said_then(tx, reach, asked.dates) if asked.dates else []
+    then = said_then(tx, reach, asked.dates) if asked.dates and not asked.phrases else []
     if not asked.words and not then:
         asked = replace(asked, words=asked.of_dates)
     held = read_held(tx, asked, _allowed(tx, reach), limit)
@@ -65,7 +65,7 @@ def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
     if named and held.keep(asked.words_without(named)):
         found = _gather(tx, reach, held, then)
     direct = {*held.ids.tolist(), *then}
-    shown = [pair for pair in found if pair[0].is_shown and (pair[0].id in direct or _answers(pair[1]))]
+    shown = [pair for pair in found if pair[0].is_shown and (pair[0].id in direct or _answers(asked, pair[1]))]
     scores = score(_weigh(tx, asked, held, shown, named))
     found_ids = _ids([one for one, _ in shown])
     best: list[int] = found_ids[np.lexsort((-found_ids, -scores))].tolist()
@@ -75,9 +75,10 @@ def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
     return [*best, *(key for key in held.by_words().tolist() if key not in weighed)]
 
 
-def _answers(before: Known | None) -> bool:
-    """Whether a message without any of the words may be an answer: it follows a question that holds some."""
-    return before is not None and bool(before.traits & traits.ASKS)
+def _answers(asked: Asked, before: Known | None) -> bool:
+    """Whether a message without any of the words may be an answer: it follows a question that holds some. What stands
+    in quotes must occur."""
+    return not asked.phrases and before is not None and bool(before.traits & traits.ASKS)
 
 
 def _allowed(tx: Tx, reach: Reach) -> Ids | None:

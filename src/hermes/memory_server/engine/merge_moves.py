@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, delete, exists, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, delete, insert, literal, or_, select, tuple_, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
@@ -130,12 +130,12 @@ def _noted(merge: Record, kind: str) -> Select[Any]:
 
 def bring_back(tx: Tx, merge: Record) -> None:
     """Undo `move_members` and `move_cards`."""
-    same = (
-        merge_rows.c.row_id == memberships.c.id,
-        or_(merge_rows.c.before.is_(None), merge_rows.c.before == SAME_STAY),
+    noted = _noted(merge, "membership").with_only_columns(merge_rows.c.row_id)
+    moved = or_(
+        tuple_(memberships.c.id, SAME_STAY).in_(noted.add_columns(merge_rows.c.before)),
+        memberships.c.id.in_(noted.where(merge_rows.c.before.is_(None))),  # an earlier version noted no more
     )
-    noted = exists().where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "membership", *same)
-    tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, noted).values(peer_id=merge.from_id))
+    tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, moved).values(peer_id=merge.from_id))
     for row in tx.execute(_noted(merge, "stay")).all():
         _bring_stay_back(tx, json.loads(row.before))
     for row in tx.execute(_noted(merge, "card")).all():
