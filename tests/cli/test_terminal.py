@@ -54,7 +54,9 @@ def chat(tmp_path: Path, home: Path) -> Iterator[Chat]:
 
 def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
-    return {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ} | {
+    return {
+        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
+    } | {
         "HERMES_HOME": str(home),
         "PYTHONUTF8": "1",
     }

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import webbrowser
 from collections.abc import Mapping
+from getpass import getpass
 
 import typer
 
@@ -30,7 +31,9 @@ class TerminalDialog:
         *before, last = _wrapped(shown, _width() - len(PROMPT))
         for line in before:
             say(line)
-        given: str = typer.prompt(last, default=default, show_default=False, hide_input=secret, prompt_suffix=PROMPT)
+        if secret:
+            return _ask_hidden(f"{last}{PROMPT}").strip() or default
+        given: str = typer.prompt(last, default=default, show_default=False, prompt_suffix=PROMPT)
         return given.strip()
 
     def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
@@ -53,6 +56,15 @@ class TerminalDialog:
 
     def open_page(self, url: str) -> bool:
         return webbrowser.open(url)
+
+
+def _ask_hidden(prompt: str) -> str:
+    """Ask for what nobody may see. Whoever sees the question may type: Typer shows it before it begins to listen."""
+    try:
+        return getpass(prompt)
+    except (KeyboardInterrupt, EOFError):
+        say()
+        raise typer.Abort from None
 
 
 def _find(given: str, words: list[str]) -> str | None:
