@@ -145,6 +145,36 @@ def test_guests_and_members_of_groups_are_told_of_under_their_own_peers(
     ]
 
 
+@pytest.mark.contract("6.15", "5.6")
+def test_words_of_a_chat_of_which_an_older_version_kept_little_are_never_told_as_the_owners(
+    machine: Machine, arrived: Arrived, ask: Ask
+) -> None:
+    def earlier(store: Store, tx: Tx) -> None:
+        mark(tx, "telegram", "42", is_owner=True, now=BEGAN)
+        kept: dict[str, dict[str, Any]] = {
+            "person": {"user_id": "777"},
+            "mine": {"user_id": "42"},
+            "nothing": {},
+            "direct": {"chat_type": "dm"},
+            "group": {"user_id": "42", "chat_type": "group", "chat_id": "-100"},
+            "odd-group": {"user_id": "42", "chat_id": "-100"},
+        }
+        for name, about in kept.items():
+            say(store, tx, name, Draft("user", "my salary"), source="telegram", **about)
+
+    fill(machine.home, earlier)
+    assert ask()["messages"] == 6
+    authors = {name: [author for author, _ in arrived.said(name)] for name in arrived.sessions()}
+    assert authors == {
+        "person": ["777"],
+        "mine": ["ann"],
+        "nothing": ["user-nothing"],
+        "direct": ["user-direct"],
+        "group": ["user-group"],
+        "odd-group": ["user-odd-group"],
+    }
+
+
 @pytest.mark.contract("6.15")
 def test_what_was_told_while_it_was_said_is_not_told_again_though_its_rows_are_long_forgotten(
     machine: Machine, arrived: Arrived, ask: Ask

@@ -53,7 +53,8 @@ def who(**given: object) -> Identities:
             "session",
         ),
         (who(), Speaker(""), "agent:main:x:dm:1", f"user-agent-main-x-dm-1-{sha('user-agent:main:x:dm:1')}", "session"),
-        (who(), None, None, "ann", "peerName"),
+        (who(), None, None, "user-unknown", "unknown"),
+        (who(), Speaker(), "20260101_1", "user-20260101_1", "session"),
     ],
 )
 def test_the_first_rung_that_applies_names_the_peer(

@@ -29,7 +29,8 @@ class Target(Struct, frozen=True):
     naming: str = ""
     """What the name was made by: while that is the same, a conversation keeps its name."""
     session_key: str | None = None
-    """The chat's key on a gateway: it names whoever has no id there."""
+    """It names whoever has no id: the chat's key on a gateway, else in a conversation that is not the owner's the
+    session's id."""
     max_chars: int = MESSAGE_MAX_CHARS.default
     """Where long messages are parted: an entry is parted in the same way at every attempt."""
 
@@ -66,8 +67,14 @@ def find_address(config: Configuration, place: Conversation | Notebook) -> Addre
     chars = config.get(MESSAGE_MAX_CHARS)
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
-    target = Target(config.workspace, named.name, ai, mark, place.gateway_session_key, chars, files)
+    target = Target(config.workspace, named.name, ai, mark, speaker_key(place), chars, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
+
+
+def speaker_key(conversation: Conversation) -> str | None:
+    """What names a speaker of a conversation who has no id; None where that is the owner."""
+    is_owners = conversation.person is not None and conversation.person.is_owner
+    return conversation.gateway_session_key or (None if is_owners else conversation.session_id)
 
 
 def session_name(config: Configuration, conversation: Conversation) -> SessionName:
@@ -89,7 +96,7 @@ def _prefix_peer(config: Configuration, conversation: Conversation) -> str:
     """Whose name goes before the session's; in a group the owner's."""
     if conversation.person is None:
         return config.identities.owner
-    return find_peer(config.identities, conversation.person, conversation.gateway_session_key).name
+    return find_peer(config.identities, conversation.person, speaker_key(conversation)).name
 
 
 def _naming_mark(config: Configuration, conversation: Conversation) -> str:

@@ -56,7 +56,7 @@ class Attempt(Struct, frozen=True):
 
     def peer_of(self, target: Target, speaker: Speaker | None) -> str:
         """The peer that a speaker is now."""
-        return find_peer(self.config.identities, speaker, target.session_key).name
+        return find_peer(self.config.identities, speaker, target.session_key or target.session).name
 
     def observing(self, target: Target, peer: str) -> Observing:
         """What a peer observes in a session."""

@@ -1,9 +1,9 @@
 """Who is who: the peer that a speaker is on the server. Pure, and the same in every process.
 
-    pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · peerName
+    pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · unknown
 
 The first that applies wins. Two ids never become one peer, unless an alias or a pin says so: an id that cannot stand as
-it is, or would be taken for another peer of the configuration, gets a hash.
+it is, or would be taken for another peer of the configuration, gets a hash. Nobody is the owner for want of an id.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from hermes.memory.provider import Speaker
 
 FALLBACK = "user"
 """The owner's peer where nobody gave a name and the system knows none."""
+UNKNOWN = "unknown"
+"""Whoever has neither an id nor a conversation."""
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
 HASHES = (8, 12, 16, 24, 32, 64)
 HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})$")
 """How an id ends that could be taken for one of ours with a hash."""
 
-Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "peerName"]
+Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "unknown"]
 
 
 class Identities(Struct, frozen=True):
@@ -51,7 +53,7 @@ class Peer(Struct, frozen=True):
 
 
 def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None = None) -> Peer:
-    """The peer of a speaker. `session_key` names whoever has no id on a gateway."""
+    """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id."""
     person = speaker or Speaker()
     if who.pin and (person.is_owner or who.pin_guests):
         return Peer(who.owner, "pin")
@@ -65,7 +67,7 @@ def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None 
         return Peer(_name_id(who, who.prefix, person.user_id), "prefix" if who.prefix else "id")
     if session_key:
         return Peer(_name_id(who, f"{FALLBACK}-", session_key), "session")
-    return Peer(who.owner, "peerName")
+    return Peer(_name_id(who, f"{FALLBACK}-", UNKNOWN), "unknown")
 
 
 def peer_text(raw: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.honcho import keys
-from hermes.honcho.addresses import Target
+from hermes.honcho.addresses import Target, speaker_key
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Links
@@ -87,13 +87,13 @@ class HonchoSession(MemorySession):
     def _about(self, question: Question) -> str | None:
         """Whom the question's answer is about: the person of a direct chat, in a group who spoke last."""
         person = self._conversation.person or (question.said[-1].speaker if question.said else None)
-        return find_peer(self._config.identities, person, self._conversation.gateway_session_key).name
+        return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
 
 
 def find_whose(config: Configuration, conversation: Conversation, target: Target) -> Whose:
     """Where a conversation is kept and how far it reaches."""
     is_group = conversation.reach == "here"
-    user = find_peer(config.identities, conversation.person, conversation.gateway_session_key).name
+    user = find_peer(config.identities, conversation.person, speaker_key(conversation)).name
     return Whose(
         target.session or "",
         target.ai_peer,

@@ -12,6 +12,7 @@ from hermes.errors import ProviderError
 from hermes.fence import strip_fences
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, Whom, encode_act
+from hermes.honcho.addresses import speaker_key
 from hermes.honcho.configuration import Configuration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.injection import CHARS_PER_TOKEN, DEFAULT_TOKENS, Section, budget_chars, compose, cut_at_word
@@ -188,7 +189,7 @@ class Tools:
         if about == "ai":
             return self._source.whose.ai
         person = self._conversation.person or speaker
-        return find_peer(self._config.identities, person, self._conversation.gateway_session_key).name
+        return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
 
 
 def _quote(message: Message) -> str:

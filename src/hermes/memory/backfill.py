@@ -111,19 +111,29 @@ class Backfill:
         store, outbox = self._store, self._provider.outbox
 
         def record(tx: Tx) -> int:
-            if not store.sessions.exists(tx, spot.place):  # deleted meanwhile
+            session = store.sessions.look_up(tx, spot.place)
+            if session is None:  # deleted meanwhile
                 return 0
-            spoken = [(message, self._speaker(tx, spot.about, message)) for message in messages]
+            spoken = [(message, self._speaker(tx, spot.about, session, message)) for message in messages]
             return outbox.take_in(tx, spot, spoken, now=store.clock.now())
 
         taken = await store.write(record)
         self._provider.wake.set()
         return taken
 
-    def _speaker(self, tx: Tx, about: object, message: Message) -> Speaker:
-        """Who said it. Other versions do not keep whether it was the owner."""
+    def _speaker(self, tx: Tx, about: object, session: Session, message: Message) -> Speaker:
+        """Who said it. Other versions do not keep whether it was the owner, and older ones keep a person with the
+        session alone."""
         assert isinstance(about, Conversation)
-        is_owner = message.author_is_owner
+        person, is_owner = about.person, message.author_is_owner
         if is_owner is None and message.author_id is not None:
             is_owner = self._people.is_owner(tx, about.platform, message.author_id)
-        return speaker_of(about.person, message, is_owner=bool(is_owner))
+        elif is_owner is None and person is None and _is_with_one(session):
+            person = Speaker(session.user_id, is_owner=self._people.is_owner(tx, session.source, session.user_id))
+        return speaker_of(person, message, is_owner=bool(is_owner))
+
+
+def _is_with_one(session: Session) -> bool:
+    """Whether a session has a person and nothing says that there are others in its chat."""
+    is_alone = session.chat_id in (None, session.user_id)
+    return bool(session.user_id) and session.chat_type is None and not session.session_key and is_alone

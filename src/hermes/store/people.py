@@ -28,6 +28,13 @@ CREATE TABLE hermes_people (
 """
 NAMED = 5
 """People that one line names."""
+CHATS = frozenset(
+    """
+    bluebubbles dingtalk discord email feishu homeassistant matrix mattermost qqbot signal slack sms telegram webhook
+    wecom weixin whatsapp
+    """.split()  # noqa: SIM905 - one word a line would be a page
+)
+"""Sources of sessions in which others than the owner may have spoken, whatever else was kept of them."""
 KEY_PARTS = 5
 """`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
 
@@ -78,7 +85,8 @@ class People(Struct, frozen=True):
             if user_id is None and session.source != API:
                 user_id = session.chat_id or (key[4] if keyed else None)
             return self.scope_of_person(tx, session.source, user_id)
-        if chat_type is None and not (session.session_key or session.chat_id or session.user_id):
+        has_trace = session.session_key or session.chat_id or session.user_id or session.source in CHATS
+        if chat_type is None and not has_trace:
             return OWNER
         return Group(session.session_key or f"session:{session.id}")
 
