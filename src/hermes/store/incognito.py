@@ -50,7 +50,9 @@ class Incognito:
     def leave_out(self, tx: Tx, session_id: str, message_id: int) -> None:
         """Keep one message out of memory from now on, whatever was known of it before."""
         tx.execute(
-            "INSERT OR IGNORE INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, ?)",
+            "INSERT INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, ?) "
+            # A range may begin there: one that goes on, or one that ended before anything was said.
+            "ON CONFLICT DO UPDATE SET upto_id = max(upto_id, excluded.upto_id) WHERE upto_id IS NOT NULL",
             (session_id, message_id - 1, message_id),
         )
 
