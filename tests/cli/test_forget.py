@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from hermes.clock import SystemClock
+from hermes.db.engine import Tx
+from hermes.db.lanes import release_lane
+from hermes.db.owners import new_owner
+from hermes.db.queue import claim
+from hermes.db.queue_items import stats
+from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.values import Address, Conversation, Speaker
+from hermes.store.store import Store
+from hermes.types import Draft
 from tests.cli.chatting import chat, environment
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
+T = TypeVar("T")
 
 
 @pytest.mark.contract("7.12")
@@ -21,3 +35,90 @@ def test_what_was_said_right_after_an_empty_incognito_range_is_forgotten_too(hom
     assert "Miso" in chat(env, "-q", "What is my cat called?").out
     assert hermes("memory", "forget", "Miso", "--yes").code == 0
     assert "Miso" not in chat(env, "-q", "What is my cat called?").out
+
+
+def fill(home: Path, work: Callable[[Store, Tx], T]) -> T:
+    """Write into the store of a home."""
+
+    async def write() -> T:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            return await store.write(lambda tx: work(store, tx))
+
+    home.mkdir(parents=True, exist_ok=True)
+    return asyncio.run(write())
+
+
+def leave_entries(store: Store, tx: Tx) -> None:
+    """A reply, a conclusion of the agent's, and a wish to forget wait for a provider that is not chosen."""
+    now, owner = store.clock.now(), Speaker(is_owner=True)
+    store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="one")
+    (reply,) = store.messages.append(tx, "one", [Draft("assistant", "Plums it is.")], now=now)
+    outbox = Outbox("honcho")
+    spot = Spot("one", Conversation("one", "cli", "everything", owner), Address("lane", {"session": "one"}))
+    outbox.take_in(tx, spot, [(reply, owner)], now=now)
+    outbox.put(tx, spot, "own", "k", "", {"act": "conclude", "content": "Likes figs.", "about": "user"}, owner, now=now)
+    outbox.forget(tx, "one", now=now)
+
+
+def waiting(home: Path) -> int:
+    return fill(home, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize("word", ["null", "conclude", "user", "content", "one", "session_id", "lane"])
+def test_a_word_that_stands_only_in_marks_ids_and_names_of_fields_drops_no_entry(
+    home: Path, hermes: Hermes, word: str
+) -> None:
+    fill(home, leave_entries)
+    assert json.loads(hermes("memory", "forget", word, "--yes", "--json").out)["deleted"] is False
+    assert waiting(home) == 3
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize(("word", "text"), [("figs", "Likes figs."), ("plums", "Plums it is.")])
+def test_what_entries_that_wait_would_tell_is_shown_before_they_are_dropped(
+    home: Path, hermes: Hermes, word: str, text: str
+) -> None:
+    fill(home, leave_entries)
+    assert text in hermes("memory", "forget", word).out
+    assert waiting(home) == 3
+    hermes("memory", "forget", word, "--yes")
+    assert waiting(home) == 2
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize("word", ["figs", "unheard"])
+def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_called_forgotten(
+    home: Path, hermes: Hermes, word: str
+) -> None:
+    fill(home, leave_entries)
+    done = hermes("memory", "forget", word, "--yes")
+    assert done.code == 1
+    assert "honcho may hold more and was not asked: `HERMES_MEMORY_PROVIDER=honcho hermes memory forget" in done.out
+    assert "Forgotten" not in done.err
+    assert "Nothing is held" not in done.err
+    again = hermes("memory", "forget", word, "--yes", "--json")
+    assert again.code == 1
+    assert "was not asked" in json.loads(again.out)["stays"][0]
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_entry_that_is_being_delivered_is_waited_for_and_said_when_that_takes_too_long(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    fill(home, leave_entries)
+    owner = new_owner()
+    claimed = fill(home, lambda store, tx: claim(tx, "memory:honcho", owner, ttl=60.0, limit=9, now=store.clock.now()))
+    assert claimed is not None
+
+    def sleep(_: float) -> None:
+        if ends:
+            fill(home, lambda _, tx: release_lane(tx, "memory:honcho", claimed.lane, claimed.lease))
+
+    monkeypatch.setattr("hermes.cli.forget.PATIENCE", 2)
+    monkeypatch.setattr("hermes.cli.forget.sleep", sleep)
+    done = hermes("memory", "forget", "figs", "--yes")
+    assert "being delivered right now" in done.err
+    assert ("may still arrive" in done.out) is not ends
+    assert done.code == 1, "honcho was not asked"

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.clock import SystemClock
+from hermes.db.lanes import release_lane
+from hermes.db.owners import new_owner
+from hermes.db.queue import claim, enqueue
+from tests.cli.test_forget import fill
 from tests.conftest import Ran
 from tests.honcho.between import Instead
 from tests.honcho.recalling import ANN, BOT, HERE, Recalling
@@ -110,14 +115,66 @@ def test_a_server_that_cannot_delete_messages_is_named_with_what_stays(recalling
     told(recalling)
     recalling.between.rule = lambda asked: Instead({"status": "ok"}) if asked.what == "health" else None
     done = hermes("memory", "forget", "Zanzibar", "--yes", "--json")
+    assert done.code == 1
     found = json.loads(done.out)
     assert found["deleted"] is True
+    assert found["stays"] == found["at_provider"]["stays"]
     assert "2 messages stay" in found["at_provider"]["stays"][0]
     assert "cannot delete messages" in found["at_provider"]["stays"][0]
     with recalling.at_server() as http:
         kept = [one["content"] for one in http.post("/conclusions/list?size=100", json={}).json()["items"]]
         assert not any("anzibar" in text for text in kept)
         assert "Zanzibar" in http.post("/search", json={"query": "Zanzibar"}).text
+
+
+@pytest.mark.contract("7.12")
+def test_what_stays_is_said_also_to_whoever_is_not_asked_and_is_not_called_forgotten(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    told(recalling)
+    recalling.between.rule = lambda asked: Instead({"status": "ok"}) if asked.what == "health" else None
+    for last in ("Deleted what could be deleted.", "Nothing else was found"):
+        done = hermes("memory", "forget", "Zanzibar", "--yes")
+        assert done.code == 1
+        assert "2 messages stay" in done.out
+        assert done.err.startswith(last)
+
+
+@pytest.mark.contract("7.12")
+def test_what_is_still_found_after_the_last_round_is_said(
+    recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(recalling)
+    monkeypatch.setattr("hermes.cli.forget.MOST_ROUNDS", 0)
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 1
+    assert "or more things are still at honcho; the same command goes on" in done.out
+    assert "Forgotten" not in done.err
+
+
+@pytest.mark.contract("7.12")
+def test_what_arrives_while_its_entry_is_dropped_is_deleted_too(
+    recalling: Recalling, hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, "I like figs."))
+    now, name = SystemClock().now(), "memory:honcho"
+    payload = {"text": SECRET, "kind": "note", "data": None, "key": "k", "address": None}
+    fill(home, lambda _, tx: enqueue(tx, name, "lane", "note:k", payload, now=now))
+    claimed = fill(home, lambda _, tx: claim(tx, name, new_owner(), ttl=60.0, now=now))
+    assert claimed is not None
+
+    def arrives(_: float) -> None:
+        recalling.tell("elsewhere", (ANN, SECRET))
+        fill(home, lambda _, tx: release_lane(tx, name, "lane", claimed.lease))
+
+    monkeypatch.setattr("hermes.cli.forget.sleep", arrives)
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 0, done.out
+    assert "being delivered right now" in done.err
+    left = everything(recalling)
+    assert "figs" in left
+    assert "anzibar" not in left
 
 
 def test_a_server_that_does_not_answer_is_told_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.db.lanes import schedule
+from hermes.db.lanes import lease_name, schedule
+from hermes.db.leases import Lease
+from hermes.db.owners import is_gone
 from hermes.db.queue import Item, State
 from hermes.errors import NotFoundError
 
@@ -120,6 +123,23 @@ def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
         "UPDATE hermes_queue SET session_id = ? WHERE id = ? AND state = 'waiting'",
         [(session_id, item.id) for item in items],
     )
+
+
+def find_held(tx: Tx, ids: Iterable[int], *, now: float) -> list[Lease]:
+    """The leases under which any of these items is being handled now."""
+    lanes: set[tuple[str, str]] = set()
+    for item_id in ids:
+        row = tx.execute("SELECT queue, lane FROM hermes_queue WHERE id = ? AND claimed = 1", (item_id,)).fetchone()
+        if row is not None:
+            lanes.add((row["queue"], row["lane"]))
+    found = [leases.holder(tx, lease_name(queue, lane), now=now) for queue, lane in sorted(lanes)]
+    return [lease for lease in found if lease is not None and not is_gone(lease.owner)]
+
+
+def is_held(tx: Tx, lease: Lease, *, now: float) -> bool:
+    """Whether what was taken under this lease may still be under way."""
+    held = leases.holder(tx, lease.name, now=now)
+    return held is not None and held.epoch == lease.epoch and not is_gone(held.owner)
 
 
 def prune(tx: Tx, queue: str, *, before: float) -> int:

@@ -5,47 +5,75 @@ What was said stays in its session, where a person can read and delete it; memor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.db.leases import Lease
 from hermes.db.queue import Item, State
-from hermes.db.queue_items import drop, items, queues
+from hermes.db.queue_items import drop, find_held, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
 from hermes.store.store import Store
+from hermes.store.told import told_providers
+from hermes.types import Json
 
 PAGE = 1000
 STATES: tuple[State, ...] = ("waiting", "dead")
 KIND, KEY = "forgotten", "at"
 OLD = "it was fetched before something was forgotten"
+WORDS_OF = {"note": ("old",), "delegation": ("task",)}
+"""Where the data of an entry has words that people or agents wrote."""
+NO_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
+"""Names under which an entry of the provider's own has marks and ids; elsewhere it may have words."""
+
+
+class Waiting(Struct, frozen=True):
+    """An entry of a provider's outbox, and what it would tell."""
+
+    id: int
+    provider: str
+    text: str
 
 
 class Kept(Struct, frozen=True):
     """What the host has: entries of outboxes, and messages (session, id)."""
 
-    entries: tuple[int, ...] = ()
+    entries: tuple[Waiting, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
 
 
 def find_kept(store: Store, tx: Tx, wording: Wording) -> Kept:
     """What the host has in which these words stand; a message that memory does not know of is left out."""
-    said = {number: session for session, number, text in _messages(tx) if wording.is_in(text)}
-    known = [(session, number) for number, session in said.items() if _is_known(store, tx, session, number)]
-    queued = [item for item in _queued(tx) if item.payload.get("message") in said or wording.is_in(_text_of(item))]
-    return Kept(tuple(item.id for item in queued), tuple(known))
+    said = {number: (session, text) for session, number, text in _messages(tx) if wording.is_in(text)}
+    known = [(session, number) for number, (session, _) in said.items() if _is_known(store, tx, session, number)]
+    queued: list[Waiting] = []
+    for item in _queued(tx):
+        _, text = said.get(item.payload.get("message"), ("", " ".join(_words_of(item.payload))))
+        if wording.is_in(text):
+            queued.append(Waiting(item.id, item.queue.removeprefix(queue_name("")), text))
+    return Kept(tuple(queued), tuple(known))
 
 
-def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording) -> None:
-    """Drop entries, keep messages out of memory for good, and delete records of recall that hold the words."""
-    drop(tx, list(kept.entries))
+def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording, *, now: float) -> list[Lease]:
+    """Drop entries, keep messages out of memory for good, and delete records of recall that hold the words. The leases
+    under which some of the entries are being delivered: while they are held, those may still arrive."""
+    dropped = [one.id for one in kept.entries]
+    held = find_held(tx, dropped, now=now)
+    drop(tx, dropped)
     for session, message in kept.messages:
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
+    return held
+
+
+def find_told(tx: Tx) -> list[str]:
+    """The providers that were told anything, or were to be."""
+    prefix = queue_name("")
+    return sorted({*told_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
 
 
 def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
@@ -97,6 +125,21 @@ def _queued(tx: Tx) -> Iterator[Item]:
                 after = page[-1].id
 
 
-def _text_of(item: Item) -> str:
-    """The words that an entry holds itself."""
-    return f"{item.payload.get('text') or ''} {json.dumps(item.payload.get('data'), ensure_ascii=False)}"
+def _words_of(payload: Json) -> Iterator[str]:
+    """The words that an entry holds itself: no names of fields, ids or marks."""
+    yield payload.get("text") or ""
+    data = payload.get("data")
+    if payload.get("kind") == "own":
+        yield from _strings(data)
+    elif isinstance(data, dict):
+        yield from _strings([data.get(name) for name in WORDS_OF.get(payload.get("kind"), ())])
+
+
+def _strings(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+    elif isinstance(value, dict):
+        yield from _strings([one for name, one in value.items() if name not in NO_WORDS and not name.endswith("_id")])

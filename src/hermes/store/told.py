@@ -33,6 +33,11 @@ def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
     return {row["message_id"] for row in rows}
 
 
+def told_providers(tx: Tx) -> list[str]:
+    """The providers that were ever told anything that was said."""
+    return [row["provider"] for row in tx.execute("SELECT DISTINCT provider FROM hermes_memory_told ORDER BY provider")]
+
+
 def is_any_told(tx: Tx, provider: str) -> bool:
     """Whether a provider was ever told anything that was said."""
     row = tx.execute("SELECT 1 FROM hermes_memory_told WHERE provider = ? LIMIT 1", (provider,))
