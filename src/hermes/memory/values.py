@@ -6,6 +6,7 @@ Plain values, the same in every process. Times are Unix seconds of the host's cl
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -13,6 +14,7 @@ from typing import Literal, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message
 
 Kind = Literal["said", "reply", "note", "delegation", "own", "forget"]
@@ -221,18 +223,23 @@ class Recalled(Struct, frozen=True):
     missed: Mapping[str, str] = field(default_factory=dict)
 
 
-# Scripts that put no space between words: there a word may stand anywhere.
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+UNSPACED = re.compile(f"[{SPACELESS}]")
+"""Scripts that put no space between words, or hang endings on them: there a word may stand anywhere."""
 
 
 class Wording(Struct, frozen=True):
-    """Words of which all must stand in a text, whole and in any order; great and small letters are the same."""
+    """Words of which all must stand in a text, whole and in any order; great and small letters are the same,
+    and so are all ways to write a letter down."""
 
     words: tuple[str, ...]
 
     def is_in(self, text: str) -> bool:
-        folded = text.casefold()
-        return all(_stands_in(word.casefold(), folded) for word in self.words)
+        folded = _fold(text)
+        return all(_stands_in(_fold(word), folded) for word in self.words)
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _stands_in(word: str, text: str) -> bool:
