@@ -257,6 +257,34 @@ def test_what_another_version_wrote_twice_or_for_nobody_is_left_out(
 
 
 @pytest.mark.contract("6.15")
+@pytest.mark.parametrize("deleted", [True, False])
+def test_what_was_deleted_or_incognito_does_not_come_back_through_a_branch(
+    machine: Machine, arrived: Arrived, ask: Ask, deleted: bool
+) -> None:
+    """The branch leaves out what its parent kept of a tool, so that its rows are not the parent's one by one."""
+    looked = (Draft("assistant", "I look", tool_calls=(ToolCall("c", "look", "{}"),)),)
+
+    def earlier(store: Store, tx: Tx) -> None:
+        say(store, tx, "parent", *turn(1), *looked)
+        store.incognito.begin(tx, "parent")
+        say(store, tx, "parent", *turn(2), at=BEGAN + 10)
+        store.incognito.end(tx, "parent")
+        for draft in (*turn(1), *turn(2)):
+            say(store, tx, "branch", draft, at=BEGAN + 100, parent_session_id="parent")
+        say(store, tx, "branch", *turn(3), at=BEGAN + 200)
+        say(store, tx, "root", *turn(4), at=BEGAN + 300)
+        if deleted:
+            tx.execute("UPDATE sessions SET model_config = '{\"_branched_from\": \"parent\"}' WHERE id = 'branch'")
+            store.deletions.delete(tx, "parent")
+
+    fill(machine.home, lambda _, tx: tx.execute("ALTER TABLE sessions ADD COLUMN model_config TEXT"))
+    fill(machine.home, earlier)
+    ask()
+    assert [content for _, content in arrived.said("branch")] == ["question 3", "answer 3"]
+    assert [content for _, content in arrived.said("root")] == ["question 4", "answer 4"]
+
+
+@pytest.mark.contract("6.15")
 def test_where_no_messages_are_saved_nothing_is_taken_in_and_nothing_is_marked(
     machine: Machine, arrived: Arrived, ask: Ask
 ) -> None:

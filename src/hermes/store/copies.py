@@ -15,7 +15,9 @@ from itertools import takewhile
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.store.incognito import Range
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
+from hermes.types import Session
 
 SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
 """How other versions begin a summary that they store as a message, alone or merged into the first that they keep."""
@@ -67,13 +69,28 @@ class Copies:
             return frozenset()
         return find_copies(tx.execute(self._select, (session_id,)).fetchall())
 
-    def from_parent(self, tx: Tx, session_id: str, parent_id: str) -> frozenset[int]:
+    def from_parent(self, tx: Tx, session: Session, parent_id: str, hidden: Sequence[Range]) -> frozenset[int]:
         """The ids of what a session has from its parent: beside the summary of a rotation, or up to where it was
-        branched off."""
-        before, own = (tx.execute(self._select, (key,)).fetchall() for key in (parent_id, session_id))
-        pairs = [(_Said.read(theirs).wording, _Said.read(ours)) for theirs, ours in zip(before, own, strict=False)]
-        branched = takewhile(lambda pair: pair[0] == pair[1].wording, pairs)
-        return find_copies([*before, *own], ROTATION) | {ours.id for _, ours in branched}
+        branched off; and of the parent's `hidden` messages also what else was written as the session began."""
+        before, own = (tx.execute(self._select, (key,)).fetchall() for key in (parent_id, session.id))
+        theirs, ours = [_Said.read(row) for row in before], [_Said.read(row) for row in own]
+        pairs = zip(theirs, ours, strict=False)
+        branched = {copy.id for _, copy in takewhile(lambda pair: pair[0].wording == pair[1].wording, pairs)}
+        secret = {said.wording for said in theirs if any(one.covers(said.id) for one in hidden)}
+        told = {said.id for said in ours if said.wording in secret and _is_from_birth(said, session)}
+        return find_copies([*before, *own], ROTATION) | branched | told
+
+    def from_gone_parent(self, tx: Tx, session: Session, is_branch: bool) -> frozenset[int]:
+        """The ids of what a session has from a parent that was deleted: all that is older than the session or was
+        written as it began. One that is no branch had a parent if it begins with a summary."""
+        own = [_Said.read(row) for row in tx.execute(self._select, (session.id,)).fetchall()]
+        early = [said for said in own if _is_from_birth(said, session)]
+        is_child = is_branch or any(SUMMARY.match(said.text) for said in early)
+        return frozenset(said.id for said in early) if is_child else frozenset()
+
+
+def _is_from_birth(said: _Said, session: Session) -> bool:
+    return said.time <= session.started_at + ROTATION
 
 
 def find_copies(rows: Sequence[sqlite3.Row], moment: float = MOMENT) -> frozenset[int]:

@@ -11,12 +11,14 @@ from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
-from hermes.types import ECHO, Message
+from hermes.types import ECHO, Message, Session
 
 TEMPORARY = ("cron", "subagent", "tool")
 """Sources of sessions that other versions keep of agents which work for nobody who speaks."""
 DELEGATED = '"_delegate_from"'
 """How they mark a sub-agent's run."""
+BRANCHED = '"_branched_from"'
+"""How they mark a branch, also when its parent is gone."""
 
 
 class Untold:
@@ -61,10 +63,22 @@ class Untold:
                 (session_id, provider),
             )
         }
-        parent = session.parent_session_id
-        again = self._copies.from_parent(tx, session_id, parent) if parent is not None else frozenset()
+        again = self._from_parent(tx, session)
         known = self._incognito.remembered(tx, session_id, said)
         return [message for message in known if message.id not in told and message.id not in again]
+
+    def _from_parent(self, tx: Tx, session: Session) -> frozenset[int]:
+        """What a session only has from its parent, also from one that was deleted."""
+        parent = session.parent_session_id
+        if parent is not None and self._sessions.exists(tx, parent):
+            return self._copies.from_parent(tx, session, parent, self._incognito.ranges(tx, parent))
+        return self._copies.from_gone_parent(tx, session, parent is not None or self._is_branch(tx, session.id))
+
+    def _is_branch(self, tx: Tx, session_id: str) -> bool:
+        if not self._has("model_config"):
+            return False
+        marked = f"SELECT 1 FROM sessions WHERE id = ? AND instr(coalesce(model_config, ''), '{BRANCHED}') > 0"
+        return tx.execute(marked, (session_id,)).fetchone() is not None
 
     def directory(self, tx: Tx, session_id: str) -> Path | None:
         """Where a terminal stood when a session began, as far as the file knows."""
