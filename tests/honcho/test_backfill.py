@@ -257,15 +257,15 @@ def test_what_another_version_wrote_twice_or_for_nobody_is_left_out(
 
 
 @pytest.mark.contract("6.15")
-@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize("gone", ["no", "deleted here", "deleted elsewhere"])
 def test_what_was_deleted_or_incognito_does_not_come_back_through_a_branch(
-    machine: Machine, arrived: Arrived, ask: Ask, deleted: bool
+    machine: Machine, arrived: Arrived, ask: Ask, gone: str
 ) -> None:
     """The branch leaves out what its parent kept of a tool, so that its rows are not the parent's one by one."""
-    looked = (Draft("assistant", "I look", tool_calls=(ToolCall("c", "look", "{}"),)),)
+    looked = Draft("assistant", "I look", tool_calls=(ToolCall("c", "look", "{}"),))
 
     def earlier(store: Store, tx: Tx) -> None:
-        say(store, tx, "parent", *turn(1), *looked)
+        say(store, tx, "parent", *turn(1), looked)
         store.incognito.begin(tx, "parent")
         say(store, tx, "parent", *turn(2), at=BEGAN + 10)
         store.incognito.end(tx, "parent")
@@ -273,15 +273,37 @@ def test_what_was_deleted_or_incognito_does_not_come_back_through_a_branch(
             say(store, tx, "branch", draft, at=BEGAN + 100, parent_session_id="parent")
         say(store, tx, "branch", *turn(3), at=BEGAN + 200)
         say(store, tx, "root", *turn(4), at=BEGAN + 300)
-        if deleted:
-            tx.execute("UPDATE sessions SET model_config = '{\"_branched_from\": \"parent\"}' WHERE id = 'branch'")
+
+    def delete(store: Store, tx: Tx) -> None:
+        if gone == "deleted here":
             store.deletions.delete(tx, "parent")
+        elif gone == "deleted elsewhere":
+            tx.execute("UPDATE sessions SET model_config = '{\"_branched_from\": \"parent\"}' WHERE id = 'branch'")
+            tx.execute("UPDATE hermes_session_extra SET parent_session_id = NULL")
+            tx.execute("DELETE FROM messages WHERE session_id = 'parent'")
+            tx.execute("DELETE FROM sessions WHERE id = 'parent'")
 
     fill(machine.home, lambda _, tx: tx.execute("ALTER TABLE sessions ADD COLUMN model_config TEXT"))
     fill(machine.home, earlier)
+    fill(machine.home, delete)
     ask()
     assert [content for _, content in arrived.said("branch")] == ["question 3", "answer 3"]
     assert [content for _, content in arrived.said("root")] == ["question 4", "answer 4"]
+
+
+@pytest.mark.contract("6.15")
+def test_what_is_older_than_a_session_that_begins_with_it_is_not_its_own(
+    machine: Machine, arrived: Arrived, ask: Ask
+) -> None:
+    def earlier(store: Store, tx: Tx) -> None:
+        say(store, tx, "branch", at=BEGAN + 100)
+        say(store, tx, "branch", *turn(1), at=BEGAN)
+        say(store, tx, "branch", *turn(2), at=BEGAN + 100)
+        say(store, tx, "branch", *turn(3), at=BEGAN + 50)  # a clock was set back: it was said here
+
+    fill(machine.home, earlier)
+    assert ask()["messages"] == 4
+    assert [content for _, content in arrived.said("branch")][::2] == ["question 2", "question 3"]
 
 
 @pytest.mark.contract("6.15")

@@ -82,11 +82,12 @@ class Copies:
 
     def from_gone_parent(self, tx: Tx, session: Session, is_branch: bool) -> frozenset[int]:
         """The ids of what a session has from a parent that was deleted: all that is older than the session or was
-        written as it began. One that is no branch had a parent if it begins with a summary."""
+        written as it began. One that is no branch had a parent if it begins with a summary, or with what is older."""
         own = [_Said.read(row) for row in tx.execute(self._select, (session.id,)).fetchall()]
         early = [said for said in own if _is_from_birth(said, session)]
-        is_child = is_branch or any(SUMMARY.match(said.text) for said in early)
-        return frozenset(said.id for said in early) if is_child else frozenset()
+        if not (is_branch or any(SUMMARY.match(said.text) for said in early)):
+            early = list(takewhile(lambda said: said.time < session.started_at, own))
+        return frozenset(said.id for said in early)
 
 
 def _is_from_birth(said: _Said, session: Session) -> bool:

@@ -11,6 +11,7 @@ from hermes.store.memory_rows import forget_place
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
+from hermes.store.untold import Untold
 
 
 class Deletion(Struct, frozen=True):
@@ -29,8 +30,11 @@ OLD_ROUTE = "CASE WHEN json_valid(entry_json) THEN json_extract(entry_json, '$.s
 class Deletions:
     """Deletes from one store. Every method runs inside the caller's transaction."""
 
-    def __init__(self, sessions: Sessions, search: Search, shape: TableShape, has_old_routes: bool) -> None:
+    def __init__(
+        self, sessions: Sessions, untold: Untold, search: Search, shape: TableShape, has_old_routes: bool
+    ) -> None:
         self._sessions = sessions
+        self._untold = untold
         self._search = search
         self._shape = shape
         self._has_old_routes = has_old_routes
@@ -50,6 +54,7 @@ class Deletions:
         """Delete a session with its messages, snapshots, queued work, bindings and search entries."""
         planned = self.plan(tx, session_id)
         for key in planned.session_ids:
+            self._untold.keep_copies_out(tx, key)
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
             forget_place(tx, key)

@@ -223,6 +223,11 @@ class Sessions:
         parent = self.get(tx, session_id).parent_session_id
         return parent if parent is not None and self.continuation(tx, parent) == session_id else None
 
+    def children(self, tx: Tx, session_id: str) -> list[Session]:
+        """The sessions that have this one as their parent."""
+        rows = tx.execute(f"{self._shape.select} WHERE t.id IN ({self._children_sql()})", {"parent": session_id})
+        return [session_from_row(row) for row in rows]
+
     def _children_sql(self) -> str:
         beside = "SELECT session_id FROM hermes_session_extra WHERE parent_session_id = :parent"
         if "parent_session_id" not in self._shape.columns:

@@ -59,7 +59,8 @@ class Store:
         self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
-        self.deletions = Deletions(self.sessions, self.search, opened.session_shape, opened.has_old_routes)
+        shape = opened.session_shape
+        self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:

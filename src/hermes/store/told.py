@@ -23,6 +23,10 @@ SCHEMA = (
 """What was told before there was this table is not known message by message: where any of a session was, all counts."""
 
 
+EVERYONE = ""
+"""Stands for all providers, also those to come, where none is to be told of a message."""
+
+
 def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
     """A provider is to be told of these messages: those of them that it was not to be told of before."""
     rows = tx.execute(
@@ -35,7 +39,10 @@ def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
 
 def told_providers(tx: Tx) -> list[str]:
     """The providers that were ever told anything that was said."""
-    return [row["provider"] for row in tx.execute("SELECT DISTINCT provider FROM hermes_memory_told ORDER BY provider")]
+    rows = tx.execute(
+        "SELECT DISTINCT provider FROM hermes_memory_told WHERE provider <> ? ORDER BY provider", (EVERYONE,)
+    )
+    return [row["provider"] for row in rows]
 
 
 def is_any_told(tx: Tx, provider: str) -> bool:

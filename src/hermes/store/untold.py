@@ -11,6 +11,7 @@ from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
+from hermes.store.told import EVERYONE, mark_told
 from hermes.types import ECHO, Message, Session
 
 TEMPORARY = ("cron", "subagent", "tool")
@@ -41,10 +42,10 @@ class Untold:
             f"""
             SELECT t.id FROM sessions t WHERE t.source NOT IN ({marks}) {delegated} AND EXISTS (
                 SELECT 1 FROM messages m WHERE m.session_id = t.id AND m.role IN ('user', 'assistant')
-                AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider = ?)
+                AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider IN (?, ?))
             ) ORDER BY t.started_at, t.id
             """,
-            (*TEMPORARY, provider),
+            (*TEMPORARY, provider, EVERYONE),
         )
         return [str(row["id"]) for row in rows]
 
@@ -59,13 +60,18 @@ class Untold:
             row["message_id"]
             for row in tx.execute(
                 "SELECT d.message_id FROM hermes_memory_told d JOIN messages m ON m.id = d.message_id "
-                "WHERE m.session_id = ? AND d.provider = ?",
-                (session_id, provider),
+                "WHERE m.session_id = ? AND d.provider IN (?, ?)",
+                (session_id, provider, EVERYONE),
             )
         }
         again = self._from_parent(tx, session)
         known = self._incognito.remembered(tx, session_id, said)
         return [message for message in known if message.id not in told and message.id not in again]
+
+    def keep_copies_out(self, tx: Tx, parent_id: str) -> None:
+        """A session goes: what others have from it is not to be told of, though nobody can see then whose it was."""
+        for child in self._sessions.children(tx, parent_id):
+            mark_told(tx, EVERYONE, self._from_parent(tx, child))
 
     def _from_parent(self, tx: Tx, session: Session) -> frozenset[int]:
         """What a session only has from its parent, also from one that was deleted."""
