@@ -71,6 +71,16 @@ def test_show_live_and_snapshot_show_the_view_after_and_before_a_compression(her
     assert [row["id"] for row in json.loads(hermes("sessions", "list", "--json").out)] == [session]
 
 
+@pytest.mark.contract("1.7", "10.6")
+@pytest.mark.parametrize("bound", ["--since", "--until"])
+@pytest.mark.parametrize("date", ["0001-01-01", "9999-12-31", "soon"])
+def test_a_date_that_cannot_be_searched_for_is_refused(hermes: Hermes, bound: str, date: str) -> None:
+    ran = hermes("sessions", "search", "stamps", bound, date)
+    assert ran.code in (0, 2)
+    assert "defect" not in ran.err
+    assert (ran.code == 0) or f"'{date}' is no date that can be searched for" in ran.err
+
+
 @pytest.mark.contract("1.7")
 def test_search_finds_words_in_any_session_and_marks_where(hermes: Hermes, home: Path) -> None:
     session = fill(home, "I collect stamps from Malta", "Nice")

@@ -89,6 +89,17 @@ async def test_a_hook_in_trouble_costs_its_deadline_and_one_line(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.contract("P5")
+async def test_a_conversation_that_ends_in_trouble_is_told_of_no_recovery(tmp_path: Path) -> None:
+    plugin = Troubled("recall", raise_error)
+    async with active(tmp_path, plugin) as provider:
+        memory = await begin(provider)
+        await live(memory)
+        assert len(memory.take_notices()) == 1
+        await memory.close()
+        assert memory.take_notices() == []
+
+
 @pytest.mark.contract("4.8", "P5")
 @pytest.mark.parametrize("trouble", ["raise_error", "hang"])
 @pytest.mark.parametrize("hook", ["recall", "prepare", "call_tool", "before_compress", "retitled"])

@@ -342,6 +342,28 @@ async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
         assert there.keys == {"Bearer the key"}
 
 
+async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stored(tmp_path: Path) -> None:
+    with endpoint(in_favour_of("walnut")) as there:
+        url = there.url.replace("http://", "http://ann:s3cret@") + "?key=s3cret"
+        async with served(tmp_path, Endpoint(url, "some")) as client:
+            await fill(client)
+            assert "s3cret" not in str(await finer_health(client))
+    assert Endpoint(url, "some").space.embedder == f"{there.url} some"
+
+
+async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with endpoint(in_favour_of("walnut")) as there, endpoint(in_favour_of("walnut")) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        [vector] = await Endpoint(there.url, "some").embed(["a walnut"])
+        assert len(vector) == DIMENSION
+        assert (there.asked, proxy.asked) == ([["a walnut"]], [])
+
+
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "ASK_SECONDS", 0.05)
     with endpoint(in_favour_of("walnut")) as there:

@@ -25,6 +25,7 @@ VALUES: dict[str, bytes] = {
     "NUL": b'"a\\u0000b"',
     "more than 64 bits": b"9223372036854775808",
     "less than 64 bits": b"-9223372036854775809",
+    "more than any machine's whole numbers": b"18446744073709551616",
     "5000 digits": b"9" * 5000,
     "no number": b"NaN",
     "infinity": b"-Infinity",
@@ -72,6 +73,7 @@ PLACES: dict[str, tuple[str, str, bytes]] = {
         "/conclusions/query",
         b'{"query": "tea", "filters": {"observer": "ann", "observed": "ann"}, "distance": %s}',
     ),
+    "replaced metadata": ("PUT", "/peers/ann", b'{"metadata": {"a": %s}}'),
     "card": ("PUT", "/peers/ann/card", b'{"peer_card": [%s]}'),
     "question": ("POST", "/peers/ann/chat", b'{"query": "tea", "filters": {"session_id": %s}}'),
     "shape": (
@@ -136,6 +138,14 @@ def test_bytes_that_are_no_json_are_refused(talk: httpx.Client, raw: bytes) -> N
 def test_body_of_another_kind_is_refused_or_understood(talk: httpx.Client, kind: str) -> None:
     answer = talk.post("/search", content=b'{"query": "tea"}', headers={"Content-Type": kind})
     assert answer.status_code in (200, 400, 415, 422), answer.text
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**22 + 1])
+@pytest.mark.parametrize("place", ["metadata", "replaced metadata"])
+def test_a_whole_number_that_could_not_be_kept_as_it_is_is_refused(talk: httpx.Client, place: str, number: int) -> None:
+    method, path, body = PLACES[place]
+    answer = talk.request(method, path, content=body % str(number).encode(), headers=JSON)
+    assert answer.status_code == 422, answer.text
 
 
 NAMES = [

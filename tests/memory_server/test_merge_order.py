@@ -177,6 +177,17 @@ def test_what_either_peer_heard_is_heard_by_the_merged_one(http: httpx.Client, s
     assert sorted(ids(http.get("/sessions/s/peers"))) == ["ann", "ann-phone", "ben"]
 
 
+def test_who_was_taken_out_of_a_session_since_a_merge_stays_out_when_it_is_undone(
+    http: httpx.Client, server: Served
+) -> None:
+    make_peers(http, "ann", "ann-phone")
+    http.post("/sessions", json={"id": "s", "peers": {"ann": {}, "ann-phone": {}, "ben": {}}}).raise_for_status()
+    made = merge(http, "ann-phone", "ann", server.folder)
+    http.request("DELETE", "/sessions/s/peers", json=["ann"]).raise_for_status()
+    undo(http, made, server.folder)
+    assert ids(http.get("/sessions/s/peers")) == ["ben"]
+
+
 def test_merge_is_undone_although_a_third_peer_of_its_conclusions_was_deleted(
     http: httpx.Client, server: Served
 ) -> None:

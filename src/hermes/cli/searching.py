@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -50,16 +51,14 @@ def search_sessions(
     """Search everything that was said, best match first."""
     host = load_app(ctx)
     text = " ".join(words)
-    start, end = _moment(since), _moment(until)
-    if until and end and len(until.strip()) <= DATE:
-        end += DAY  # a day lasts until the next one begins
+    start, end = _begin(since), _end(until)
 
     async def work(store: Store) -> list[Hit]:
         await store.index(_progress("indexing"))
 
         def find(tx: Tx) -> list[Hit]:
             within = store.sessions.find(tx, session).id if session else None
-            narrowed = Narrowed(within, source, _seconds(start), _seconds(end))
+            narrowed = Narrowed(within, source, start, end)
             return store.search.find(tx, text, OWNER, limit=limit, narrowed=narrowed)
 
         return await store.read(find)
@@ -78,17 +77,27 @@ def search_sessions(
         print_table(columns, rows, color=host.settings.get(COLOR), marked=_pattern(text))
 
 
-def _moment(written: str | None) -> datetime | None:
-    if written is None:
-        return None
+def _begin(written: str | None) -> float | None:
+    with _dates(written):
+        return None if written is None else datetime.fromisoformat(written.strip()).timestamp()
+
+
+def _end(written: str | None) -> float | None:
+    """A day lasts until the next one begins."""
+    with _dates(written):
+        if written is None:
+            return None
+        moment = datetime.fromisoformat(written.strip())
+        return (moment + DAY if len(written.strip()) <= DATE else moment).timestamp()
+
+
+@contextmanager
+def _dates(written: str | None) -> Iterator[None]:
     try:
-        return datetime.fromisoformat(written.strip())
-    except ValueError as error:
-        raise UsageError(f"'{written}' is no date", hint="Write it as 2026-01-31 or 2026-01-31T14:00") from error
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
+        yield
+    except (ValueError, OverflowError, OSError) as error:
+        hint = "Write it as 2026-01-31 or 2026-01-31T14:00; years 1 and 9999 are too far off"
+        raise UsageError(f"'{written}' is no date that can be searched for", hint=hint) from error
 
 
 def _excerpt(hit: Hit, text: str) -> str:

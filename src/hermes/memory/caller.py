@@ -74,7 +74,10 @@ class Memory:
     def take_notices(self) -> list[str]:
         """What the owner should hear now: once when something starts to fail and once when it works again. Guests and
         groups hear nothing of it."""
-        return self._told.news(self._failing()) if self._caller.conversation.reach == "everything" else []
+        if self._caller.conversation.reach != "everything":
+            return []
+        # What is closed tries nothing any more: that its failures are forgotten is no recovery.
+        return self._told.news({**self._told.failing, **self._failing()} if self._closed else self._failing())
 
     # What a turn writes, inside its own commits.
 

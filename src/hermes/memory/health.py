@@ -62,13 +62,14 @@ class Told:
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
-        self._told: dict[str, None] = {}
+        self.failing: dict[str, str] = {}
+        """What it was told that fails."""
 
     def news(self, failing: dict[str, str]) -> list[str]:
         """At most one line about what began to fail since the last time, and one about what works again."""
-        began = [hook for hook in failing if hook not in self._told]
-        ended = [hook for hook in self._told if hook not in failing]
-        self._told = dict.fromkeys(failing)
+        began = [hook for hook in failing if hook not in self.failing]
+        ended = [hook for hook in self.failing if hook not in failing]
+        self.failing = dict(failing)
         lines = []
         if began:
             first, *others = began

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 
+from hermes.loopback import is_loopback_url
 from hermes.memory_server.embedder import Space, Vector
 
 SECONDS = 20.0
@@ -32,12 +34,16 @@ class Endpoint:
         self._model = model
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._tls = httpx.create_ssl_context()  # takes longer than a request on this machine
-        self.space = Space(f"{url.rstrip('/')} {model}", dimension)
+        self._is_here = is_loopback_url(url)
+        self.space = Space(f"{_place(url)} {model}", dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text. An EndpointError says what went wrong."""
         found: list[Vector] = []
-        async with httpx.AsyncClient(timeout=SECONDS, headers=self._headers, verify=self._tls) as client:
+        client = httpx.AsyncClient(
+            timeout=SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here
+        )
+        async with client:
             for start in range(0, len(texts), TEXTS):
                 found += await self._embed(client, texts[start : start + TEXTS])
         return found
@@ -68,6 +74,13 @@ class Endpoint:
                 f"the embeddings endpoint answers with {len(vector)} numbers, and before with {self.space.dimension}"
             )
         return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
+
+
+def _place(url: str) -> str:
+    """Where it is, without what is secret in a URL: this name is shown and stored."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}".rstrip("/")
 
 
 async def _read(answer: httpx.Response) -> bytes:

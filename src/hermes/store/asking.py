@@ -82,4 +82,4 @@ def _role(text: str) -> str | None:
 
 
 def _parts(name: str) -> Sequence[str]:
-    return (name, name.split()[0])
+    return (name, *name.split()[:1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import orjson
+import msgspec
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
@@ -35,8 +35,9 @@ class SwiftRoute(APIRoute):
                 return await by_fastapi(request)
             content = await request.body()
             try:
-                body = model.model_validate(orjson.loads(content))
-            except ValueError:
+                # It keeps whole numbers of any size as they are, to be refused.
+                body = model.model_validate(msgspec.json.decode(content))
+            except (ValueError, msgspec.MsgspecError, RecursionError):
                 return await by_fastapi(request)
             given: dict[str, Any] = {**request.path_params, "body": body}
             for name, needed in dependencies:

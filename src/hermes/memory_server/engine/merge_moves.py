@@ -137,20 +137,24 @@ def bring_back(tx: Tx, merge: Record) -> None:
     )
     tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, moved).values(peer_id=merge.from_id))
     for row in tx.execute(_noted(merge, "stay")).all():
-        _bring_stay_back(tx, json.loads(row.before))
+        _bring_stay_back(tx, merge, json.loads(row.before))
     for row in tx.execute(_noted(merge, "card")).all():
         _bring_card_back(tx, row)
     done = (merge_rows.c.merge_id == merge.id, merge_rows.c.kind.in_(("membership", "stay", "card")))
     tx.execute(delete(merge_rows).where(*done))
 
 
-def _bring_stay_back(tx: Tx, before: dict[str, Any]) -> None:
-    """Unless its session is gone."""
+def _bring_stay_back(tx: Tx, merge: Record, before: dict[str, Any]) -> None:
+    """Unless its session is gone. It ended with the other's, if that was taken out of the session since."""
+    here = memberships.c.session_id == before["session_id"], memberships.c.peer_id == merge.into_id
+    ends = tx.execute(select(memberships.c.left_seq).where(*here)).scalars().all()
+    left = max(ends) if ends and None not in ends else None
     same = [memberships.c[name] == before[name] for name in ("id", "session_id", "peer_id", "joined_at")]
-    if tx.execute(update(memberships).where(*same).values(left_seq=None)).rowcount:
+    if tx.execute(update(memberships).where(*same).values(left_seq=left)).rowcount:
         return
     if tx.execute(select(sessions.c.id).where(sessions.c.id == before["session_id"])).first() is not None:
-        tx.execute(insert(memberships).values({name: value for name, value in before.items() if name != "id"}))
+        stay = {name: value for name, value in before.items() if name != "id"}
+        tx.execute(insert(memberships).values({**stay, "left_seq": left}))
 
 
 def _bring_card_back(tx: Tx, noted: Record) -> None:
