@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from sqlalchemy import func, select
 
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
-from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.embedder import PIECE_CHARS, Embedder
 from hermes.memory_server.endpoint import Endpoint
 from hermes.memory_server.engine import embedding
 from tests.memory_server.conftest import transaction
-from tests.memory_server.embeddings import DIMENSION, Taste, endpoint, in_favour_of, vectors
+from tests.memory_server.embeddings import DIMENSION, Answer, Taste, endpoint, in_favour_of, vectors
 from tests.memory_server.inside import serving
 from tests.memory_server.sdk import eventually
 from tests.memory_server.serving import kill, start, stop
@@ -73,7 +73,7 @@ async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp
         await held.is_held.wait()
         assert await search(client) == plain, "as long as there are none, all is as it was"
         told = await eventually(lambda: finer_health(client), lambda said: said["messages_without"] is not None)
-        assert told == {"embedder": "taste", "state": "ok", "messages_without": 60}
+        assert told == {"embedder": "taste", "state": "ok", "messages_without": 60, "messages_refused": 0}
         held.goes_on.set()
         await all_embedded(client)
         assert "walnut" in (await search(client))[0]
@@ -135,19 +135,167 @@ async def test_of_two_embedders_on_a_folder_the_one_that_began_last_fills_it(tmp
     assert spaces(tmp_path) == {f"second ({DIMENSION} numbers)"}
 
 
+async def listed(client: httpx.AsyncClient, session: str) -> list[dict[str, Any]]:
+    answer = await client.post(f"/v3/workspaces/w/sessions/{session}/messages/list?size=60", json={})
+    rows: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
+    return rows
+
+
+async def forget(client: httpx.AsyncClient, session: str, message: dict[str, Any]) -> None:
+    answer = await client.delete(f"/v3/workspaces/w/ext/sessions/{session}/messages/{message['id']}")
+    answer.raise_for_status()
+
+
+def embedded(folder: Path) -> dict[str, bytes]:
+    """The messages that have a vector, each with its first."""
+    both = finer_vectors.join(messages, messages.c.id == finer_vectors.c.message_id)
+    query = select(messages.c.content, finer_vectors.c.vector).select_from(both).where(finer_vectors.c.piece == 0)
+    with transaction(folder) as tx:
+        return {row.content: row.vector for row in tx.execute(query)}
+
+
 async def test_deleted_message_leaves_no_part_in_any_vector(tmp_path: Path) -> None:
-    async with served(tmp_path, Taste("taste", "walnut")) as client:
+    taste = Taste("taste", "walnut")
+    async with served(tmp_path, taste) as client:
         await fill(client)
         await all_embedded(client)
-        listed = (await client.post("/v3/workspaces/w/sessions/s1/messages/list?size=60", json={})).json()["items"]
-        place, gone = next((n, row) for n, row in enumerate(listed) if "walnut" in row["content"])
-        path = f"/v3/workspaces/w/ext/sessions/s1/messages/{gone['id']}"
-        assert (await client.delete(path)).status_code < 300
-    with transaction(tmp_path) as tx:
-        having = select(messages.c.content).where(messages.c.id.in_(select(finer_vectors.c.message_id)))
-        left = set(tx.execute(having).scalars())
-    assert listed[place + 1]["content"] not in left, "it was embedded together with the one before it"
-    assert listed[place + 2]["content"] in left
+        rows = await listed(client, "s1")
+        place, gone = next((n, row) for n, row in enumerate(rows) if "walnut" in row["content"])
+        taste._most = 0
+        await forget(client, "s1", gone)
+        await taste.is_held.wait()
+        left = embedded(tmp_path)
+        assert rows[place + 1]["content"] not in left, "it was embedded together with the one before it"
+        assert rows[place + 2]["content"] in left
+        taste.goes_on.set()
+
+
+async def test_message_after_a_deleted_one_is_embedded_again_and_no_other(tmp_path: Path) -> None:
+    taste = Taste("taste", "walnut")
+    async with served(tmp_path, taste) as client:
+        await fill(client)
+        await all_embedded(client)
+        before, texts = embedded(tmp_path), taste.texts
+        rows = await listed(client, "s1")
+        place, gone = next((n, row) for n, row in enumerate(rows) if "walnut" in row["content"])
+        await forget(client, "s1", gone)
+        after = rows[place + 1]["content"]
+        assert await eventually(lambda: _embedded(tmp_path), lambda left: after in left)
+        assert embedded(tmp_path)[after] != before[after], "nothing of the walnut is left in it"
+        assert embedded(tmp_path).keys() == before.keys() - {gone["content"]}
+        assert taste.texts == texts + 2, "itself, and together with what is before it now"
+
+
+async def test_vector_made_with_a_message_further_back_goes_with_that_message(tmp_path: Path) -> None:
+    taste = Taste("taste", "walnut")
+    async with served(tmp_path, taste) as client:
+        said = [{"content": text, "peer_id": "ann"} for text in ("The walnut.", "A gap.", "Yes.", "The end.")]
+        await client.post("/v3/workspaces/w/sessions/s/messages", json={"messages": said})
+        await all_embedded(client)
+        rows = await listed(client, "s")
+        await forget(client, "s", rows[1])
+        made_with = await eventually(lambda: _embedded(tmp_path), lambda left: "Yes." in left and "A gap." not in left)
+        await forget(client, "s", rows[0])
+        await eventually(
+            lambda: _embedded(tmp_path), lambda left: left.get("Yes.", made_with["Yes."]) != made_with["Yes."]
+        )
+
+
+async def _embedded(folder: Path) -> dict[str, bytes]:
+    return embedded(folder)
+
+
+def refusing(is_refused: Callable[[str], bool]) -> Answer:
+    """An endpoint that refuses a request for one text of it."""
+    good = in_favour_of("walnut")
+    return lambda texts: (400, {"error": "no"}) if any(map(is_refused, texts)) else good(texts)
+
+
+async def say(client: httpx.AsyncClient, workspace: str, texts: list[str]) -> None:
+    said = [{"content": text, "peer_id": "ann"} for text in texts]
+    answer = await client.post(f"/v3/workspaces/{workspace}/sessions/s/messages", json={"messages": said})
+    assert answer.status_code == 201
+
+
+async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    with endpoint(refusing(lambda text: "poison" in text)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            for workspace in ("a", "b"):
+                await say(client, workspace, [*SAID[:20], f"A poison for {workspace}.", "After it.", *SAID[20:40]])
+            told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 2)
+            assert told["messages_without"] == 0
+            assert told["state"] == "ok"
+            assert embedded(tmp_path).keys() == {*SAID[:40], "After it."}
+            asked = len(there.asked)
+            await say(client, "a", ["Something new."])
+            await eventually(lambda: _embedded(tmp_path), lambda left: "Something new." in left)
+            assert not any("poison" in text for texts in there.asked[asked:] for text in texts), "it is left alone"
+        there.answer = in_favour_of("walnut")
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await eventually(lambda: _embedded(tmp_path), lambda left: "A poison for a." in left)
+            await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 0)
+
+
+async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    long = ["字" * 5000, "words " * 300]
+    with endpoint(refusing(lambda text: len(text) > 300)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await say(client, "w", [*long, "Short."])
+            await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {*long, "Short."})
+
+
+async def test_request_is_never_longer_than_a_slow_model_can_answer(tmp_path: Path) -> None:
+    with endpoint(in_favour_of("walnut")) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await say(client, "w", ["wörd" * 200, "x" * 899, "y" * 890, "z" * 20_000] * 5)
+            await all_embedded(client)
+            await client.post("/v3/workspaces/w/search", json={"query": "long question " * 300})
+    assert len(there.asked) > 10
+    assert max(len(text) for texts in there.asked for text in texts) <= PIECE_CHARS
+    assert max(sum(map(len, texts)) for texts in there.asked) <= 8000
+
+
+async def test_batch_that_is_too_much_for_a_model_is_asked_for_in_smaller_parts(tmp_path: Path) -> None:
+    good = in_favour_of("walnut")
+    with endpoint(lambda texts: (413, {}) if sum(map(len, texts)) > 200 else good(texts)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await fill(client)
+            await all_embedded(client)
+            assert (await finer_health(client))["messages_refused"] == 0
+    assert len(embedded(tmp_path)) == len(TALK)
+
+
+async def test_endpoint_that_is_down_refuses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(embedding, "LONGEST_WAIT", 0.01)
+    with endpoint(lambda _texts: (503, {})) as there:
+        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+            await fill(client)
+            await eventually(lambda: finer_health(client), lambda _said: len(there.asked) > 20)
+            told = await finer_health(client)
+            assert "answers 503" in told["state"]
+            there.answer = in_favour_of("walnut")
+            await all_embedded(client)
+            assert (await finer_health(client))["messages_refused"] == 0
+    assert len(embedded(tmp_path)) == len(TALK)
+
+
+async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_filling(tmp_path: Path) -> None:
+    with endpoint(refusing(lambda text: "enormous" in text)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await fill(client)
+            await all_embedded(client)
+            for _ in range(3):
+                asked = {"query": "enormous question " * 100, "limit": 5}
+                assert (await client.post("/v3/workspaces/w/search", json=asked)).status_code == 200
+            assert "answers 400" in (await finer_health(client))["state"]
+            await say(client, "w", ["Something new."])
+            await eventually(lambda: _embedded(tmp_path), lambda left: "Something new." in left)
+            assert "walnut" in (await search(client))[0]
 
 
 @pytest.mark.parametrize(

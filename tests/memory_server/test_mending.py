@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.memory_server.db.catching_up import begin_catching_up
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.db.sqlite import SqliteFile
@@ -71,6 +72,67 @@ async def test_index_of_words_that_is_gone_or_damaged_is_made_again(tmp_path: Pa
     await database.write(lambda tx: add(tx, ["I keep bees too."]))
     assert len((await find(database))[0]) == len(before[0]) + 1
     await database.close()
+
+
+def made_again(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("was made again" in record.getMessage() for record in caplog.records)
+
+
+async def test_damaged_index_of_words_is_made_again_once_however_many_open_the_folder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = open_database(tmp_path)
+    await database.write(lambda tx: add(tx, TEXTS))
+    await database.close()
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as raw:
+        raw.execute("DELETE FROM message_index_docsize WHERE id < 5")
+    for _ in range(3):
+        await open_database(tmp_path).close()
+    assert made_again(caplog) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "^_^ hello",
+        "_",
+        "___ hello",
+        "snake_case_name",
+        "\ue000touching\ue001 words",
+        "10㎏の米",
+        "Pythonの話",
+        "café",
+        "it's",
+        "a\x00bcd efg",
+        "tab\tand\nline",
+        "?!",
+        "x" * 70_000,
+        "İstanbul ǅ ﬁne",
+        "Running AND NEAR or",
+    ],
+)
+async def test_whole_index_of_words_is_left_alone_however_its_messages_begin(
+    tmp_path: Path, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = open_database(tmp_path)
+    await database.write(lambda tx: add(tx, [said]))
+    await database.close()
+    await open_database(tmp_path).close()
+    assert made_again(caplog) == 0
+
+
+async def test_index_of_words_that_an_earlier_version_wrote_is_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = open_database(tmp_path)
+    await database.write(lambda tx: add(tx, ["Pythonの話"]))
+    await database.write(begin_catching_up)
+    await database.close()
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as raw:
+        raw.execute("DROP TABLE message_index_docsize")
+    for _ in range(2):
+        await open_database(tmp_path).close()
+    assert made_again(caplog) == 1, "it was made again as the earlier version spelled it, and that is whole"
 
 
 @pytest.mark.processes

@@ -19,7 +19,7 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.embedder import SHIPPED
-from hermes.memory_server.engine import departures, outlines
+from hermes.memory_server.engine import departures, outline, outlines
 from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.outline import ARRAYS, Rows
@@ -126,6 +126,83 @@ async def test_who_is_further_behind_than_is_written_down_reads_everything(
     with transaction(tmp_path) as tx:
         assert set(tx.execute(select(tables.departures.c.generation)).scalars()) == {3, 4}
     assert await look(database, index) == await look(database, Outlines(SHIPPED.dimension))
+    await database.close()
+
+
+async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_as_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "ROWS", 100)
+    database = open_database(tmp_path)
+    for _ in range(8):
+        await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
+    index = Outlines(SHIPPED.dimension)
+    await look(database, index)
+    removal = Removal(1, 1, 200)
+    for _ in range(5):  # parts of 50
+        await database.write(lambda tx: remove_part(tx, removal, NOW))
+    with transaction(tmp_path) as tx:
+        assert departures.departed_since(tx, 1, 0, 1) is None
+        assert len(tx.execute(select(tables.departures)).all()) == 102, "with an end, and a note of the rest"
+    assert await look(database, index) == await look(database, Outlines(SHIPPED.dimension))
+    await database.close()
+
+
+async def test_what_is_written_down_of_messages_that_left_does_not_grow_and_a_part_of_it_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "ROWS", 40)
+    monkeypatch.setattr(departures, "FORGOTTEN", 12)
+    database = open_database(tmp_path)
+    for _ in range(4):
+        await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
+    outlines_at: list[Outlines] = []
+    for turn in range(18):
+        outlines_at.append(Outlines(SHIPPED.dimension))
+        await look(database, outlines_at[-1])
+        await remove(database, 1, turn * 10 + 1, turn * 10 + 10)
+        with transaction(tmp_path) as tx:
+            assert len(tx.execute(select(tables.departures)).all()) <= 40 + 11 + 12
+    with transaction(tmp_path) as tx:
+        assert departures.departed_since(tx, 1, 17, 18) is not None
+        for known in range(18):
+            gone = departures.departed_since(tx, 1, known, 18)
+            assert gone is None or len(gone) == 10 * (18 - known)
+    expected = await look(database, Outlines(SHIPPED.dimension))
+    for index in outlines_at:
+        assert await look(database, index) == expected
+    await database.close()
+
+
+async def test_search_in_an_older_snapshot_puts_nothing_back_that_was_deleted(tmp_path: Path) -> None:
+    database = await filled(tmp_path)
+    await database.write(lambda tx: say(tx, "talk", ["I own a harp."]))
+    index = VectorIndex(SHIPPED.dimension)
+    await search(database, index, "harp")
+    with transaction(tmp_path) as older:
+        assert older.execute(select(tables.messages.c.id)).first() is not None  # its snapshot begins
+        await remove(database, 1, 31, 31)
+        await search(database, index, "harp")
+        asked = question("who owns a harp")
+        assert search_messages(older, index, Place(1), asked, None, 50)
+    assert await search(database, index, "harp") == await search(database, VectorIndex(SHIPPED.dimension), "harp")
+    assert await look(database, index.outlines) == await look(database, Outlines(SHIPPED.dimension))
+    await database.close()
+
+
+async def test_long_run_of_messages_leaves_in_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = open_database(tmp_path)
+    for _ in range(11):
+        await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(100)]))
+    index = Outlines(SHIPPED.dimension)
+    await look(database, index)
+    for _ in range(21):  # parts of 50
+        await database.write(lambda tx: remove_part(tx, Removal(1, 20, 1050), NOW))
+    steps: list[None] = []
+    monkeypatch.setattr(outline, "check_reading", lambda: steps.append(None))
+    left = await look(database, index)
+    assert 0 < len(steps) <= 12, "each looks twice as far as the one before"
+    assert left == await look(database, Outlines(SHIPPED.dimension))
     await database.close()
 
 

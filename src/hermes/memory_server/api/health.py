@@ -50,7 +50,10 @@ def _say_finer(here: Server) -> dict[str, Any] | None:
     if here.refinement is None:
         return None
     told = {"embedder": here.refinement.name, "state": here.refinement.state}
-    return told | {"messages_without": here.health.without_finer}
+    return told | {
+        "messages_without": here.health.without_finer,
+        "messages_refused": here.health.refused_by_finer,
+    }
 
 
 def _proof(request: Request, here: Server) -> dict[str, str]:

@@ -18,7 +18,7 @@ from hermes.sqlite.database import Synchronous
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration; a test holds it against the folder."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import Prepared
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Entry, Ids, Place
-from hermes.ranking.words import segment, split_words
+from hermes.ranking.words import segment
 
 TEXTS = """
 CREATE VIEW message_texts AS
@@ -56,11 +57,12 @@ ADD_ALL = (
 )
 NEWEST_WORDS, NEWEST_MESSAGE = "SELECT max(id) FROM message_index_docsize", "SELECT max(id) FROM messages"
 PROBES = """
-SELECT id, scope, content FROM message_texts WHERE id IN (
+SELECT id, scope, content, id IN (SELECT id FROM message_index_docsize) FROM message_texts WHERE id IN (
     SELECT min(id) FROM messages UNION SELECT max(id) FROM messages UNION
     SELECT min(id) FROM messages WHERE id >= (SELECT (min(id) + max(id)) / 2 FROM messages)
 )
 """
+SURE = re.compile(r"(?<![^\W_])[A-Za-z0-9]{3,40}(?![^\W_])")
 FOUND = "SELECT rowid FROM message_index WHERE message_index MATCH ? AND rowid = ?"
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -144,10 +146,18 @@ def _is_whole(tx: Tx) -> bool:
         return False
 
 
-def _is_found(tx: Tx, message_id: int, scope: str, content: str) -> bool:
-    plain = [word for word in split_words(content) if word.isascii()]  # others may be spelled as earlier versions did
-    match = " AND ".join([f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in plain[:1])])
-    return tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
+def _is_found(tx: Tx, message_id: int, scope: str, content: str, is_listed: int) -> bool:
+    match = " AND ".join(
+        [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in _sure_words(content))]
+    )
+    return bool(is_listed) and tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
+
+
+def _sure_words(text: str) -> list[str]:
+    """A word that SQLite and we surely see alike, if there is one: SQLite splits and spells others in its own way, and
+    earlier versions did as well."""
+    found = SURE.search(text) if text.isascii() and "\0" not in text else None
+    return [] if found is None else [found[0]]
 
 
 class SqliteMatcher:

@@ -174,6 +174,17 @@ finer_progress = Table(
 )
 """Up to which message a workspace has vectors of the second embedder, and of which."""
 
+finer_again = Table(
+    "finer_again",
+    metadata,
+    Column("workspace_id", Whole, primary_key=True),
+    Column("message_id", Whole, primary_key=True),
+    Column("failures", Whole, nullable=False),
+    Index("finer_again_by_failures", "failures"),
+    sqlite_with_rowid=False,
+)
+"""Messages without a vector that `finer_progress` has come past: how often the second embedder refused each."""
+
 departures = Table(
     "departures",
     metadata,

@@ -17,6 +17,7 @@ from hermes.memory_server.db.tables import (
     conclusion_messages,
     conclusions,
     departures,
+    finer_again,
     finer_progress,
     job_observers,
     jobs,
@@ -154,7 +155,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
             return False
     waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
     drop_jobs(tx, waiting)
-    for table in (finer_progress, departures):
+    for table in (finer_progress, finer_again, departures):
         tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     queue_tidying(tx, at)

@@ -6,10 +6,10 @@ generation that it will show in; the end of each generation is written down as w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, func, select, tuple_, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared, inserting_new
@@ -20,30 +20,67 @@ END, EVERYTHING = -1, 0
 """In place of a message: the generation is whole; everything is to be read again."""
 KEPT = 200
 """How many generations are written down. Who is further behind reads everything."""
+ROWS = 20_000
+"""How many messages are written down of a workspace, also when they all left at once; older generations go first."""
+FORGOTTEN = 200
+"""Rows that are removed at a time: more than are noted at a time, so that they do not grow."""
 GENERATION = Prepared(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
 NOTE = Prepared(inserting_new(departures, "workspace_id", "generation", "message_id"))
+OWN = departures.c.workspace_id == bindparam("workspace_id")
+OF_ONE = select(departures.c.message_id).where(OWN, departures.c.generation == bindparam("generation"))
+NOTED = Prepared(select(func.count().label("size")).select_from(OF_ONE.limit(bindparam("most")).subquery()))
+BEYOND = Prepared(
+    select(departures.c.generation)
+    .where(OWN)
+    .order_by(departures.c.generation.desc(), departures.c.message_id.desc())
+    .limit(1)
+    .offset(bindparam("rows"))
+)
+"""The generation of the newest row that is one too many."""
+OLDEST = (
+    select(departures.c.generation, departures.c.message_id)
+    .where(OWN, departures.c.generation <= bindparam("last"))
+    .order_by(departures.c.generation, departures.c.message_id)
+    .limit(bindparam("most"))
+)
+FORGET = Prepared(delete(departures).where(OWN, tuple_(departures.c.generation, departures.c.message_id).in_(OLDEST)))
 SINCE = Prepared(
     select(departures.c.message_id)
-    .where(departures.c.workspace_id == bindparam("workspace_id"))
+    .where(OWN)
     .where(departures.c.generation > bindparam("known"), departures.c.generation <= bindparam("now"))
 )
 
 
-def note_departed(tx: Tx, workspace_id: int, messages: Iterable[int]) -> None:
-    """These messages are gone; searches see it with the next generation."""
+def note_departed(tx: Tx, workspace_id: int, messages: Sequence[int]) -> None:
+    """These messages are gone; searches see it with the next generation. Of too many it is noted that everything is to
+    be read again."""
     found = GENERATION.first(tx, workspace_id=workspace_id)
     coming = 1 if found is None else found.generation + 1
-    NOTE.run_many(tx, [{"workspace_id": workspace_id, "generation": coming, "message_id": gone} for gone in messages])
+    noted = NOTED.rows(tx, workspace_id=workspace_id, generation=coming, most=ROWS)[0].size
+    _note(tx, workspace_id, coming, messages if noted + len(messages) <= ROWS else [EVERYTHING])
+    _forget_old(tx, workspace_id, coming)
 
 
 def begin_generation(tx: Tx, workspace_id: int) -> None:
     """Let searches see what was noted."""
-    note_departed(tx, workspace_id, [END])
     own = workspaces.c.id == workspace_id
     changed = update(workspaces).where(own).values(generation=workspaces.c.generation + 1)
-    now = tx.execute(changed.returning(workspaces.c.generation)).scalar_one_or_none() or 0
-    old = (departures.c.workspace_id == workspace_id, departures.c.generation <= now - KEPT)
-    tx.execute(delete(departures).where(*old))
+    now = tx.execute(changed.returning(workspaces.c.generation)).scalar_one_or_none()
+    if now is not None:
+        _note(tx, workspace_id, now, [END])
+        _forget_old(tx, workspace_id, now)
+
+
+def _note(tx: Tx, workspace_id: int, generation: int, noted: Iterable[int]) -> None:
+    NOTE.run_many(tx, [{"workspace_id": workspace_id, "generation": generation, "message_id": each} for each in noted])
+
+
+def _forget_old(tx: Tx, workspace_id: int, now: int) -> None:
+    """Remove some of what is not kept, the oldest first and the end of a generation before the rest of it: a generation
+    of which a part is gone counts as gone."""
+    beyond = BEYOND.first(tx, workspace_id=workspace_id, rows=ROWS)
+    last = max(now - KEPT, min(beyond.generation, now - 1) if beyond is not None else 0)
+    FORGET.run(tx, workspace_id=workspace_id, last=last, most=FORGOTTEN)
 
 
 def departed_since(tx: Tx, workspace_id: int, known: int, now: int) -> Ids | None:

@@ -9,23 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import numpy as np
 
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import Database
-from hermes.memory_server.embedder import Embedder, Finer, Vector, split_pieces, to_blob
-from hermes.memory_server.engine.finer import Batch, choose_space, chosen_space, next_batch, store_batch
+from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Finer, Vector, split_pieces, to_blob
+from hermes.memory_server.engine.finer import Batch, Made, Said, choose_space, chosen_space, next_batch, store_batch
 from hermes.ranking.scoring import LONG
 from hermes.ranking.traits import LENGTH_AT, traits_of
 
 log = logging.getLogger(__name__)
 OK = "ok"
 MESSAGES = 16
-"""In one batch: little is lost by a kill, and nobody else waits long for the write lock."""
-BATCH_SECONDS = 60.0
+"""In one batch at most: little is lost by a kill, and nobody else waits long for the write lock."""
+REQUEST_CHARS = 8000
+"""In one request, so that a slow model comes to its end in time."""
+REQUEST_SECONDS = 60.0
+PROBE = "ready"
+"""What an embedder that works does not refuse."""
+LONG_QUESTION = 200
+"""Characters from which on a question that fails says nothing of shorter ones."""
 ASK_SECONDS = 1.5
 """Who searches does not wait longer for the vector of a question."""
 FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
@@ -41,6 +47,25 @@ class WrongVectorsError(Exception):
     """The embedder answered with something else than one vector of its space for each text."""
 
 
+class Pace:
+    """When the next try is due."""
+
+    def __init__(self) -> None:
+        self._wait = FIRST_WAIT
+        self._not_before = 0.0
+
+    def left(self) -> float:
+        """Seconds until then; 0 or less when it is."""
+        return self._not_before - time.monotonic()
+
+    def worked(self) -> None:
+        self._wait, self._not_before = FIRST_WAIT, 0.0
+
+    def failed(self) -> None:
+        self._not_before = time.monotonic() + self._wait
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+
+
 class Refinement:
     """A second embedder with what is known of its state."""
 
@@ -48,18 +73,20 @@ class Refinement:
         self._embedder = embedder
         self._news = asyncio.Event()
         self._has_chosen = False
-        self._wait = FIRST_WAIT
-        self._not_before = 0.0
+        self._filling, self._asking, self._asking_long = Pace(), Pace(), Pace()
+        self._at_once = MESSAGES
+        """How many messages the next batch has: fewer after one that was refused."""
         self.is_busy = False
         """Is there something to embed, as far as is known?"""
-        self._failure = OK
+        self._failure = self._ask_failure = OK
         self._other: str | None = None
         """The space that somebody else chose for the folder later."""
 
     @property
     def state(self) -> str:
         """`ok`, or what is wrong."""
-        return self._failure if self._other is None else f"this folder is embedded with {self._other} now"
+        failure = self._failure if self._failure != OK else self._ask_failure
+        return failure if self._other is None else f"this folder is embedded with {self._other} now"
 
     @property
     def space(self) -> str | None:
@@ -77,15 +104,18 @@ class Refinement:
         self._news.set()
 
     async def ask(self, text: str) -> Finer | None:
-        """The direction of a question; None while it cannot be had in time."""
-        if time.monotonic() < self._not_before:
+        """The direction of a question, or of its beginning; None while it cannot be had in time."""
+        pace = self._asking if len(text) < LONG_QUESTION else self._asking_long
+        if pace.left() > 0:
             return None
         try:
-            [vector] = await self._embed([text], ASK_SECONDS)
+            [vector] = await self._embed([text[:PIECE_CHARS]], ASK_SECONDS)
         except Exception as error:  # noqa: BLE001 - the boundary of an embedder: told in /health, and searches go on
-            self._failed(error)
+            pace.failed()
+            self._ask_failure = self._told(error, self._ask_failure)
             return None
-        self._worked()
+        pace.worked()
+        self._ask_failure = OK
         return Finer(str(self._embedder.space), vector)
 
     async def run(self, database: Database) -> None:
@@ -99,13 +129,13 @@ class Refinement:
                 log.warning("memory server: vectors wait: %s", error.line())
             except Exception as error:  # noqa: BLE001 - the boundary of an embedder: told in /health, and tried again
                 self.is_busy = False
-                self._failed(error)
+                self._filling.failed()
+                self._failure = self._told(error, self._failure)
             if not self.is_busy:
                 await self._rest()
 
     async def _rest(self) -> None:
-        left = self._not_before - time.monotonic()
-        if left > 0:
+        if (left := self._filling.left()) > 0:
             await asyncio.sleep(left)
             return
         try:
@@ -115,32 +145,57 @@ class Refinement:
             return
 
     async def _embed_some(self, database: Database) -> bool:
-        """Embed a batch. False when there is nothing to do here."""
+        """Embed a batch. False when there is nothing to do here, or nothing that is to be done at once."""
         if self.space is None:
-            await self._embed(["ready"], BATCH_SECONDS)
+            await self._embed([PROBE], REQUEST_SECONDS)
         space = str(self._embedder.space)
         if not self._has_chosen:
             await database.write(lambda tx: choose_space(tx, space))
             self._has_chosen = True
-        chosen, batch = await database.read(lambda tx: (chosen_space(tx), next_batch(tx, space, MESSAGES)))
+        chosen, batch = await database.read(lambda tx: (chosen_space(tx), next_batch(tx, space, self._at_once)))
         self._other = None if chosen == space else chosen
         if chosen != space:
             return False
         vectors = [] if batch is None else await self._embed_batch(batch)
-        self._worked()
+        self._filling.worked()
+        self._failure = OK
         if batch is None:
             return False
+        if vectors is None:
+            return True
         await database.write(lambda tx: store_batch(tx, space, batch, vectors))
-        return True
+        return batch.upto is not None or len(vectors) > 0
 
-    async def _embed_batch(self, batch: Batch) -> list[tuple[int, int, bytes]]:
-        """The vectors (message, piece, vector) of a batch. Of a message after a short one, half is what both say."""
-        pieces = [(said, n, piece) for said in batch.messages for n, piece in enumerate(split_pieces(said.text))]
+    async def _embed_batch(self, batch: Batch) -> list[Made] | None:
+        """The vectors of a batch: none of a message that is refused by an embedder that works. None for a batch of
+        several that is refused: the next one is smaller."""
+        size = len(batch.messages)
+        try:
+            # What was refused before is tried with less of its text.
+            vectors = await self._embed_messages(batch.messages, PIECE_CHARS >> batch.failures)
+        except Exception as error:  # noqa: BLE001 - the boundary of an embedder: it fails altogether, or for some texts
+            await self._embed([PROBE], REQUEST_SECONDS)
+            self._at_once = max(1, size // 2)
+            if size > 1:
+                return None
+            log.warning("memory server: %s refuses message %d: %s", self.name, batch.messages[0].id, _reason(error))
+            return []
+        self._at_once = min(MESSAGES, self._at_once + 1)
+        return vectors
+
+    async def _embed_messages(self, messages: Sequence[Said], chars: int) -> list[Made]:
+        """The vectors of messages, of so many characters of each piece. Of a message after a short one, half is what
+        both say, unless it was refused."""
+        pieces = [(said, n, piece[:chars]) for said in messages for n, piece in enumerate(split_pieces(said.text))]
         after = [
-            place for place, (said, _, piece) in enumerate(pieces) if piece == said.text and _is_short(said.before)
+            place
+            for place, (said, _, _) in enumerate(pieces)
+            if chars == PIECE_CHARS and len(said.text) + 1 < chars and _is_short(said.before)
         ]
-        together = [f"{pieces[place][0].before}\n{pieces[place][2]}" for place in after]
-        vectors = await self._embed([*(piece for _, _, piece in pieces), *together], BATCH_SECONDS)
+        together = [_with_before(pieces[place][0]) for place in after]
+        vectors: list[Vector] = []
+        for texts in _requests([*(piece for _, _, piece in pieces), *together]):
+            vectors += await self._embed(texts, REQUEST_SECONDS)
         for place, both in zip(after, vectors[len(pieces) :], strict=True):
             vectors[place] = (vectors[place] + both) / np.float32(2)
         return [(said.id, n, to_blob(v)) for (said, n, _), v in zip(pieces, vectors[: len(pieces)], strict=True)]
@@ -153,17 +208,12 @@ class Refinement:
             raise WrongVectorsError(f"{self.name} answered with something else than vectors of {wanted[0]} numbers")
         return vectors
 
-    def _worked(self) -> None:
-        self._failure, self._wait, self._not_before = OK, FIRST_WAIT, 0.0
-
-    def _failed(self, error: Exception) -> None:
-        said = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
-        failure = f"{type(error).__name__}: {said}"[:REASON_CHARS]
-        if failure != self._failure:
+    def _told(self, error: Exception, before: str) -> str:
+        """What is wrong, said in the log when it was not before."""
+        failure = _reason(error)
+        if failure != before:
             log.warning("memory server: searches go without %s: %s", self.name, failure)
-        self._failure = failure
-        self._not_before = time.monotonic() + self._wait
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        return failure
 
 
 @asynccontextmanager
@@ -179,6 +229,29 @@ async def refining(database: Database, refinement: Refinement | None) -> AsyncIt
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def _reason(error: Exception) -> str:
+    said = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}"[:REASON_CHARS]
+
+
+def _requests(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in order, in parts of at most REQUEST_CHARS."""
+    part: list[str] = []
+    for text in texts:
+        if part and sum(map(len, part)) + len(text) > REQUEST_CHARS:
+            yield part
+            part = []
+        part.append(text)
+    if part:
+        yield part
+
+
+def _with_before(said: Said) -> str:
+    """A message after the end of the one before it, no longer than a piece."""
+    room = PIECE_CHARS - len(said.text) - 1
+    return f"{(said.before or '')[-room:]}\n{said.text}"
 
 
 def _is_short(text: str | None) -> bool:

@@ -7,16 +7,16 @@ never compared, also while they are being replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, bindparam, case, delete, exists, func, select
+from sqlalchemy import Row, bindparam, case, delete, exists, func, select, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared, inserting, upserting
-from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages, meta, workspaces
+from hermes.memory_server.db.statements import Prepared, inserting, inserting_new, upserting
+from hermes.memory_server.db.tables import finer_again, finer_progress, finer_vectors, messages, meta, workspaces
 from hermes.memory_server.embedder import Finer, from_blobs
 from hermes.memory_server.engine.candidates import Candidates
 from hermes.ranking.scoring import Floats, score_finer
@@ -25,6 +25,8 @@ CHOSEN = "finer_embedder"
 """What `meta` calls the space that is being filled: that of whoever began last."""
 REFINED = 100
 """How many of the best candidates are looked at again."""
+TRIES = 3
+"""How often a message is tried that the embedder refuses, before it is left out until the next start."""
 COUNTED = 10_000
 """Messages that are counted as waiting; more are told as so many."""
 IN_SPACE = finer_progress.c.space == bindparam("space")
@@ -36,6 +38,13 @@ BEHIND = Prepared(
     .where(exists().where(messages.c.workspace_id == workspaces.c.id, messages.c.id > func.coalesce(UPTO, 0)))
     .limit(1)
 )
+AGAIN = Prepared(
+    select(finer_again)
+    .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
+    .where(finer_again.c.failures < TRIES)
+    .order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id)
+    .limit(bindparam("most"))
+)
 EARLIER, NEAR = messages.alias("earlier"), messages.alias("near")
 BEFORE = (
     select(NEAR.c.id)
@@ -44,16 +53,29 @@ BEFORE = (
     .limit(1)
     .scalar_subquery()
 )
+AFTER = (
+    select(NEAR.c.id)
+    .where(NEAR.c.session_id == EARLIER.c.session_id, NEAR.c.seq > EARLIER.c.seq)
+    .order_by(NEAR.c.seq)
+    .limit(1)
+    .scalar_subquery()
+)
+WITH_BEFORE = select(
+    messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before")
+).select_from(messages.outerjoin(EARLIER, EARLIER.c.id == BEFORE))
 NEXT = Prepared(
-    select(messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before"))
-    .select_from(messages.outerjoin(EARLIER, EARLIER.c.id == BEFORE))
-    .where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
+    WITH_BEFORE.where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
     .order_by(messages.c.id)
     .limit(bindparam("most"))
 )
 PROGRESS = Prepared(select(finer_progress).where(finer_progress.c.workspace_id == bindparam("workspace_id")))
 SAID = Prepared(select(meta.c.value).where(meta.c.name == CHOSEN))
 INSERT = Prepared(inserting(finer_vectors))
+LEAVE = Prepared(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
+
+
+Made = tuple[int, int, bytes]
+"""A vector: of which message and which piece of it, and itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +90,19 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one workspace that have no vectors yet: all that come after `upto`, the oldest first."""
+    """Messages of one workspace that have no vectors yet, the oldest first."""
 
     workspace_id: int
-    upto: int
+    upto: int | None
+    """They are all that come after this one; None for some that it has come past before."""
     messages: Sequence[Said]
-
-    @property
-    def last(self) -> int:
-        """Its newest message."""
-        return self.messages[-1].id
+    failures: int = 0
+    """How often each was refused."""
 
 
 def choose_space(tx: Tx, space: str) -> None:
-    """From now on this space is filled, and no other."""
+    """From now on this space is filled, and no other. What was refused is tried again."""
+    tx.execute(update(finer_again).where(finer_again.c.failures > 0).values(failures=0))
     tx.execute(upserting(meta, ("name",), {"name": CHOSEN, "value": space}))
 
 
@@ -92,56 +113,86 @@ def chosen_space(tx: Tx) -> str | None:
 
 
 def next_batch(tx: Tx, space: str, most: int) -> Batch | None:
-    """What is to be embedded next; None when nothing is left."""
+    """What is to be embedded next, what is to be embedded again last; None when nothing is left."""
     behind = BEHIND.first(tx, space=space)
     if behind is None:
-        return None
+        return _again(tx, most)
     rows = NEXT.rows(tx, workspace_id=behind.id, upto=behind.upto, most=most)
     return Batch(behind.id, behind.upto, [Said(*row) for row in rows])
 
 
-def store_batch(tx: Tx, space: str, batch: Batch, vectors: Iterable[tuple[int, int, bytes]]) -> bool:
-    """Keep the vectors (message, piece, vector) of a batch in place of older ones. False when that is of no use any
-    more: another space was chosen, somebody else was faster, or a message that they were made of was deleted."""
-    known = PROGRESS.first(tx, workspace_id=batch.workspace_id)
-    upto = known.upto if known is not None and known.space == space else 0
-    if chosen_space(tx) != space or upto != batch.upto:
+def _again(tx: Tx, most: int) -> Batch | None:
+    rows = AGAIN.rows(tx, most=most)
+    if not rows:
+        return None
+    first = rows[0]
+    ids = [row.message_id for row in rows if (row.workspace_id, row.failures) == (first.workspace_id, first.failures)]
+    found = tx.execute(WITH_BEFORE.where(messages.c.id.in_(ids)).order_by(messages.c.id)).all()
+    return Batch(first.workspace_id, None, [Said(*row) for row in found], first.failures)
+
+
+def store_batch(tx: Tx, space: str, batch: Batch, vectors: Sequence[Made]) -> bool:
+    """Keep the vectors of a batch in place of older ones; a message without any was refused.
+    False when that is of no use any more: another space was chosen, somebody else was faster, or a message that they
+    were made of was deleted."""
+    if chosen_space(tx) != space or (batch.upto is not None and _upto(tx, space, batch.workspace_id) != batch.upto):
         return False
-    used = {said.id for said in batch.messages} | {said.before_id for said in batch.messages if said.before_id}
+    ids = [said.id for said in batch.messages]
+    used = {*ids, *(said.before_id for said in batch.messages if said.before_id)}
     if tx.execute(select(func.count()).where(messages.c.id.in_(used))).scalar_one() < len(used):
         return False
-    old = (finer_vectors.c.message_id > batch.upto, finer_vectors.c.message_id <= batch.last)
-    tx.execute(delete(finer_vectors).where(finer_vectors.c.workspace_id == batch.workspace_id, *old))
+    for table in (finer_vectors, finer_again):
+        tx.execute(delete(table).where(table.c.workspace_id == batch.workspace_id, table.c.message_id.in_(ids)))
     rows = [
         {"workspace_id": batch.workspace_id, "message_id": message, "piece": piece, "space": space, "vector": vector}
         for message, piece, vector in vectors
     ]
     INSERT.run_many(tx, rows)
-    progress = {"workspace_id": batch.workspace_id, "space": space, "upto": batch.last}
-    tx.execute(upserting(finer_progress, ("workspace_id",), progress))
+    made = {message for message, _, _ in vectors}
+    refused = {"workspace_id": batch.workspace_id, "failures": batch.failures + 1}
+    LEAVE.run_many(tx, [refused | {"message_id": message} for message in ids if message not in made])
+    if batch.upto is not None:
+        progress = {"workspace_id": batch.workspace_id, "space": space, "upto": ids[-1]}
+        tx.execute(upserting(finer_progress, ("workspace_id",), progress))
     return True
+
+
+def _upto(tx: Tx, space: str, workspace_id: int) -> int:
+    known = PROGRESS.first(tx, workspace_id=workspace_id)
+    return int(known.upto) if known is not None and known.space == space else 0
 
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
     """Drop the vectors that messages of one session, which are still there, have a part in: their own, and those of the
-    messages that follow them."""
-    following = select(messages.c.id).where(
-        messages.c.session_id == rows[0].session_id, messages.c.seq.in_([row.seq + 1 for row in rows])
-    )
+    messages that follow them, which are embedded again."""
+    ids = [row.id for row in rows]
+    following = select(messages.c.id).where(EARLIER.c.id.in_(ids), messages.c.id.not_in(ids))
+    after = tx.execute(following.select_from(EARLIER.join(messages, messages.c.id == AFTER))).scalars().all()
     own = finer_vectors.c.workspace_id == rows[0].workspace_id
-    ids = [*(row.id for row in rows), *tx.execute(following).scalars()]
-    tx.execute(delete(finer_vectors).where(own, finer_vectors.c.message_id.in_(ids)))
+    lost = select(finer_vectors.c.message_id).where(own, finer_vectors.c.message_id.in_(after)).distinct()
+    again = [{"workspace_id": rows[0].workspace_id, "message_id": each} for each in tx.execute(lost).scalars()]
+    tx.execute(delete(finer_vectors).where(own, finer_vectors.c.message_id.in_([*ids, *after])))
+    gone = (finer_again.c.workspace_id == rows[0].workspace_id, finer_again.c.message_id.in_(ids))
+    tx.execute(delete(finer_again).where(*gone))
+    LEAVE.run_many(tx, [each | {"failures": 0} for each in again])
 
 
 def count_behind(tx: Tx, space: str) -> int:
     """How many messages have no vector of this space yet, counted up to COUNTED."""
-    waiting = (
+    new = (
         select(messages.c.id)
         .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
         .where(messages.c.id > func.coalesce(UPTO, 0))
-        .limit(COUNTED)
     )
-    return int(tx.execute(select(func.count()).select_from(waiting.subquery()), {"space": space}).scalar_one())
+    again = select(finer_again.c.message_id).where(finer_again.c.failures < TRIES)
+    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, again))
+    return min(COUNTED, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
+
+
+def count_refused(tx: Tx) -> int:
+    """How many messages are left out because the embedder refused them, counted up to COUNTED."""
+    refused = select(finer_again.c.message_id).where(finer_again.c.failures >= TRIES).limit(COUNTED)
+    return int(tx.execute(select(func.count()).select_from(refused.subquery())).scalar_one())
 
 
 def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:

@@ -25,7 +25,7 @@ from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.engine.backlog import Backlog, read_backlog
 from hermes.memory_server.engine.embedding import Refinement
-from hermes.memory_server.engine.finer import count_behind
+from hermes.memory_server.engine.finer import count_behind, count_refused
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -51,7 +51,9 @@ class Health:
         self.refinement = refinement
         """What makes finer vectors."""
         self.without_finer: int | None = None
-        """How many messages have no finer vector yet, up to 10,000; None while that is not known."""
+        """How many messages wait for a finer vector, up to 10,000; None while that is not known."""
+        self.refused_by_finer: int | None = None
+        """How many messages get none because they were refused again and again."""
         self._database = database
         self._clock = clock
         self._status = OK
@@ -112,7 +114,8 @@ class Health:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(_look_around(times.now(self._clock)))
             if self.refinement is not None and (space := self.refinement.space) is not None:
-                self.without_finer = await self._database.read(lambda tx: count_behind(tx, space))
+                counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
+                self.without_finer, self.refused_by_finer = counts
             if not self._database.has_room():
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():

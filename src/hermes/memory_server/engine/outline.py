@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hermes.memory_server.db.patience import check_reading
 from hermes.memory_server.db.text_index import Ids
 from hermes.memory_server.embedder import Vector
 from hermes.ranking.dates import MICROSECONDS
@@ -176,10 +177,8 @@ class Outline:
         places = np.where(stays, np.cumsum(stays) - 1, NONE).astype(np.int32)
         if stays.all():
             return places
+        before = _nearest_left(rows.before, stays)[stays]
         kept = _taken(rows, np.flatnonzero(stays))
-        before = rows.before[stays]
-        while (cut := (before != NONE) & ~stays[before]).any():
-            before[cut] = rows.before[before[cut]]
         kept.before[:] = np.where(before == NONE, NONE, places[before])
         is_first = np.diff(kept.ids, prepend=NONE) != 0
         follows = np.flatnonzero(is_first & (kept.before != NONE))
@@ -247,6 +246,18 @@ def _closest(apart: NDArray[np.uint16], wanted: int) -> Places:
     below = np.flatnonzero(apart < limit)
     at_limit = np.flatnonzero(apart == limit)
     return np.concatenate([below, at_limit[len(at_limit) - (wanted - len(below)) :]])
+
+
+def _nearest_left(before: Whole, stays: Flags) -> Whole:
+    """For each row what stands before it of what stays. Each step looks twice as far back, so that a long run of rows
+    that leave takes few."""
+    before = before.copy()
+    cut = np.flatnonzero((before != NONE) & ~stays[before])
+    while len(cut):
+        check_reading()
+        before[cut] = before[before[cut]]
+        cut = cut[(before[cut] != NONE) & ~stays[before[cut]]]
+    return before
 
 
 def _empty(dimension: int, rows: int = 0) -> Rows:

@@ -143,6 +143,9 @@ class Outlines:
         with holding(outline.guard):
             if outline.generation == NONE:
                 self._restore(tx, outline, workspace_id)
+            if generation < outline.generation:
+                # An older snapshot still has what was left out: it takes what there is, and adds nothing.
+                return Seen(Postings(), outline.rows(), min(newest, outline.last_id), outline.ends)
             if outline.generation < generation:
                 known.postings = _leave_out(tx, known, workspace_id, generation)
                 outline.generation = generation
