@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from hermes.clock import SystemClock
+from hermes.db.engine import Tx
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
+
+T = TypeVar("T")
 
 
 def fill(home: Path, *texts: str, title: str | None = None, session_id: str | None = None) -> str:
@@ -23,6 +28,17 @@ def fill(home: Path, *texts: str, title: str | None = None, session_id: str | No
             return session.id
 
     return asyncio.run(work())
+
+
+def write_into(home: Path, work: Callable[[Store, Tx], T]) -> T:
+    """Write into the store of a home."""
+
+    async def write() -> T:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            return await store.write(lambda tx: work(store, tx))
+
+    home.mkdir(parents=True, exist_ok=True)
+    return asyncio.run(write())
 
 
 def compress(home: Path, session_id: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.db.lanes import release_lane
 from hermes.db.owners import new_owner
@@ -21,10 +18,10 @@ from hermes.memory.values import Address, Conversation, Speaker
 from hermes.store.store import Store
 from hermes.types import Draft
 from tests.cli.chatting import chat, environment
+from tests.cli.filling import write_into
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
-T = TypeVar("T")
 
 
 @pytest.mark.contract("7.12")
@@ -35,17 +32,6 @@ def test_what_was_said_right_after_an_empty_incognito_range_is_forgotten_too(hom
     assert "Miso" in chat(env, "-q", "What is my cat called?").out
     assert hermes("memory", "forget", "Miso", "--yes").code == 0
     assert "Miso" not in chat(env, "-q", "What is my cat called?").out
-
-
-def fill(home: Path, work: Callable[[Store, Tx], T]) -> T:
-    """Write into the store of a home."""
-
-    async def write() -> T:
-        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            return await store.write(lambda tx: work(store, tx))
-
-    home.mkdir(parents=True, exist_ok=True)
-    return asyncio.run(write())
 
 
 def leave_entries(store: Store, tx: Tx) -> None:
@@ -61,7 +47,7 @@ def leave_entries(store: Store, tx: Tx) -> None:
 
 
 def waiting(home: Path) -> int:
-    return fill(home, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
+    return write_into(home, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
 
 
 @pytest.mark.contract("7.12")
@@ -69,7 +55,7 @@ def waiting(home: Path) -> int:
 def test_a_word_that_stands_only_in_marks_ids_and_names_of_fields_drops_no_entry(
     home: Path, hermes: Hermes, word: str
 ) -> None:
-    fill(home, leave_entries)
+    write_into(home, leave_entries)
     assert json.loads(hermes("memory", "forget", word, "--yes", "--json").out)["deleted"] is False
     assert waiting(home) == 3
 
@@ -79,7 +65,7 @@ def test_a_word_that_stands_only_in_marks_ids_and_names_of_fields_drops_no_entry
 def test_what_entries_that_wait_would_tell_is_shown_before_they_are_dropped(
     home: Path, hermes: Hermes, word: str, text: str
 ) -> None:
-    fill(home, leave_entries)
+    write_into(home, leave_entries)
     assert text in hermes("memory", "forget", word).out
     assert waiting(home) == 3
     hermes("memory", "forget", word, "--yes")
@@ -91,7 +77,7 @@ def test_what_entries_that_wait_would_tell_is_shown_before_they_are_dropped(
 def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_called_forgotten(
     home: Path, hermes: Hermes, word: str
 ) -> None:
-    fill(home, leave_entries)
+    write_into(home, leave_entries)
     done = hermes("memory", "forget", word, "--yes")
     assert done.code == 1
     assert "honcho may hold more and was not asked: `HERMES_MEMORY_PROVIDER=honcho hermes memory forget" in done.out
@@ -107,14 +93,16 @@ def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_call
 def test_an_entry_that_is_being_delivered_is_waited_for_and_said_when_that_takes_too_long(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    fill(home, leave_entries)
+    write_into(home, leave_entries)
     owner = new_owner()
-    claimed = fill(home, lambda store, tx: claim(tx, "memory:honcho", owner, ttl=60.0, limit=9, now=store.clock.now()))
+    claimed = write_into(
+        home, lambda store, tx: claim(tx, "memory:honcho", owner, ttl=60.0, limit=9, now=store.clock.now())
+    )
     assert claimed is not None
 
     def sleep(_: float) -> None:
         if ends:
-            fill(home, lambda _, tx: release_lane(tx, "memory:honcho", claimed.lane, claimed.lease))
+            write_into(home, lambda _, tx: release_lane(tx, "memory:honcho", claimed.lane, claimed.lease))
 
     monkeypatch.setattr("hermes.cli.forget.PATIENCE", 2)
     monkeypatch.setattr("hermes.cli.forget.sleep", sleep)

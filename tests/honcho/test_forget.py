@@ -13,7 +13,7 @@ from hermes.clock import SystemClock
 from hermes.db.lanes import release_lane
 from hermes.db.owners import new_owner
 from hermes.db.queue import claim, enqueue
-from tests.cli.test_forget import fill
+from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Instead
 from tests.honcho.recalling import ANN, BOT, HERE, Recalling
@@ -160,13 +160,13 @@ def test_what_arrives_while_its_entry_is_dropped_is_deleted_too(
     recalling.tell("elsewhere", (ANN, "I like figs."))
     now, name = SystemClock().now(), "memory:honcho"
     payload = {"text": SECRET, "kind": "note", "data": None, "key": "k", "address": None}
-    fill(home, lambda _, tx: enqueue(tx, name, "lane", "note:k", payload, now=now))
-    claimed = fill(home, lambda _, tx: claim(tx, name, new_owner(), ttl=60.0, now=now))
+    write_into(home, lambda _, tx: enqueue(tx, name, "lane", "note:k", payload, now=now))
+    claimed = write_into(home, lambda _, tx: claim(tx, name, new_owner(), ttl=60.0, now=now))
     assert claimed is not None
 
     def arrives(_: float) -> None:
         recalling.tell("elsewhere", (ANN, SECRET))
-        fill(home, lambda _, tx: release_lane(tx, name, "lane", claimed.lease))
+        write_into(home, lambda _, tx: release_lane(tx, name, "lane", claimed.lease))
 
     monkeypatch.setattr("hermes.cli.forget.sleep", arrives)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
