@@ -38,6 +38,8 @@ matrix:
 		$(MAKE) --no-print-directory suite PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
 
+# Much of it waits for deadlines, so more workers than cores.
+quick: WORKERS = $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 2)))
 quick: install
 	$(PARALLEL) -m 'not processes and not slow'
 
