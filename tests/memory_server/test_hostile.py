@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +16,7 @@ import httpx
 import pytest
 
 from hermes.memory_server import limits
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import Served, running
 from tests.scale import scale
 
 JSON = {"Content-Type": "application/json"}
@@ -146,6 +148,21 @@ def test_a_whole_number_that_could_not_be_kept_as_it_is_is_refused(talk: httpx.C
     method, path, body = PLACES[place]
     answer = talk.request(method, path, content=body % str(number).encode(), headers=JSON)
     assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.contract("9.8")
+@pytest.mark.processes
+@pytest.mark.parametrize("path", ["/search", "/peers/ann/representation", "/conclusions/query", "/peers"])
+def test_a_client_that_goes_away_in_the_middle_of_its_request_is_no_error_of_ours(tmp_path: Path, path: str) -> None:
+    with running(tmp_path) as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        head = f"POST /v3/workspaces/w{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        for _ in range(3):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(f'{head}Content-Length: 100\r\n\r\n{{"query":'.encode())
+                time.sleep(0.1)  # it is being read
+        with served.client() as client:
+            assert client.get("/health").status_code == 200
 
 
 NAMES = [

@@ -6,10 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
 JSON = "application/json"
 
@@ -33,7 +34,10 @@ class SwiftRoute(APIRoute):
         async def handle(request: Request) -> Response:
             if request.headers.get("content-type") != JSON:
                 return await by_fastapi(request)
-            content = await request.body()
+            try:
+                content = await request.body()
+            except ClientDisconnect as gone:  # nobody reads this
+                raise HTTPException(400, "The request has no end") from gone
             try:
                 # It keeps whole numbers of any size as they are, to be refused.
                 body = model.model_validate(msgspec.json.decode(content))
