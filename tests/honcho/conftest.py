@@ -15,7 +15,7 @@ from tests.conftest import Ran
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
 from tests.honcho.recalling import Recalling
-from tests.honcho.writing import make_writer
+from tests.honcho.writing import Arrived, make_writer
 from tests.memory_server.serving import Served, running
 
 VARIABLES = ("HONCHO_API_KEY", "HONCHO_BASE_URL", "HONCHO_ENVIRONMENT", "HERMES_HONCHO_HOST")
@@ -48,9 +48,20 @@ def between(server: Served) -> Iterator[Between]:
 
 
 @pytest.fixture
-def recalling(machine: Machine, server: Served, between: Between, request: pytest.FixtureRequest) -> Recalling:
+def workspace(request: pytest.FixtureRequest) -> str:
+    """A workspace of the test's own."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
+
+
+@pytest.fixture
+def arrived(server: Served, workspace: str) -> Arrived:
+    """What is in it."""
+    return Arrived(server, workspace)
+
+
+@pytest.fixture
+def recalling(machine: Machine, server: Served, between: Between, workspace: str) -> Recalling:
     """A home whose memory is a workspace of its own on the server."""
-    workspace = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
     return Recalling(machine, server, between, workspace)
 
 

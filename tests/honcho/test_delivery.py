@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
 from hermes.embedded.connect import stop
 from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
-from hermes.honcho.names import fit
 from hermes.honcho.patience import Patience
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
 from tests.honcho.writing import ANN, BOB, GROUP, HERE, NOTES, OWNER, Arrived, Lane, Writer
-from tests.memory_server.serving import Served, running
+from tests.memory_server.serving import Served
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with running(tmp_path_factory.mktemp("memory")) as served:
-        yield served
-
-
-@pytest.fixture
-def workspace(request: pytest.FixtureRequest) -> str:
-    """A workspace of the test's own."""
-    return fit(request.node.name)
-
-
-@pytest.fixture
-def arrived(server: Served, workspace: str) -> Arrived:
-    return Arrived(server, workspace)
 
 
 @pytest.mark.contract("6.1", "6.5")

@@ -8,18 +8,17 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from hermes.honcho.acts import Conclude, encode_act
-from hermes.honcho.names import fit
 from hermes.memory.provider import Delivered, Later, Parked
 from tests.compression.hand_clock import HandClock
 from tests.honcho.fast_clock import FastClock
 from tests.honcho.misbehaving import FAULTS, AtRandom, Fault, Misbehaving, on
 from tests.honcho.writing import ANN, BOB, GROUP, OWNER, Arrived, Lane, Writer
-from tests.memory_server.serving import Served, running
+from tests.memory_server.serving import Served
 from tests.scale import FULL, scale
 
 pytestmark = pytest.mark.processes
@@ -29,22 +28,11 @@ KINDS = FAULTS if FULL else tuple(fault for fault in FAULTS if fault != "hang")
 SESSION = "agent-main-telegram-group--100"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with running(tmp_path_factory.mktemp("memory")) as served:
-        yield served
-
-
 @pytest.fixture(params=["ours", "another"])
 async def proxy(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Misbehaving]:
     """A server that misbehaves: one of ours, or one that knows no keys."""
     async with Misbehaving(server.url, is_foreign=request.param == "another").served() as made:
         yield made
-
-
-@pytest.fixture
-def workspace(request: pytest.FixtureRequest) -> str:
-    return fit(request.node.name)
 
 
 @pytest.mark.contract("6.3", "6.12")

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from hermes.honcho.acts import Conclude, SetCard, encode_act
-from hermes.honcho.names import fit
 from hermes.memory.provider import Delivered, Later
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Fault, Misbehaving, on
 from tests.honcho.writing import OWNER, Arrived, Lane, Writer
-from tests.memory_server.serving import Served, running
+from tests.memory_server.serving import Served
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with running(tmp_path_factory.mktemp("memory")) as served:
-        yield served
-
-
-@pytest.fixture
-def workspace(request: pytest.FixtureRequest) -> str:
-    """A workspace of the test's own."""
-    return fit(request.node.name)
-
-
-@pytest.fixture
-def arrived(server: Served, workspace: str) -> Arrived:
-    return Arrived(server, workspace)
 
 
 @pytest.mark.contract("6.4")

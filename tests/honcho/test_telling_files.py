@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
-from hermes.honcho.names import fit
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Conversation, Delivered
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
 from tests.honcho.writing import ANN, GROUP, HERE, Arrived, KeepingHost, Lane, Writer
-from tests.memory_server.serving import Served, running
+from tests.memory_server.serving import Served
 
 pytestmark = pytest.mark.processes
 GUEST = Conversation("s2", "telegram", "own", ANN, "dm", "agent:main:telegram:dm:17")
@@ -24,20 +21,13 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with running(tmp_path_factory.mktemp("memory")) as served:
-        yield served
-
-
-@pytest.fixture
-def workspace(request: pytest.FixtureRequest, machine: Machine) -> str:
-    """A workspace of the test's own, and the owner's files."""
+@pytest.fixture(autouse=True)
+def _files(machine: Machine) -> None:
+    """The owner's files."""
     for name, text in FILES.items():
         path = machine.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return fit(request.node.name)
 
 
 def put_by(plugin: HonchoPlugin) -> dict[str, object]:
