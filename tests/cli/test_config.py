@@ -30,6 +30,14 @@ def test_set_refuses_what_is_not_allowed_and_changes_nothing(hermes: Hermes, hom
     assert not (home / "config.yaml").exists()
 
 
+@pytest.mark.contract("4.2", "10.6")
+def test_a_memory_provider_that_is_not_there_is_said_when_it_is_set(hermes: Hermes) -> None:
+    ran = hermes("config", "set", "memory.provider", "nope")
+    assert ran.code == 0, "it may be installed later"
+    assert "There is no memory provider 'nope' here yet. Known: " in ran.err
+    assert hermes("config", "set", "memory.provider", "none").err == ""
+
+
 def test_set_can_mend_a_wrong_value(hermes: Hermes, home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("# mine\nstore:\n  lock_timeout: soon  # hm\n")

@@ -11,7 +11,8 @@ from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
 from hermes.configuration import MOST_NAMED, configure, name_foreign
-from hermes.settings import TABLE, find_setting
+from hermes.memory.registry import provider_names
+from hermes.settings import PROVIDER, TABLE, find_setting
 from hermes.settings.kinds import in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
@@ -60,11 +61,12 @@ def set_setting(
     value: Annotated[str, typer.Argument(help="The new value; a list as `a, b`, a map as JSON.")],
 ) -> None:
     """Change one setting in config.yaml; everything else in the file stays as it is."""
-    setting = find_setting(name)
-    path = find_home(ctx).config_file
+    setting, home = find_setting(name), find_home(ctx)
     parsed = setting.parse(value, "the command line")
-    write_setting(path, setting, parsed)
-    say(f"{setting.key} = {in_words(setting.shown(parsed))}  ({path})")
+    write_setting(home.config_file, setting, parsed)
+    say(f"{setting.key} = {in_words(setting.shown(parsed))}  ({home.config_file})")
+    if setting is PROVIDER and parsed not in (known := provider_names(home.plugins)):
+        note(f"There is no memory provider '{printable(str(parsed))}' here yet. Known: {', '.join(known)}")
 
 
 @app.command("path")
