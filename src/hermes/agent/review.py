@@ -1,25 +1,31 @@
 """Background review: a temporary agent reads what is new and adds notes, after every few turns, when a session is left,
-and before its messages leave the window. What nobody got to read is due, on the disk, and read after the next start."""
+and before its messages leave the window. What nobody got to read is due, on the disk, and read after the next start.
+
+What is noted waits on the disk too until the person is told (`store/note_remarks.py`): by then the agent may be gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.review_tool import review_tool
-from hermes.agent.tools import Toolbox
+from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import is_gone
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
+from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
 from hermes.store.tenure import Claim, kept, take
-from hermes.types import Message
+from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
 
@@ -97,13 +103,29 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
 async def _note(agent: Agent, text: str) -> bool:
     """Let a temporary agent note what lasts of a text. False when it did not come to an end."""
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
-    toolbox = Toolbox([review_tool(agent.notes, agent.memory.note_written)], off=agent.policy.tools_off)
+    tool = _written_down(agent, review_tool(agent.notes, agent.memory.note_written))
+    toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Speaker(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())
-    agent.untold += [event for event in outcome.events if isinstance(event, MemoryUpdated)]
     if not outcome.ok:
         log.warning("the review of session %s failed: %s", agent.session_id, outcome.text)
     return outcome.ok
+
+
+def _written_down(agent: Agent, tool: Tool) -> Tool:
+    """The same tool. What it changed is kept for the person before the model is asked again: a review that fails or is
+    killed after it has noted something finds it noted the next time, and would have nothing to tell."""
+    if not agent.policy.tells_notes:
+        return tool
+
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        result = await tool.run(arguments)
+        changes = [event for event in result.events if isinstance(event, MemoryUpdated)]
+        if changes:
+            await agent.store.write(lambda tx: keep_remarks(tx, agent.scope, changes))
+        return result
+
+    return replace(tool, run=run)
 
 
 def _mark(tx: Tx, agent: Agent, last: int, whole: int) -> None:

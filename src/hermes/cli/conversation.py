@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
@@ -41,8 +42,8 @@ from hermes.cli.talk import PROMPT
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
-from hermes.errors import UsageError
-from hermes.events import Notice, TurnEvent
+from hermes.errors import StoreError, UsageError
+from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
 from hermes.logs import SESSION
 from hermes.memory.deliveries import Deliveries
@@ -51,10 +52,13 @@ from hermes.memory.notes import FILES
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, TERMINAL
-from hermes.settings import BASE_URL, MODEL, PROVIDER
+from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
+from hermes.store.note_remarks import has_remarks, take_remarks
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Session
+
+log = logging.getLogger("hermes.review")
 
 LISTED = 10
 LANES_AT_ONCE = 2
@@ -179,7 +183,21 @@ class Conversation:
             self._all_told = await self._deliveries.finish(seconds) and self._all_told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
+        self.untold += await self._take_remarks()
         return self._all_told
+
+    async def _take_remarks(self) -> list[MemoryUpdated]:
+        """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
+        written it waits."""
+        if not self.app.settings.get(MEMORY_NOTICES):
+            return []
+        try:
+            if not await self.store.read(lambda tx: has_remarks(tx, OWNER)):
+                return []
+            return await self.store.write(lambda tx: take_remarks(tx, OWNER))
+        except StoreError as error:
+            log.warning("what reviews have noted cannot be told yet: %s", error.line())
+            return []
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -213,6 +231,7 @@ class Conversation:
         assert self._agent is not None, "prepare made it"
         token = SESSION.set(self._agent.session_id)
         try:
+            self.untold += await self._take_remarks()
             while self.untold:
                 yield self.untold.pop(0)
             for line in await self._news_of_memory():

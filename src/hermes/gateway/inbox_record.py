@@ -105,11 +105,9 @@ class InboxRecord(Struct):
             edit_id=self.live.message_id if self.live is not None else None,
             session_id=self.session_id,
         )
-        if self.remarks.line:
+        if remark := self.remarks.line_of_reply(tx):
             key = f"remark:{message.id}"
-            self.ledger.enqueue(
-                tx, self.part.first.chat, self.claimed.lane, self.remarks.line, key, session_id=self.session_id
-            )
+            self.ledger.enqueue(tx, self.part.first.chat, self.claimed.lane, remark, key, session_id=self.session_id)
 
 
 def remind(overtaken: Sequence[Message]) -> str:
