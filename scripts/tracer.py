@@ -1,0 +1,87 @@
+"""Which functions of a package run, and which of its rooms call each other."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from dataclasses import dataclass, field
+from inspect import CO_OPTIMIZED
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+INSIDE = re.compile(r"(\.<locals>)?\.?<(lambda|listcomp|setcomp|dictcomp|genexpr)>$")
+"""What is written in the middle of a function is a part of it."""
+DIVIDED = "memory_server"
+"""The room whose folders are rooms themselves."""
+
+
+@dataclass(frozen=True, order=True)
+class Function:
+    """A function of the package: its file below the package, and its name there."""
+
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What ran on a way."""
+
+    functions: frozenset[Function]
+    crossings: frozenset[tuple[str, str]]
+    """Pairs of files of two rooms: the one that called and the one that was called."""
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset(function.file for function in self.functions)
+
+
+def room_of(file: str) -> str:
+    """The room of a file: a folder or a module at the top of the package, or a folder of the memory server."""
+    parts = file.split("/")
+    return "/".join(parts[: 2 if parts[0] == DIVIDED else 1]).removesuffix(".py")
+
+
+@dataclass
+class Tracer:
+    """Sees every call of a function of `package`, in the threads that begin after it was started."""
+
+    package: Path
+    _calls: set[tuple[CodeType | None, CodeType]] | None = None
+    _known: dict[CodeType, Function | None] = field(default_factory=dict)
+
+    def start(self) -> None:
+        threading.setprofile(self._see)
+        sys.setprofile(self._see)
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._calls = set()
+
+    def end(self) -> Walk:
+        """Count no more; what was seen since `begin`."""
+        calls, self._calls = self._calls or set(), None
+        pairs = {(caller and self._function(caller), self._function(called)) for caller, called in calls}
+        functions = frozenset(called for _, called in pairs if called)
+        files = {(caller.file, called.file) for caller, called in pairs if caller and called}
+        return Walk(functions, frozenset(pair for pair in files if room_of(pair[0]) != room_of(pair[1])))
+
+    def _see(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (calls := self._calls) is not None:
+            calls.add((frame.f_back and frame.f_back.f_code, frame.f_code))
+
+    def _function(self, code: CodeType) -> Function | None:
+        if code not in self._known:
+            self._known[code] = self._name(code)
+        return self._known[code]
+
+    def _name(self, code: CodeType) -> Function | None:
+        path = Path(code.co_filename)
+        if not code.co_flags & CO_OPTIMIZED or not path.is_relative_to(self.package):  # a module or class being made
+            return None
+        name = code.co_qualname
+        while (outer := INSIDE.sub("", name)) != name and outer:
+            name = outer
+        return Function(path.relative_to(self.package).as_posix(), name)

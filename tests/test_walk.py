@@ -1,0 +1,78 @@
+"""The script that counts how far data walks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.tracer import Function, room_of
+from scripts.walk import HERE, describe, trace
+from scripts.ways import WAYS
+
+BY_NAME = {way.name: way for way in WAYS}
+PACKAGE = {
+    "__init__.py": "",
+    "__main__.py": "from hermes.house.door import open_door\n\nopen_door()\n",
+    "house/door.py": """
+from threading import Thread
+from hermes.house.key import Key
+from hermes.garden import plant
+
+def open_door():
+    late = Thread(target=lambda: [plant(name) for name in ("rose",)])
+    late.start()
+    late.join()
+    Key().turn()
+
+def never():
+    plant("weed")
+""",
+    "house/key.py": "class Key:\n    def turn(self):\n        return 1\n",
+    "garden.py": "def plant(name):\n    return name\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "room"),
+    [
+        ("types.py", "types"),
+        ("agent/turn.py", "agent"),
+        ("gateway/platforms/telegram.py", "gateway"),
+        ("memory_server/api/app.py", "memory_server/api"),
+    ],
+)
+def test_a_room_is_at_the_top_of_the_package_or_a_part_of_the_memory_server(file: str, room: str) -> None:
+    assert room_of(file) == room
+
+
+@pytest.mark.processes
+def test_what_ran_is_counted_in_every_thread_and_nothing_else_is(tmp_path: Path) -> None:
+    for name, text in PACKAGE.items():
+        path = tmp_path / "hermes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    walk = trace(BY_NAME["chat -q"], tmp_path)
+    assert walk.functions == {
+        Function("house/door.py", "open_door"),
+        Function("house/key.py", "Key.turn"),
+        Function("garden.py", "plant"),
+    }
+    assert walk.crossings == {("house/door.py", "garden.py")}
+    assert describe({"chat -q": walk}).splitlines()[-1] == "| chat -q | 3 | 3 | 1 |"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("way", "passed", "avoided"),
+    [
+        ("warm turn", Function("agent/turn.py", "run_turn"), Function("app.py", "App.open_store")),
+        ("search", Function("memory_server/api/search.py", "search_workspace"), Function("agent/turn.py", "run_turn")),
+    ],
+)
+def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function, avoided: Function) -> None:
+    walk = trace(BY_NAME[way], HERE)
+    assert passed in walk.functions
+    assert avoided not in walk.functions
+    assert {room_of(file) for file in walk.files} > {"sqlite"}
+    assert all(room_of(one) != room_of(other) for one, other in walk.crossings)
