@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from time import sleep
 from typing import Annotated
 
 import typer
@@ -13,27 +11,22 @@ from msgspec import Struct, to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
+from hermes.cli.forgetting import forget_all
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.queue_items import is_held
 from hermes.errors import UsageError
 from hermes.memory.command_host import guarded
-from hermes.memory.forgetting import Kept, find_kept, find_told, forget_kept, mark_forgotten
+from hermes.memory.forgetting import Kept, find_kept, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
 
-MOST_ROUNDS = 100
-"""How often a provider is asked for more: each time it shows a few hundred things at most."""
 SHOWN = 50
 LONGEST = 100
-PATIENCE, LOOK_EVERY = 65, 1.0
-"""How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
 STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
     "agent does not look it up there any more. Notes in MEMORY.md and USER.md are yours to edit."
@@ -49,7 +42,7 @@ class Found(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        return not (self.at_provider.items or self.here.entries or self.here.messages)
+        return self.here.is_empty and not self.at_provider.items
 
 
 def forget(
@@ -68,7 +61,7 @@ def forget(
     plugin = None if name == NONE else open_plugin(app, name)
     found = _find(app, plugin, wording)
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
-    stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
+    stays = forget_all(app, plugin, wording, found.here) if deletes else list(found.at_provider.stays)
     stays += [_not_asked(one) for one in found.not_asked]
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
@@ -130,49 +123,3 @@ def _not_asked(provider: str) -> str:
 def _shorten(text: str) -> str:
     line = printable(" ".join(text.split()))
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
-
-
-def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Found) -> list[str]:
-    """Here first, so that nothing is told again; then there, until nothing is found any more. What stays, or may."""
-
-    def forget_here(store: Store, tx: Tx) -> list[Lease]:
-        held = forget_kept(store, tx, found.here, wording, now=app.clock.now())
-        _mark(app, tx)
-        return held
-
-    held = with_store(app, lambda store: store.write(lambda tx: forget_here(store, tx)))
-    stays = _wait_for(app, held)
-    if plugin is None:
-        return stays
-    name = plugin.name
-    left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
-    for _ in range(MOST_ROUNDS):
-        if not left.items:
-            break
-        guarded(name, "forget", partial(plugin.forget, left.items))
-        left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
-    # Again: what a running conversation fetched meanwhile may still hold it.
-    with_store(app, lambda store: store.write(lambda tx: _mark(app, tx)))
-    more = [f"{len(left.items)} or more things are still at {name}; the same command goes on"] if left.items else []
-    return [*stays, *left.stays, *more]
-
-
-def _wait_for(app: App, held: Sequence[Lease]) -> list[str]:
-    """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
-
-    def look(tx: Tx) -> bool:
-        return any(is_held(tx, one, now=app.clock.now()) for one in held)
-
-    for turn in range(PATIENCE):
-        if not held or not with_store(app, lambda store: store.read(look)):
-            return []
-        if turn == 0:
-            note("Some of it is being delivered right now. Waiting for that …")
-        sleep(LOOK_EVERY)
-    return ["some of it was being delivered and may still arrive: run the same command again in a minute"]
-
-
-def _mark(app: App, tx: Tx) -> None:
-    name = app.settings.get(PROVIDER)
-    if name != NONE:
-        mark_forgotten(tx, name, now=app.clock.now())
