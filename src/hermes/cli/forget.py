@@ -11,19 +11,17 @@ from msgspec import Struct, to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.forgetting import forget_all
+from hermes.cli.forgetting import Host, forget_all
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db.engine import Tx
-from hermes.errors import UsageError
+from hermes.errors import HermesError, UsageError
 from hermes.memory.command_host import guarded
 from hermes.memory.forgetting import Kept, find_kept, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
 from hermes.settings import PROVIDER
-from hermes.store.store import Store
 
 SHOWN = 50
 LONGEST = 100
@@ -34,15 +32,17 @@ STAYS_HERE = (
 
 
 class Found(Struct, frozen=True):
-    """What the provider holds, what the host has, and the other providers, which may hold more."""
+    """What the provider holds, what the host has, the same for other profiles that tell the same memory, and the other
+    providers, which may hold more."""
 
     at_provider: Holding
     here: Kept
+    profiles: dict[str, Kept]
     not_asked: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return self.here.is_empty and not self.at_provider.items
+        return not self.at_provider.items and all(one.is_empty for one in (self.here, *self.profiles.values()))
 
 
 def forget(
@@ -59,10 +59,10 @@ def forget(
         raise UsageError("there are no words to look for", hint="`hermes memory forget WORDS`")
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
-    found = _find(app, plugin, wording)
+    found, unseen = _find(app, plugin, wording)
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
-    stays = forget_all(app, plugin, wording, found.here) if deletes else list(found.at_provider.stays)
-    stays += [_not_asked(one) for one in found.not_asked]
+    stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
+    stays += [*unseen, *map(_not_asked, found.not_asked)]
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
@@ -70,29 +70,51 @@ def forget(
     return 1 if stays and (yes or deletes) else 0
 
 
-def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> Found:
+def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Found, list[str]]:
+    """What there is, and in words which profiles could not be looked at."""
     held = Holding()
     if plugin is not None:
         name = plugin.name
         held = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
+    told = with_store(app, lambda store: store.read(find_told))
+    others = tuple(name for name in told if plugin is None or name != plugin.name)
+    profiles: dict[str, Kept] = {}
+    unseen: list[str] = []
+    for name in held.profiles:
+        try:
+            other = App.load(name)
+            if other.home.state_file.exists():
+                profiles[name] = _look(other, wording)
+        except HermesError as error:
+            unseen.append(
+                f"profile {name} may tell it again, for it could not be looked at ({error.line()}): "
+                f"`hermes -p {name} memory forget WORDS` looks there"
+            )
+    return Found(held, _look(app, wording), profiles, others), unseen
 
-    def look(store: Store, tx: Tx) -> Found:
-        others = [name for name in find_told(tx) if plugin is None or name != plugin.name]
-        return Found(held, find_kept(store, tx, wording), tuple(others))
 
-    return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
+def _look(app: App, wording: Wording) -> Kept:
+    return with_store(app, lambda store: store.read(lambda tx: find_kept(store, tx, wording)))
+
+
+def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Found) -> list[str]:
+    others = [Host(App.load(name), seen) for name, seen in found.profiles.items()]
+    return forget_all([Host(app, found.here), *others], plugin, wording)
 
 
 def _is_confirmed(found: Found) -> bool:
     """Show what was found, and ask where anybody can answer."""
     rows = [(one.kind, printable(one.about), _shorten(one.text)) for one in found.at_provider.items]
-    rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in found.here.entries]
+    hosts = {"this home": found.here, **{f"profile {name}": kept for name, kept in found.profiles.items()}}
+    for kept in hosts.values():
+        rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in kept.entries]
     if rows:
         print_table(["kind", "about", "text"], rows[:SHOWN])
     if len(rows) > SHOWN:
         say(f"and {len(rows) - SHOWN} more")
-    if found.here.messages:
-        say(f"{len(found.here.messages)} messages of this home that memory may know")
+    for name, kept in hosts.items():
+        if kept.messages:
+            say(f"{len(kept.messages)} messages of {name} that memory may know")
     dialog = TerminalDialog()
     if not dialog.can_ask:
         note("`--yes` deletes it.")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from time import sleep
 
+from msgspec import Struct
+
 from hermes.app import App
 from hermes.cli.output import note
 from hermes.cli.start import with_store
@@ -28,32 +30,41 @@ PATIENCE, LOOK_EVERY = 65, 1.0
 """How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
 
 
-def forget_all(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Kept) -> list[str]:
-    """Forget here, so that nothing is told again, then there; and again, until nothing has come meanwhile. `found` is
-    what was seen here before. What stays, or may still arrive, in words."""
-    seen, held = found, list[Lease]()
+class Host(Struct, frozen=True):
+    """A profile whose conversations tell the memory, and what was seen there."""
+
+    app: App
+    seen: Kept
+    held: tuple[Lease, ...] = ()
+    """The leases under which some of it was being delivered."""
+
+
+def forget_all(hosts: Sequence[Host], plugin: MemoryPlugin | None, wording: Wording) -> list[str]:
+    """Forget in the hosts, so that nothing is told again, then at the provider; and again, until nothing has come
+    meanwhile. What stays, or may still arrive, in words."""
     may_arrive, left = list[str](), list[str]()
     for number in range(MOST_PASSES):
-        seen, more = _forget_here(app, wording, seen)
-        if number and seen.is_empty:
+        hosts = [_forget_here(host, wording) for host in hosts]
+        if number and all(host.seen.is_empty for host in hosts):
             return [*may_arrive, *left]
-        held += more
-        may_arrive = _wait_for(app, held)
+        may_arrive = list({line: None for host in hosts for line in _wait_for(host)})
         left = [] if plugin is None else _forget_there(plugin, wording)
     return [*may_arrive, *left, "it is being said again all the time: run the same command again"]
 
 
-def _forget_here(app: App, wording: Wording, seen: Kept) -> tuple[Kept, list[Lease]]:
-    """Forget in the host what was seen and what has come since; that, and the leases under which it is delivered."""
+def _forget_here(host: Host, wording: Wording) -> Host:
+    """Forget in a host what was seen and what has come since; that, and the leases under which it is delivered."""
+    app = host.app
 
-    def forget(store: Store, tx: Tx, kept: Kept) -> tuple[Kept, list[Lease]]:
+    def forget(store: Store, tx: Tx, seen: Kept) -> Host:
         _mark(app, tx)
-        return forget_kept(store, tx, wording, kept, now=app.clock.now())
+        kept, held = forget_kept(store, tx, wording, seen, now=app.clock.now())
+        return Host(app, kept, (*host.held, *held))
 
-    async def work(store: Store) -> tuple[Kept, list[Lease]]:
+    async def work(store: Store) -> Host:
         # Read first: while this one writes nobody else can, and what is new by then is little.
-        kept = await store.read(lambda tx: find_kept(store, tx, wording, seen))
-        return await store.write(lambda tx: forget(store, tx, kept))
+        seen = await store.read(lambda tx: find_kept(store, tx, wording, host.seen))
+        return await store.write(lambda tx: forget(store, tx, seen))
 
     return with_store(app, work)
 
@@ -72,8 +83,9 @@ def _forget_there(plugin: MemoryPlugin, wording: Wording) -> list[str]:
     return [*left.stays, *more]
 
 
-def _wait_for(app: App, held: Sequence[Lease]) -> list[str]:
+def _wait_for(host: Host) -> list[str]:
     """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
+    app, held = host.app, host.held
 
     def look(tx: Tx) -> bool:
         return any(is_held(tx, one, now=app.clock.now()) for one in held)
