@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,16 +12,15 @@ from msgspec import Struct, to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.forgetting import Host, forget_all
+from hermes.cli.forgetting import Host, find_there, forget_all
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
-from hermes.memory.command_host import guarded
 from hermes.memory.forgetting import Kept, find_kept, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
-from hermes.memory.values import Holding, Wording
+from hermes.memory.values import Holding, Remembered, Wording
 from hermes.settings import PROVIDER
 
 SHOWN = 50
@@ -66,7 +66,7 @@ def forget(
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
-        _say_what_came(found, deletes, stays)
+        _say_what_came(found, wording, deletes, stays)
     return 1 if stays and (yes or deletes) else 0
 
 
@@ -74,8 +74,7 @@ def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Foun
     """What there is, and in words which profiles could not be looked at."""
     held = Holding()
     if plugin is not None:
-        name = plugin.name
-        held = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
+        held = find_there(plugin, wording)
     told = with_store(app, lambda store: store.read(find_told))
     others = tuple(name for name in told if plugin is None or name != plugin.name)
     profiles: dict[str, Kept] = {}
@@ -104,7 +103,7 @@ def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Foun
 
 def _is_confirmed(found: Found) -> bool:
     """Show what was found, and ask where anybody can answer."""
-    rows = [(one.kind, printable(one.about), _shorten(one.text)) for one in found.at_provider.items]
+    rows = _merged(found.at_provider.items)
     hosts = {"this home": found.here, **{f"profile {name}": kept for name, kept in found.profiles.items()}}
     for kept in hosts.values():
         rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in kept.entries]
@@ -124,7 +123,18 @@ def _is_confirmed(found: Found) -> bool:
     return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
 
 
-def _say_what_came(found: Found, deletes: bool, stays: Sequence[str]) -> None:
+def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:
+    """A row for each text: several may have said it, or know it."""
+    abouts: dict[tuple[str, str], Counter[str]] = {}
+    for one in items:
+        abouts.setdefault((one.kind, one.text), Counter())[printable(one.about)] += 1
+    return [
+        (kind, "; ".join(f"{about} ×{times}" if times > 1 else about for about, times in whose.items()), _shorten(text))
+        for (kind, text), whose in abouts.items()
+    ]
+
+
+def _say_what_came(found: Found, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
     for line in stays:
         say(printable(line))
     if deletes:
@@ -132,7 +142,8 @@ def _say_what_came(found: Found, deletes: bool, stays: Sequence[str]) -> None:
     elif not found.is_empty:
         note("Nothing was deleted.")
     else:
-        note("Nothing else was found in which these words stand." if stays else "Nothing is held.")
+        nothing = "Nothing else was found" if stays else "Nothing is held"
+        note(f"{nothing} in which all of this stands: {_shorten(' '.join(wording.words))}")
 
 
 def _not_asked(provider: str) -> str:

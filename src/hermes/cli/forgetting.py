@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes.app import App
 from hermes.cli.output import note
 from hermes.cli.start import with_store
+from hermes.cli.waiting import saying
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue_items import is_held
@@ -18,7 +19,7 @@ from hermes.memory.command_host import guarded
 from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
-from hermes.memory.values import Wording
+from hermes.memory.values import Holding, Wording
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
 
@@ -69,16 +70,21 @@ def _forget_here(host: Host, wording: Wording) -> Host:
     return with_store(app, work)
 
 
+def find_there(plugin: MemoryPlugin, wording: Wording) -> Holding:
+    """What the provider holds. A person is told when that takes long."""
+    with saying(f"Asking {plugin.name} what it holds; its server may have to be started first"):
+        return guarded(plugin.name, "find_remembered", lambda: plugin.find_remembered(wording))
+
+
 def _forget_there(plugin: MemoryPlugin, wording: Wording) -> list[str]:
     """Delete at the provider until it finds nothing any more, or the same again; what stays."""
-    name, before = plugin.name, None
-    left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
+    name, before, left = plugin.name, None, find_there(plugin, wording)
     for _ in range(MOST_ROUNDS):
         if not left.items or left.items == before:
             break
-        guarded(name, "forget", partial(plugin.forget, left.items))
-        before = left.items
-        left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
+        with saying(f"Deleting what {name} holds"):
+            guarded(name, "forget", partial(plugin.forget, left.items))
+        before, left = left.items, find_there(plugin, wording)
     more = [f"{len(left.items)} or more things are still at {name}; the same command goes on"] if left.items else []
     return [*left.stays, *more]
 
