@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -248,6 +249,44 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
             await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {*long, "Short."})
 
 
+@pytest.mark.parametrize("failure", ["503", "429", "no answer"])
+async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01, "REQUEST_SECONDS": 1.0}.items():
+        monkeypatch.setattr(embedding, name, seconds)
+    long, good, failed = "words " * 100, in_favour_of("walnut"), list[str]()
+
+    def answer(texts: Any) -> tuple[int, Any]:
+        if not any("words" in text for text in texts) or len(failed) == 5:
+            return good(texts)
+        failed.append(failure)
+        if failure == "no answer":
+            time.sleep(1.5)
+            return good(texts)
+        return int(failure), {}
+
+    with endpoint(answer) as there:
+        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+            await say(client, "w", [long, "Short."])
+            await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {long, "Short."})
+    assert len(failed) == 5
+    assert {text for texts in there.asked for text in texts if "words" in text} <= {long, f"{long}\nShort."}
+
+
+async def test_message_that_always_fails_stops_no_other_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.01)
+    good = in_favour_of("walnut")
+    with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await say(client, "w", ["A poison.", *SAID[:20]])
+            told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 1)
+            assert (told["messages_without"], told["state"]) == (0, "ok")
+    assert embedded(tmp_path).keys() == {*SAID[:20]}
+
+
 async def test_request_is_never_longer_than_a_slow_model_can_answer(tmp_path: Path) -> None:
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, Endpoint(there.url, "some")) as client:
@@ -342,13 +381,26 @@ async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
         assert there.keys == {"Bearer the key"}
 
 
-async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stored(tmp_path: Path) -> None:
-    with endpoint(in_favour_of("walnut")) as there:
+async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("httpx", "httpcore"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    with caplog.at_level(logging.DEBUG), endpoint(in_favour_of("walnut")) as there:
         url = there.url.replace("http://", "http://ann:s3cret@") + "?key=s3cret"
         async with served(tmp_path, Endpoint(url, "some")) as client:
             await fill(client)
-            assert "s3cret" not in str(await finer_health(client))
-    assert Endpoint(url, "some").space.embedder == f"{there.url} some"
+            await all_embedded(client)
+            there.answer = lambda _texts: (500, {})
+            await search(client)
+            told = await finer_health(client)
+            assert "answers 500" in told["state"]
+            assert "s3cret" not in str(told)
+        assert there.paths == {"/v1/embeddings?key=s3cret"}
+    assert spaces(tmp_path) == {f"{there.url} some ({DIMENSION} numbers)"}
+    assert "answers 500" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
