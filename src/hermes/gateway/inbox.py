@@ -20,6 +20,8 @@ from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.outcome import done_with
 from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.scope import API, DIRECT, OWNER, Group, Scope
+from hermes.slash.acts import NOT_RUNNING, STOPPED
+from hermes.slash.table import find_command
 from hermes.store.ids import session_key
 from hermes.store.inbox import set_status
 from hermes.store.moved_chats import first_chat_id, record_move
@@ -28,13 +30,12 @@ from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-STOP = "/stop"
-STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
 
 def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, also when it is addressed or goes on (`/stop@bot now`): it overtakes what waits."""
-    return next(iter(text.split()), "").partition("@")[0].lower() == STOP
+    """Whether a message is `/stop`, which overtakes what waits; also behind blanks: nobody says it to the model."""
+    typed = find_command("chat", text.lstrip())
+    return typed is not None and typed.command.overtakes
 
 
 class Received(Struct, frozen=True):

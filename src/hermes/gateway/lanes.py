@@ -17,8 +17,8 @@ from hermes.db.worker import Work
 from hermes.errors import SessionBusyError, UsageError
 from hermes.events import Failed, Replied
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.commands import Asked, Command
-from hermes.gateway.inbox import NOT_RUNNING, Inbox, is_stop
+from hermes.gateway.commands import InChat
+from hermes.gateway.inbox import Inbox, is_stop
 from hermes.gateway.inbox_turn import InboxTurns, Opened
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.outcome import done_with
@@ -26,6 +26,8 @@ from hermes.gateway.part import Part, next_part
 from hermes.gateway.platform import Chat, Inbound
 from hermes.gateway.remarks import apology
 from hermes.logs import SESSION
+from hermes.slash.acts import NOT_RUNNING
+from hermes.slash.table import TypedCommand
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
 
@@ -98,11 +100,10 @@ class Lanes(Work):
         return Opened(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
     async def _run_command(
-        self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent, stop: asyncio.Event
+        self, claimed: Claim, part: Part, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
     ) -> None:
-        command, rest = asked
         try:
-            text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest, stop))
+            text = await typed.run(InChat(self.store, self.inbox, agent, key, part.first, stop))
         except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
             text = error.line()
         ending = Replied(agent.session_id, 0, text)

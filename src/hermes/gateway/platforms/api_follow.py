@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import NOT_RUNNING, STOPPED, Received
+from hermes.gateway.inbox import Received
 from hermes.gateway.item_key import item_key_of
 from hermes.gateway.outcome import Ending
 from hermes.gateway.platform import Inbound
+from hermes.slash.acts import NOT_RUNNING, STOPPED
 
 LOOK_EVERY = 1.0
 """Seconds of silence after which we look whether what we wait for is still there: another process may delete it."""
