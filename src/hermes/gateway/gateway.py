@@ -20,7 +20,7 @@ from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
-from hermes.db.owners import is_gone, new_owner
+from hermes.db.owners import new_owner
 from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
@@ -258,11 +258,7 @@ class Gateway:
             log.warning("the gateway's lease could not be let go: %s", error.line())
 
     def _take_over(self, tx: Tx) -> Lease:
-        now = self._store.clock.now()
-        held = leases.holder(tx, LEASE, now=now)
-        if held is not None and is_gone(held.owner):
-            leases.evict(tx, held)
-        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=now)
+        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=self._store.clock.now())
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)
