@@ -28,13 +28,10 @@ from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.holding import LEASE, let_go, stop_requested
-from hermes.gateway.inbox import Inbox, Received
-from hermes.gateway.inbox_turn import InboxTurns
-from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import JOINED, Lanes
-from hermes.gateway.ledger import Ledger
+from hermes.gateway.inbox import INBOX, Inbox, Received
+from hermes.gateway.inbox_record import Ending, Ledger, recall_ending
+from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
-from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
