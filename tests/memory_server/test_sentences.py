@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from hermes.memory_server.engine.sentences import find_statements, split_sentences
@@ -91,8 +89,7 @@ def test_what_people_say_of_themselves_is_a_statement_in_any_of_these_languages(
     assert find_statements(text) == [text]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", ["'a ", "“", "„", "«", '"', "Dr. ", "```\n", "3. "])
-def test_a_text_of_nothing_but_signs_takes_no_time(piece: str) -> None:
-    start = time.process_time()
-    find_statements(piece * (100_000 // len(piece)))
-    assert time.process_time() - start < 20
+def test_a_text_of_nothing_but_signs_is_read_to_its_end(piece: str) -> None:
+    assert find_statements(piece * (100_000 // len(piece))) == []
