@@ -113,7 +113,7 @@ async def test_who_usually_asks_for_little_is_read_for_before_who_asks_for_much(
 
 @pytest.mark.contract("9.15")
 async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
-    limit = LANES[0].seconds
+    limit = LANES[1].seconds  # so that they meet in two lanes
     assert limit is not None
     working, most, ended = [0], [0], []
 
@@ -133,5 +133,5 @@ async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
         begun: list[int] = []
         return lambda tx: work(tx, begun)
 
-    await asyncio.gather(*(db.read(slow()) for _ in range(6)))
-    assert (most, len(ended)) == ([1], 6)
+    await asyncio.gather(*(db.read(slow()) for _ in range(4)))
+    assert (most, len(ended)) == ([1], 4)
