@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
-from hermes.memory_server.embedder import PIECE_CHARS, Embedder
+from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
 from hermes.memory_server.endpoint import Endpoint
 from hermes.memory_server.engine import embedding
 from tests.memory_server.conftest import transaction
@@ -83,6 +84,32 @@ async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp
             json={"messages": [{"content": "Another walnut of the garden.", "peer_id": "bob"}]},
         )
         await eventually(lambda: search(client), lambda found: all("walnut" in text for text in found[:2]))
+
+
+class OneScript(Taste):
+    """It reads texts that are questions, or those that are none, and has no direction for the others."""
+
+    def __init__(self, *, reads_questions: bool) -> None:
+        super().__init__("one-script", "walnut")
+        self._reads_questions = reads_questions
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        read = [text.rstrip().endswith("?") is self._reads_questions for text in texts]
+        return [vector * np.float32(known) for vector, known in zip(await super().embed(texts), read, strict=True)]
+
+
+@pytest.mark.parametrize("reads_questions", [True, False])
+async def test_what_the_embedder_cannot_read_is_found_as_without_it(tmp_path: Path, *, reads_questions: bool) -> None:
+    async def scored(client: httpx.AsyncClient) -> list[tuple[str, float]]:
+        answer = await client.post("/v3/workspaces/w/ext/search", json={"query": QUESTION, "limit": 60})
+        return [(row["message"]["content"], row["score"]) for row in answer.raise_for_status().json()]
+
+    async with served(tmp_path, None) as client:
+        await fill(client)
+        plain = await scored(client)
+    async with served(tmp_path, OneScript(reads_questions=reads_questions)) as client:
+        await all_embedded(client)
+        assert await scored(client) == plain
 
 
 @pytest.mark.contract("9.14")

@@ -126,7 +126,8 @@ class Refinement:
         self._news.set()
 
     async def ask(self, text: str) -> Finer | None:
-        """The direction of a question, or of its beginning; None while it cannot be had in time."""
+        """The direction of a question, or of its beginning; None while it cannot be had in time, or for one that the
+        embedder cannot read."""
         pace = self._asking if len(text) < LONG_QUESTION else self._asking_long
         if pace.left() > 0:
             return None
@@ -138,7 +139,7 @@ class Refinement:
             return None
         pace.worked()
         self._ask_failure = OK
-        return Finer(str(self._embedder.space), vector)
+        return Finer(str(self._embedder.space), vector) if vector.any() else None
 
     async def run(self, database: Database) -> None:
         """Fill this space from now on, until cancelled. The database is not closed."""
@@ -231,7 +232,8 @@ class Refinement:
         for texts in _requests([*(piece for _, _, piece in pieces), *together]):
             vectors += await self._embed(texts, REQUEST_SECONDS)
         for place, both in zip(after, vectors[len(pieces) :], strict=True):
-            vectors[place] = (vectors[place] + both) / np.float32(2)
+            if vectors[place].any() and both.any():
+                vectors[place] = (vectors[place] + both) / np.float32(2)
         return [(said.id, n, to_blob(v)) for (said, n, _), v in zip(pieces, vectors[: len(pieces)], strict=True)]
 
     async def _embed(self, texts: Sequence[str], seconds: float) -> list[Vector]:

@@ -33,7 +33,7 @@ from hermes.ranking.scoring import Floats, score_finer
 
 CHOSEN = "finer_embedder"
 """What `meta` calls the space that is being filled: that of whoever began last."""
-REFINED = 100
+REFINED = 150
 """How many of the best candidates are looked at again."""
 TRIES = 10
 """How often a message is tried that fails alone, before it is left out until the next start."""
@@ -225,17 +225,19 @@ def count_refused(tx: Tx) -> int:
 
 
 def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:
-    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space."""
+    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space, or
+    that the embedder cannot read."""
     query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(
         finer_vectors.c.workspace_id == workspace_id,
         finer_vectors.c.message_id.in_(ids),
         finer_vectors.c.space == finer.space,
     )
     rows = tx.execute(query).all()
-    close = from_blobs([row.vector for row in rows], len(finer.vector)) @ finer.vector
+    vectors = from_blobs([row.vector for row in rows], len(finer.vector))
+    close = np.where(vectors.any(axis=1), vectors @ finer.vector, np.nan)
     best: dict[int, float] = {}
     for row, value in zip(rows, close.tolist(), strict=True):
-        best[row.message_id] = max(best.get(row.message_id, value), value)
+        best[row.message_id] = float(np.fmax(best.get(row.message_id, value), value))
     return np.array([best.get(message, np.nan) for message in ids], dtype=np.float32)
 
 
