@@ -110,7 +110,7 @@ def test_who_waits_for_a_server_is_told_what_for(
 
     recalling.between.rule = slow
     assert hermes("memory", "forget", "Zanzibar").code == 0
-    assert lines[0] == "Asking honcho what it holds; its server may have to be started first …"
+    assert lines[0] == "Looking through what honcho holds; its server may have to be started first …"
 
 
 @pytest.mark.parametrize(("words", "finds"), [("zanzi", False), ("figs", True), ("figs Zanzibar", False), ("", None)])

@@ -62,14 +62,14 @@ def test_a_profile_that_tells_the_same_workspace_tells_it_no_more_and_one_of_ano
     coder, own = profile(home, "coder"), profile(home, "own")
     (own / "honcho.json").write_text(json.dumps({**json.loads((home / "honcho.json").read_text()), "workspace": "own"}))
     shown = hermes("memory", "forget", "Zanzibar")
-    assert "1 messages of profile coder" in shown.out
+    assert "messages of profile coder that memory may know: 1" in shown.out
     assert "profile own" not in shown.out
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 0, done.out
     assert (waiting(coder), waiting(own)) == (0, 1)
 
 
-@pytest.mark.parametrize("broken", ["state.db", "config.yaml", "honcho.json"])
+@pytest.mark.parametrize("broken", ["state.db", "config.yaml", "honcho.json", ".env"])
 def test_a_profile_that_cannot_be_looked_at_is_named_and_nothing_is_called_forgotten(
     home: Path, hermes: Hermes, broken: str
 ) -> None:

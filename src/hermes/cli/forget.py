@@ -74,7 +74,7 @@ def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Foun
     """What there is, and in words which profiles could not be looked at."""
     held = Holding()
     if plugin is not None:
-        held = find_there(plugin, wording)
+        held = find_there(plugin, wording, is_first=True)
     told = with_store(app, lambda store: store.read(find_told))
     others = tuple(name for name in told if plugin is None or name != plugin.name)
     profiles: dict[str, Kept] = {}
@@ -113,7 +113,7 @@ def _is_confirmed(found: Found) -> bool:
         say(f"and {len(rows) - SHOWN} more")
     for name, kept in hosts.items():
         if kept.messages:
-            say(f"{len(kept.messages)} messages of {name} that memory may know")
+            say(f"messages of {name} that memory may know: {len(kept.messages)}")
     dialog = TerminalDialog()
     if not dialog.can_ask:
         note("`--yes` deletes it.")

@@ -70,9 +70,10 @@ def _forget_here(host: Host, wording: Wording) -> Host:
     return with_store(app, work)
 
 
-def find_there(plugin: MemoryPlugin, wording: Wording) -> Holding:
+def find_there(plugin: MemoryPlugin, wording: Wording, *, is_first: bool = False) -> Holding:
     """What the provider holds. A person is told when that takes long."""
-    with saying(f"Asking {plugin.name} what it holds; its server may have to be started first"):
+    what = f"Looking through what {plugin.name} holds"
+    with saying(f"{what}; its server may have to be started first" if is_first else what):
         return guarded(plugin.name, "find_remembered", lambda: plugin.find_remembered(wording))
 
 

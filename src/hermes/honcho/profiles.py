@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hermes.config_file import load_env, read_entries
-from hermes.errors import SettingsError
+from hermes.errors import HermesError, SettingsError
 from hermes.home import PROFILE_NAME, PROFILES, Home
 from hermes.honcho.config_file import Places
 from hermes.honcho.configuration import Configuration, load
@@ -19,9 +19,7 @@ DEFAULT = "default"
 
 def machines(machine: Machine) -> Iterator[Machine]:
     """The machine as every profile sees it, the default one first; this one itself where it is its turn."""
-    shared = machine.home.shared
-    folders = [one for one in sorted((shared / PROFILES).glob("*")) if one.is_dir()]
-    for home in (Home(shared), *(Home(one, one.name) for one in folders if PROFILE_NAME.fullmatch(one.name))):
+    for home in _homes(machine):
         yield machine if home.path == machine.home.path else _at(home)
 
 
@@ -29,15 +27,29 @@ def find_sharing(machine: Machine, config: Configuration) -> Iterator[tuple[str,
     """The other profiles that tell the same workspace of the same server, or will once Honcho is chosen there; False
     with one whose configuration is broken, of which nobody can tell."""
     ours = _memory(machine, find_server(config), config.workspace)
-    for other in machines(machine):
-        if other is machine:
+    for home in _homes(machine):
+        if home.path == machine.home.path:
             continue
-        places = Places.find(other.home.path, other.home.profile, other.env, other.env.get(ENV_HOST, ""))
-        theirs = load(places, other.env, is_chosen=other.is_chosen)
-        if theirs.problems:
-            yield other.home.profile or DEFAULT, False
-        elif any(_memory(other, one(theirs), theirs.workspace) == ours for one in (find_server, meant_server)):
-            yield other.home.profile or DEFAULT, True
+        try:
+            if ours in _memories(_at(home)):
+                yield home.profile or DEFAULT, True
+        except HermesError:
+            yield home.profile or DEFAULT, False
+
+
+def _homes(machine: Machine) -> Iterator[Home]:
+    shared = machine.home.shared
+    yield Home(shared)
+    for folder in sorted((shared / PROFILES).glob("*")):
+        if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
+            yield Home(folder, folder.name)
+
+
+def _memories(machine: Machine) -> list[tuple[str, ...]]:
+    """The memory that a profile tells, and the one that it means. Raises SettingsError for a broken configuration."""
+    places = Places.find(machine.home.path, machine.home.profile, machine.env)
+    config = load(places, machine.env, is_chosen=machine.is_chosen).checked()
+    return [_memory(machine, find(config), config.workspace) for find in (find_server, meant_server)]
 
 
 def _at(home: Home) -> Machine:
