@@ -29,7 +29,7 @@ QUESTIONS = (
     ("Which instrument do I play?", "cello"),
     ("On which day do we deploy the shop?", "thursday"),
 )
-PATIENCE = 600.0
+PATIENCE = 1800.0
 # Notes and the search of the history would know the facts as well: what is counted here is the memory alone.
 ALONE = "  tools_off: [memory, session_search, delegate]\nmemory:\n  review_every: 0\n  provider: {}\n"
 DEADLINES = "  deadline: 30\n  first_deadline: 30\n"
