@@ -1,6 +1,6 @@
 """Ten facts told in a terminal on Monday, asked over the HTTP API on Tuesday, each in a session of its own.
 
-python -m tests.slow.tuesday FOLDER BASE_URL     # prints how many were known with memory and without
+python -m tests.honcho.tuesday FOLDER BASE_URL     # prints how many were known with memory and without
 """
 
 from __future__ import annotations
