@@ -37,9 +37,9 @@ DEADLINES = "  deadline: 30\n  first_deadline: 30\n"
 
 def known_on_tuesday(home: Path, base_url: str, provider: str) -> list[str]:
     """The questions that were answered with the fact, of ten."""
-    tell_facts(home, base_url, ALONE.format(provider) + DEADLINES)
     env = {**os.environ, "HERMES_HOME": str(home)}
     try:
+        tell_facts(home, base_url, ALONE.format(provider) + DEADLINES)
         if provider != "none":
             subprocess.run([sys.executable, "-m", "hermes", "memory", "outbox", "deliver"], env=env, check=True)
             stop(Place(home / "memory", home))
