@@ -17,7 +17,7 @@ from tests.gateway.people import Obedient, call
 from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, write_config
 
 PLUGIN = """
-import json, pathlib
+import json, pathlib, time
 from msgspec import to_builtins
 from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Recalled
 
@@ -63,9 +63,8 @@ class Tape(MemoryPlugin):
     def cache_busting_signature(self):
         self._write("signature")
         path = HERE / "peer.txt"
-        if path.exists() and path.read_text() == "hang":
-            import time
-            time.sleep(30)
+        while path.exists() and path.read_text() == "hang":
+            time.sleep(0.05)
         return {"tape.peer": path.read_text() if path.exists() else ""}
 
 create_plugin = Tape
@@ -192,6 +191,7 @@ async def test_a_signature_that_hangs_delays_one_message_by_its_deadline_and_the
             await core.platform.deliver(message(f"hello {number}"))
             await core.platform.until(lambda number=number: len(core.platform.sent) == number + 1)  # type: ignore[misc]
         assert len(tape(folder, "signature")) == 1
+        (folder / "peer.txt").write_text("", encoding="utf-8")
     assert core.platform.texts("7") == [f"echo: hello {number}" for number in range(3)]
 
 

@@ -161,9 +161,10 @@ def test_words_of_a_chat_of_which_an_older_version_kept_little_are_never_told_as
         }
         for name, about in kept.items():
             say(store, tx, name, Draft("user", "my salary"), source="telegram", **about)
+        say(store, tx, "unknown", Draft("user", "my salary"), source="a-platform-of-theirs")
 
     fill(machine.home, earlier)
-    assert ask()["messages"] == 6
+    assert ask()["messages"] == 7
     authors = {name: [author for author, _ in arrived.said(name)] for name in arrived.sessions()}
     assert authors == {
         "person": ["777"],
@@ -172,6 +173,7 @@ def test_words_of_a_chat_of_which_an_older_version_kept_little_are_never_told_as
         "direct": ["user-direct"],
         "group": ["user-group"],
         "odd-group": ["user-odd-group"],
+        "unknown": ["user-unknown"],
     }
 
 
@@ -300,10 +302,13 @@ def test_what_is_older_than_a_session_that_begins_with_it_is_not_its_own(
         say(store, tx, "branch", *turn(1), at=BEGAN)
         say(store, tx, "branch", *turn(2), at=BEGAN + 100)
         say(store, tx, "branch", *turn(3), at=BEGAN + 50)  # a clock was set back: it was said here
+        say(store, tx, "late", at=BEGAN + 900)
+        say(store, tx, "late", *turn(4), at=BEGAN)  # its own row was made after all that was said
 
     fill(machine.home, earlier)
-    assert ask()["messages"] == 4
+    assert ask()["messages"] == 6
     assert [content for _, content in arrived.said("branch")][::2] == ["question 2", "question 3"]
+    assert [content for _, content in arrived.said("late")] == ["question 4", "answer 4"]
 
 
 @pytest.mark.contract("6.15")

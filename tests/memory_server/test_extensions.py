@@ -14,6 +14,7 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.engine import removal
 from hermes.memory_server.engine.conclusions import list_conclusions
+from hermes.memory_server.engine.drafts import Draft
 from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.kinds import KINDS, Tools
 from hermes.memory_server.engine.messages import append_messages, list_messages
@@ -99,20 +100,21 @@ def test_range_is_deleted_from_one_message_to_another(http: httpx.Client) -> Non
     assert contents(http.post("/conclusions/list")) == ["ann: I own 2.", "ann: I own 1.", "ann: I own 0."]
 
 
+def houses() -> list[Draft]:
+    return [draft(f"I own house {n}.", "ann") for n in range(120)]
+
+
 async def test_range_has_a_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "MOST", 3)
-    made = await database.write(partial(append_messages, workspace="w", session="s", drafts=DRAFTS, at=NOW))
+    made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     with pytest.raises(Invalid, match="At most 3"):
         await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[3].public_id, NOW))
-
-
-DRAFTS = [draft(f"I own house {n}.", "ann") for n in range(120)]
 
 
 async def test_range_of_which_a_part_was_deleted_when_somebody_was_cut_off_is_finished_by_a_worker(
     database: Database,
 ) -> None:
-    made = await database.write(partial(append_messages, workspace="w", session="s", drafts=DRAFTS, at=NOW))
+    made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     begun = await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[117].public_id, NOW))
     await database.write(lambda tx: remove_part(tx, begun, NOW))
     worker = Worker(database, SystemClock(), EMBEDDER)

@@ -33,7 +33,9 @@ ROTATION = 5.0
 """Seconds in which one that moved a conversation to another session does, row by row."""
 
 
-class _Said(Struct, frozen=True):
+class Said(Struct, frozen=True):
+    """A message, as far as copies are told by it."""
+
     id: int
     time: float
     text: str
@@ -41,7 +43,7 @@ class _Said(Struct, frozen=True):
     """What makes two rows say the same: a tool's result belongs to its call, however much of it was kept."""
 
     @classmethod
-    def read(cls, row: sqlite3.Row) -> _Said:
+    def read(cls, row: sqlite3.Row) -> Said:
         text = as_text(row["content"]) or ""
         answers = row["role"] == "tool" and row["call_id"]
         wording = ("tool", row["call_id"]) if answers else (row["role"], text.strip(), row["calls"])
@@ -67,45 +69,50 @@ class Copies:
         marked = "SELECT 1 FROM messages WHERE session_id = ? AND compacted = 1 LIMIT 1"
         if tx.execute(marked, (session_id,)).fetchone() is None:
             return frozenset()
-        return find_copies(tx.execute(self._select, (session_id,)).fetchall())
+        return _find_copies(self.said(tx, session_id))
 
-    def from_parent(self, tx: Tx, session: Session, parent_id: str, hidden: Sequence[Range]) -> frozenset[int]:
-        """The ids of what a session has from its parent: beside the summary of a rotation, or up to where it was
-        branched off; and of the parent's `hidden` messages also what else was written as the session began."""
-        before, own = (tx.execute(self._select, (key,)).fetchall() for key in (parent_id, session.id))
-        theirs, ours = [_Said.read(row) for row in before], [_Said.read(row) for row in own]
+    def said(self, tx: Tx, session_id: str) -> list[Said]:
+        """What was said in a session, in order."""
+        return [Said.read(row) for row in tx.execute(self._select, (session_id,))]
+
+    def from_parent(self, tx: Tx, session: Session, theirs: Sequence[Said], hidden: Sequence[Range]) -> frozenset[int]:
+        """The ids of what a session has of what its parent said: beside the summary of a rotation, or up to where it
+        was branched off; and of the parent's `hidden` messages also what else was written as the session began."""
+        ours = self.said(tx, session.id)
         pairs = zip(theirs, ours, strict=False)
         branched = {copy.id for _, copy in takewhile(lambda pair: pair[0].wording == pair[1].wording, pairs)}
         secret = {said.wording for said in theirs if any(one.covers(said.id) for one in hidden)}
         told = {said.id for said in ours if said.wording in secret and _is_from_birth(said, session)}
-        return find_copies([*before, *own], ROTATION) | branched | told
+        return _find_copies([*theirs, *ours], ROTATION, len(theirs)) | branched | told
 
     def from_gone_parent(self, tx: Tx, session: Session, is_branch: bool) -> frozenset[int]:
         """The ids of what a session has from a parent that was deleted: all that is older than the session or was
-        written as it began. One that is no branch had a parent if it begins with a summary, or with what is older."""
-        own = [_Said.read(row) for row in tx.execute(self._select, (session.id,)).fetchall()]
+        written as it began. One that is no branch had a parent if it begins with a summary, or with what is older and
+        goes on after that."""
+        own = self.said(tx, session.id)
         early = [said for said in own if _is_from_birth(said, session)]
         if not (is_branch or any(SUMMARY.match(said.text) for said in early)):
             early = list(takewhile(lambda said: said.time < session.started_at, own))
+            if len(early) == len(own):  # nothing was said since: its own beginning is told wrongly
+                early = []
         return frozenset(said.id for said in early)
 
 
-def _is_from_birth(said: _Said, session: Session) -> bool:
+def _is_from_birth(said: Said, session: Session) -> bool:
     return said.time <= session.started_at + ROTATION
 
 
-def find_copies(rows: Sequence[sqlite3.Row], moment: float = MOMENT) -> frozenset[int]:
-    """Which of a session's rows, given in order, repeat an earlier one beside a summary that was written with them
-    within a moment."""
-    said = [_Said.read(row) for row in rows]
+def _find_copies(said: Sequence[Said], moment: float = MOMENT, first: int = 0) -> frozenset[int]:
+    """Which of what was said repeats something earlier beside a summary, at place `first` or after it, that was written
+    with it within a moment."""
     found: set[int] = set()
-    for place, summary in enumerate(said):
-        if SUMMARY.match(summary.text):
+    for place in range(first, len(said)):
+        if SUMMARY.match(said[place].text):
             found |= _beside(said, place, moment)
     return frozenset(found)
 
 
-def _beside(said: Sequence[_Said], place: int, moment: float) -> set[int]:
+def _beside(said: Sequence[Said], place: int, moment: float) -> set[int]:
     """The copies of one compression: the first messages right above its summary, the last ones right below."""
     for first in range(min(place // 2, LONGEST), -1, -1):
         head, rest = said[place - first : place], said[: place - first]
@@ -118,7 +125,7 @@ def _beside(said: Sequence[_Said], place: int, moment: float) -> set[int]:
     return set()
 
 
-def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> int:
+def _length_below(said: Sequence[Said], place: int, rest: Sequence[Said]) -> int:
     """How many rows below the summary are the last ones above what the compression wrote."""
     below = said[place + 1 : place + 1 + LONGEST]
     merged = MERGED in said[place].text
@@ -132,7 +139,7 @@ def _length_below(said: Sequence[_Said], place: int, rest: Sequence[_Said]) -> i
     return 0
 
 
-def _written_at_once(summary: _Said, pairs: Sequence[tuple[_Said, _Said]], moment: float) -> bool:
+def _written_at_once(summary: Said, pairs: Sequence[tuple[Said, Said]], moment: float) -> bool:
     """Whether every copy has the time of its original or that of the compression."""
     times = [copy.time for original, copy in pairs if copy.time != original.time]
     if MERGED not in summary.text:  # one that is merged may have the time of what it was merged into

@@ -28,13 +28,9 @@ CREATE TABLE hermes_people (
 """
 NAMED = 5
 """People that one line names."""
-CHATS = frozenset(
-    """
-    bluebubbles dingtalk discord email feishu homeassistant matrix mattermost qqbot signal slack sms telegram webhook
-    wecom weixin whatsapp
-    """.split()  # noqa: SIM905 - one word a line would be a page
-)
-"""Sources of sessions in which others than the owner may have spoken, whatever else was kept of them."""
+LOCAL = frozenset((TERMINAL, API, "acp", "api_server", "cron", "desktop", "local", "subagent", "tool", "tui", "web"))
+"""Sources of sessions in which nobody but the owner speaks, unless something else tells of a chat. Any other may be a
+platform's name, of ours or of another version's."""
 KEY_PARTS = 5
 """`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
 
@@ -73,8 +69,8 @@ class People(Struct, frozen=True):
         return OWNER if self.is_owner(tx, source, user_id) else Guest(source, user_id or "")
 
     def scope_of(self, tx: Tx, session: Session) -> Scope:
-        """How far a session reaches: whose it is. What other programs left unsaid is taken from its key; a session with
-        no trace of a chat was made on this machine."""
+        """How far a session reaches: whose it is. What other programs left unsaid is taken from its key; one from a
+        local source with no trace of a chat was made on this machine."""
         key = (session.session_key or "").split(":")
         keyed = len(key) >= KEY_PARTS and key[0] == "agent"
         chat_type = session.chat_type or (key[3] if keyed else None)
@@ -85,7 +81,7 @@ class People(Struct, frozen=True):
             if user_id is None and session.source != API:
                 user_id = session.chat_id or (key[4] if keyed else None)
             return self.scope_of_person(tx, session.source, user_id)
-        has_trace = session.session_key or session.chat_id or session.user_id or session.source in CHATS
+        has_trace = session.session_key or session.chat_id or session.user_id or session.source not in LOCAL
         if chat_type is None and not has_trace:
             return OWNER
         return Group(session.session_key or f"session:{session.id}")

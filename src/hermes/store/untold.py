@@ -70,20 +70,30 @@ class Untold:
 
     def keep_copies_out(self, tx: Tx, parent_id: str) -> None:
         """A session goes: what others have from it is not to be told of, though nobody can see then whose it was."""
-        for child in self._sessions.children(tx, parent_id):
-            mark_told(tx, EVERYONE, self._from_parent(tx, child))
+        children = [child for child in self._sessions.children(tx, parent_id) if self._may_be_told(tx, child)]
+        if not children:
+            return
+        theirs, hidden = self._copies.said(tx, parent_id), self._incognito.ranges(tx, parent_id)
+        for child in children:
+            mark_told(tx, EVERYONE, self._copies.from_parent(tx, child, theirs, hidden))
 
     def _from_parent(self, tx: Tx, session: Session) -> frozenset[int]:
         """What a session only has from its parent, also from one that was deleted."""
         parent = session.parent_session_id
         if parent is not None and self._sessions.exists(tx, parent):
-            return self._copies.from_parent(tx, session, parent, self._incognito.ranges(tx, parent))
-        return self._copies.from_gone_parent(tx, session, parent is not None or self._is_branch(tx, session.id))
+            theirs = self._copies.said(tx, parent)
+            return self._copies.from_parent(tx, session, theirs, self._incognito.ranges(tx, parent))
+        is_branch = parent is not None or self._is_marked(tx, session.id, BRANCHED)
+        return self._copies.from_gone_parent(tx, session, is_branch)
 
-    def _is_branch(self, tx: Tx, session_id: str) -> bool:
+    def _may_be_told(self, tx: Tx, session: Session) -> bool:
+        return session.source not in TEMPORARY and not self._is_marked(tx, session.id, DELEGATED)
+
+    def _is_marked(self, tx: Tx, session_id: str, mark: str) -> bool:
+        """Whether another version marked the session so."""
         if not self._has("model_config"):
             return False
-        marked = f"SELECT 1 FROM sessions WHERE id = ? AND instr(coalesce(model_config, ''), '{BRANCHED}') > 0"
+        marked = f"SELECT 1 FROM sessions WHERE id = ? AND instr(coalesce(model_config, ''), '{mark}') > 0"
         return tx.execute(marked, (session_id,)).fetchone() is not None
 
     def directory(self, tx: Tx, session_id: str) -> Path | None:
