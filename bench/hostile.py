@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +63,7 @@ BOMB = bomb_pdf()
 JSON = {"Content-Type": "application/json"}
 NUMBERS = json.dumps(list(range(200_000))).encode()
 LONG_QUERY = json.dumps({"query": "x7k" * 340_000}).encode()
-Attack = Callable[[httpx.Client], httpx.Response]
+Call = Callable[[httpx.Client], httpx.Response]
 
 
 def _upload(client: httpx.Client) -> httpx.Response:
@@ -90,7 +90,7 @@ def _filter_bomb() -> dict[str, Any]:
     return {"OR": [{"metadata": {f"key{n}": {"contains": "nothing"}}} for n in range(60)]}
 
 
-ATTACKS: dict[str, Attack] = {
+ATTACKS: dict[str, Call] = {
     "long query": lambda c: c.post(f"{W}/search", json={"query": "x7k" * 3333}),
     "longer query": lambda c: c.post(f"{W}/search", content=LONG_QUERY, headers=JSON),
     "filtered search": lambda c: c.post(f"{W}/search", json={"query": "item", "filters": _filter_bomb()}),
@@ -104,15 +104,18 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def calls(client: httpx.Client) -> Iterator[Callable[[], httpx.Response]]:
-    """What an ordinary client does, in turn."""
-    while True:
-        says = {"messages": [{"content": f"I keep {words(12)}.", "peer_id": "p0"}]}
-        yield lambda says=says: client.post(f"{W}/sessions/s1/messages", json=says)  # type: ignore[misc]
-        yield lambda: client.post(f"{W}/search", json={"query": words(3)})
-        yield lambda: client.get(f"{W}/sessions/s1/context?tokens=2000")
-        yield lambda: client.post(f"{W}/sessions/s1/messages/list", json={"filters": {"metadata": {"kind": "none"}}})
-        yield lambda: client.post(f"{W}/peers/p0/representation", json={"search_query": words(3)})
+def _says() -> dict[str, Any]:
+    return {"messages": [{"content": f"I keep {words(12)}.", "peer_id": "p0"}]}
+
+
+ORDINARY: dict[str, Call] = {
+    "message": lambda c: c.post(f"{W}/sessions/s1/messages", json=_says()),
+    "search": lambda c: c.post(f"{W}/search", json={"query": words(3)}),
+    "context": lambda c: c.get(f"{W}/sessions/s1/context?tokens=2000"),
+    "list": lambda c: c.post(f"{W}/sessions/s1/messages/list", json={"filters": {"metadata": {"kind": "none"}}}),
+    "representation": lambda c: c.post(f"{W}/peers/p0/representation", json={"search_query": words(3)}),
+}
+"""What an ordinary client does, in turn."""
 
 
 @dataclass
@@ -128,15 +131,21 @@ class Seen:
         return {key: n for key, n in self.statuses.items() if key[1] == 0 or (key[1] >= 500 and key[1] != FULL)}
 
 
-def ordinary(url: str, count: int, seen: Seen) -> list[float]:
-    """How long each call of an ordinary client took."""
-    taken: list[float] = []
+def ordinary(url: str, count: int, seen: Seen) -> dict[str, list[float]]:
+    """How long the calls of an ordinary client took, by their kind."""
+    taken: dict[str, list[float]] = {kind: [] for kind in ORDINARY}
     with httpx.Client(base_url=url, timeout=60) as client:
-        for call in itertools.islice(calls(client), count):
+        for kind in itertools.islice(itertools.cycle(ORDINARY), count):
             start = time.perf_counter()
-            seen.statuses["ordinary", call().status_code] += 1
-            taken.append(time.perf_counter() - start)
+            seen.statuses["ordinary", ORDINARY[kind](client).status_code] += 1
+            taken[kind].append(time.perf_counter() - start)
     return taken
+
+
+def rows_of(name: str, taken: Mapping[str, Sequence[float]], against: Sequence[Row] = ()) -> list[Row]:
+    """A row of all calls, and one of each kind; `against` are the rows to compare them with."""
+    parts = {name: list(itertools.chain(*taken.values())), **{f"  {kind}": part for kind, part in taken.items()}}
+    return [summarise(kind, part, base) for (kind, part), base in itertools.zip_longest(parts.items(), against)]
 
 
 def _attack(url: str, name: str, over: Any, told: Any) -> None:
@@ -256,12 +265,12 @@ def run() -> None:
         try:
             fill(url, MESSAGES)
             for number in range(RUNS):
-                first = summarise(f"alone {number}", ordinary(url, CALLS, alone))
+                first = rows_of(f"alone {number}", ordinary(url, CALLS, alone))
                 with attacked(url, under), watched(url, process.pid, under):
-                    second = summarise(f"attacked {number}", ordinary(url, CALLS, under), first)
-                rows += [first, second]
-                quiet.append(first.p95)
-                attacked_p95.append(second.p95)
+                    second = rows_of(f"attacked {number}", ordinary(url, CALLS, under), first)
+                rows += [*first, *second]
+                quiet.append(first[0].p95)
+                attacked_p95.append(second[0].p95)
             ended = end_under_attack(process, url)
         finally:
             process.kill()

@@ -15,7 +15,7 @@ from hypothesis import is_hypothesis_test
 from hermes.cli.main import run
 from hermes.clock import SystemClock
 from hermes.store.store import Store
-from tests.left_behind import servers_below
+from tests.left_behind import still_below
 from tests.process_guard import ProcessGuard
 from tests.scale import load_profile
 
@@ -58,7 +58,7 @@ def processes() -> None:
 def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whoever starts a memory server in the background ends it: none is left when the last test is over."""
     yield
-    left = servers_below(tmp_path_factory.getbasetemp())
+    left = still_below(tmp_path_factory.getbasetemp())
     for process in left:
         os.kill(process, signal.SIGKILL)
     assert left == {}, "these memory servers were left behind"

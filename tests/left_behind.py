@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 PROGRAM = b"hermes.cli.memory_background"
+MOMENT = 5.0
+"""Seconds; a server that nobody stopped stays far longer."""
 
 
 def servers_below(folder: Path) -> dict[int, Path]:
@@ -20,6 +22,14 @@ def servers_below(folder: Path) -> dict[int, Path]:
             home = words[words.index(PROGRAM) + 1] if PROGRAM in words else b""
             if home.startswith(bytes(folder)):
                 found[int(path.parent.name)] = Path(os.fsdecode(home))
+    return found
+
+
+def still_below(folder: Path) -> dict[int, Path]:
+    """The same, after a moment for those that are ending: one that was stopped leaves its folder first, then goes."""
+    end = time.monotonic() + MOMENT
+    while (found := servers_below(folder)) and time.monotonic() < end:
+        time.sleep(0.05)
     return found
 
 

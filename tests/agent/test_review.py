@@ -15,6 +15,7 @@ from hermes.events import MemoryUpdated, Replied
 from hermes.llm.events import Completed, Failed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer, Step
+from hermes.store.note_remarks import take_remarks
 from hermes.store.reviews import reviewed_upto
 from hermes.types import Draft
 from tests.agent.seam import calls, open_seam, requests, say, settle
@@ -68,18 +69,15 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
 
 
 @pytest.mark.contract("4.10", "4.12")
-async def test_what_a_review_notes_is_told_with_the_next_turn_or_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", [Reply("done"), [ON_FIRE]], ids=["that ends well", "that fails after it"])
+async def test_what_a_review_notes_waits_to_be_told(tmp_path: Path, last: Answer) -> None:
     note = calls("memory", action="add", target="user", content="likes figs")
-    other = calls("memory", action="add", target="user", content="likes dates")
-    script = answering(note, Reply("done"), other, Reply("done"))
-    async with open_seam(tmp_path, script, None, EVERY_TURN) as agent:
+    async with open_seam(tmp_path, answering(note, last), None, EVERY_TURN) as agent:
         await say(agent, "I like figs")
         await finish(agent)
-        events = await say(agent, "and dates")
-        assert [event for event in events if isinstance(event, MemoryUpdated)] == [
-            MemoryUpdated("user", "add", "likes figs")
-        ]
-        assert await agent.close() == [MemoryUpdated("user", "add", "likes dates")]
+        await agent.close()
+        told = await agent.store.write(lambda tx: take_remarks(tx, agent.scope))
+        assert told == [MemoryUpdated("user", "add", "likes figs")]
 
 
 @pytest.mark.contract("4.6", "4.12")

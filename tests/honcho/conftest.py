@@ -14,6 +14,7 @@ from hermes.honcho.plugin import HonchoPlugin
 from tests.conftest import Ran
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
+from tests.honcho.misbehaving import Misbehaving
 from tests.honcho.recalling import Recalling
 from tests.honcho.writing import Arrived, make_writer
 from tests.memory_server.serving import Served, running
@@ -44,6 +45,13 @@ def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def between(server: Served) -> Iterator[Between]:
     """What stands between a client and the server."""
     with Between(server.url) as made:
+        yield made
+
+
+@pytest.fixture(params=["ours", "another"])
+async def proxy(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Misbehaving]:
+    """A server that misbehaves: one of ours, or one that knows no keys."""
+    async with Misbehaving(server.url, is_foreign=request.param == "another").served() as made:
         yield made
 
 

@@ -33,11 +33,15 @@ Fault = Literal[
     "hang",
     "garbage",
     "garbage after",
+    "odd",
+    "odd after",
 ]
 FAULTS: tuple[Fault, ...] = (
     *("latency", "500", "500 after", "429", "401"),
-    *("reset", "reset after", "hang", "garbage", "garbage after"),
+    *("reset", "reset after", "hang", "garbage", "garbage after", "odd", "odd after"),
 )
+ODD = b'{"content": 7, "summary": [], "items": "?"}'
+"""JSON, but nothing that was asked for."""
 GIVEN_UP = 2.5
 """Seconds after which a client may have given a request up."""
 KEY, HIDDEN = b"hermes_key", b"hidden_key"
@@ -128,12 +132,12 @@ class Misbehaving:
             self.befallen[fault] += 1
         if not await self._befall(fault, writer):
             return False
-        if fault in ("402", "403", "404", "422", "500", "429", "401", "garbage"):
+        if fault in ("402", "403", "404", "422", "500", "429", "401", "garbage", "odd"):
             return await self._refuse(fault, writer)
         status, told, date = await self._pass_on(method, path, headers, body)
         if fault == "reset after":
             return False
-        if fault in ("500 after", "garbage after"):
+        if fault in ("500 after", "garbage after", "odd after"):
             return await self._refuse(fault, writer)
         if self.rewrite is not None:
             told = self.rewrite(told)
@@ -150,6 +154,8 @@ class Misbehaving:
     async def _refuse(self, fault: Fault, writer: asyncio.StreamWriter) -> bool:
         if fault.startswith("garbage"):
             await _reply(writer, 200, b"<html>\xff no JSON")
+        elif fault.startswith("odd"):
+            await _reply(writer, 200, ODD)
         else:
             await _reply(writer, int(fault[:3]), b'{"detail": "on purpose"}', "Retry-After: 1\r\n" * (fault == "429"))
         return True

@@ -8,7 +8,6 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -26,13 +25,6 @@ SEED = int(os.environ.get("HERMES_SEED", "17")) if not FULL else random.SystemRa
 KINDS = FAULTS if FULL else tuple(fault for fault in FAULTS if fault != "hang")
 """A request that hangs costs seconds: a sample of those is taken one by one."""
 SESSION = "agent-main-telegram-group--100"
-
-
-@pytest.fixture(params=["ours", "another"])
-async def proxy(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Misbehaving]:
-    """A server that misbehaves: one of ours, or one that knows no keys."""
-    async with Misbehaving(server.url, is_foreign=request.param == "another").served() as made:
-        yield made
 
 
 @pytest.mark.contract("6.3", "6.12")

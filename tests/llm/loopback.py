@@ -154,9 +154,11 @@ class LoopbackServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
+            with suppress(asyncio.IncompleteReadError):
                 while await self._exchange(reader, writer):
                     pass
+        except ConnectionError:
+            self.hung_up.set()
         finally:
             writer.close()
             with suppress(ConnectionError):

@@ -194,11 +194,12 @@ async def test_an_endpoint_that_never_answers_runs_into_the_first_time_out() -> 
 
 
 async def test_an_endpoint_that_falls_silent_runs_into_the_idle_time_out() -> None:
+    timeouts = Timeouts(connect=5, first_byte=60, idle=0.5, total=120)
     async with LoopbackServer([says("Hello", ending="hang")]) as server:
-        failed = await fail(model_at(server, timeouts=IMPATIENT))
+        failed = await fail(model_at(server, timeouts=timeouts))
         await server.hung_up.wait()
     assert (failed.kind, failed.partial.text) == ("timeout", "Hello")
-    assert failed.message == f"127.0.0.1:{server.port} sent nothing more for 0.2 s"
+    assert failed.message == f"127.0.0.1:{server.port} sent nothing more for 0.5 s"
 
 
 async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() -> None:

@@ -153,3 +153,45 @@ def test_whatever_holds_a_pattern_has_its_facts() -> None:
             held += 1
             assert {*pattern_facts(pattern)} <= {*facts_of(json.dumps(document))}, (document, pattern)
     assert held > 200
+
+
+@pytest.fixture
+def overheard(talk: Tx) -> Tx:
+    """Two more sessions: one that p3 begins and p4 comes to later, and one that p4 begins and p1 comes to later."""
+    for session, author in (("s2", "p3"), ("s2", "p4"), ("s3", "p4"), ("s3", "p1")):
+        append_messages(talk, "w", session, [draft(f"{author} has a house of {session} in Malta.", author)], NOW)
+    return talk
+
+
+def heard_by(tx: Tx, listener: str, place: Place) -> set[str]:
+    rows = search_messages(tx, new_index(), place, question("house Malta"), {"peer_perspective": listener}, 100)
+    return {row.content for row in rows}
+
+
+@pytest.mark.parametrize("listener", ["p0", "p1", "p2", "p3", "p4", "nobody"])
+@pytest.mark.parametrize("place", [Place(1), Place(1, (1,)), Place(1, (1, 3)), Place(1, peer=2), Place(1, (4,), 2)])
+def test_whole_sessions_tell_the_same_of_a_perspective_as_each_message(
+    overheard: Tx, listener: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_sessions = heard_by(overheard, listener, place)
+    monkeypatch.setattr(search, "heard_part", lambda *_: None)
+    assert by_sessions == heard_by(overheard, listener, place)
+
+
+@pytest.mark.parametrize(
+    ("listener", "place", "texts"),
+    [
+        ("p3", Place(1), {"p3 has a house of s2 in Malta.", "p4 has a house of s2 in Malta."}),
+        ("p4", Place(1, peer=2), {"p1 has a house of s3 in Malta."}),
+        ("p1", Place(1, (3,)), set()),
+    ],
+    ids=["there from the beginning", "late elsewhere, where nobody meant speaks", "never there"],
+)
+def test_who_heard_whole_sessions_or_nothing_costs_no_look_at_each_message(
+    overheard: Tx, listener: str, place: Place, texts: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("messages were asked about one by one")
+
+    monkeypatch.setattr(search, "Allowed", refuse)
+    assert heard_by(overheard, listener, place) == texts

@@ -49,6 +49,8 @@ class Policy(Struct, frozen=True):
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
+    tells_notes: bool = True
+    """Whether a person is told of what a review notes."""
     compresses_itself: bool = True
     """Else only on request, and when a request could not be sent."""
     compress_at: float = 0.5
@@ -79,7 +81,7 @@ class Agent(Struct):
     overhead: int = 0
     """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
     untold: list[TurnEvent] = field(default_factory=list)
-    """What happened off the turn; the next turn tells it."""
+    """What is to be said of the host; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None
     """What waits for the person to be silent; the next turn ends it."""
     note_problems: tuple[str, ...] = ()

@@ -1,25 +1,28 @@
 """Background review: a temporary agent reads what is new and adds notes, after every few turns, when a session is left,
-and before its messages leave the window. What nobody got to read is due, on the disk, and read after the next start."""
+and before its messages leave the window. What nobody got to read is due, on the disk, and read after the next start.
+
+What is noted waits on the disk too until the person is told (`store/note_remarks.py`): by then the agent may be gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.review_tool import review_tool
-from hermes.agent.tools import Toolbox
-from hermes.db import leases
+from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import is_gone
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
+from hermes.store.held_lease import kept, take, wanted_lease
+from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
-from hermes.store.tenure import Claim, kept, take
-from hermes.types import Message
+from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
 
@@ -81,11 +84,13 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
     """
     if not wants_review(agent):
         return
-    claim = _claim(agent)
-    tenure = await take(agent.store, claim)
-    if tenure is None:
+    wanted = wanted_lease(
+        agent.store, f"the review of session {agent.session_id}", f"review:{agent.session_id}", agent.owner, LEASE
+    )
+    held = await take(agent.store, wanted)
+    if held is None:
         return
-    async with kept(agent.store, claim, tenure):
+    async with kept(agent.store, wanted, held):
         upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
         new = [message for message in messages if message.id > upto]
         text, last = _read(new, min(LONGEST, 2 * agent.model.context_length))
@@ -97,13 +102,29 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
 async def _note(agent: Agent, text: str) -> bool:
     """Let a temporary agent note what lasts of a text. False when it did not come to an end."""
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
-    toolbox = Toolbox([review_tool(agent.notes, agent.memory.note_written)], off=agent.policy.tools_off)
+    tool = _written_down(agent, review_tool(agent.notes, agent.memory.note_written))
+    toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Speaker(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())
-    agent.untold += [event for event in outcome.events if isinstance(event, MemoryUpdated)]
     if not outcome.ok:
         log.warning("the review of session %s failed: %s", agent.session_id, outcome.text)
     return outcome.ok
+
+
+def _written_down(agent: Agent, tool: Tool) -> Tool:
+    """The same tool. What it changed is kept for the person before the model is asked again: a review that fails or is
+    killed after it has noted something finds it noted the next time, and would have nothing to tell."""
+    if not agent.policy.tells_notes:
+        return tool
+
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        result = await tool.run(arguments)
+        changes = [event for event in result.events if isinstance(event, MemoryUpdated)]
+        if changes:
+            await agent.store.write(lambda tx: keep_remarks(tx, agent.scope, changes))
+        return result
+
+    return replace(tool, run=run)
 
 
 def _mark(tx: Tx, agent: Agent, last: int, whole: int) -> None:
@@ -112,19 +133,6 @@ def _mark(tx: Tx, agent: Agent, last: int, whole: int) -> None:
         mark_reviewed(tx, agent.session_id, last)
     if whole and agent.store.messages.last_id(tx, agent.session_id) == whole:
         clear_due(tx, agent.session_id)
-
-
-def _claim(agent: Agent) -> Claim:
-    name = f"review:{agent.session_id}"
-
-    def acquire(tx: Tx) -> Lease | None:
-        now = agent.clock.now()
-        held = leases.holder(tx, name, now=now)
-        if held is not None and is_gone(held.owner):
-            leases.evict(tx, held)
-        return leases.acquire(tx, name, agent.owner, ttl=LEASE, now=now)
-
-    return Claim(f"the review of session {agent.session_id}", acquire, leases.release, LEASE)
 
 
 def _read(messages: Iterable[Message], longest: int) -> tuple[str, int]:

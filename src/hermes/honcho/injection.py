@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -15,6 +16,8 @@ MOST_CHARS = 32_000
 """What the host takes of one recall."""
 READ = 2
 """Budgets of text that are read of one section: what it repeats is left out, the rest would not fit."""
+USUAL, LINES_KEPT = 400, 4096
+"""Characters of a line that is kept as it is compared, and how many of them are."""
 BETWEEN = 2
 """Characters that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
@@ -150,5 +153,13 @@ def _is_heading(line: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    """A line as it is compared: without list mark and time, in lower case, words alone."""
+    """A line as it is compared. Most lines are recalled again in the next turn: those of usual length are kept."""
+    return _plain_again(line) if len(line) <= USUAL else _make_plain(line)
+
+
+def _make_plain(line: str) -> str:
+    """Without list mark and time, in lower case, words alone."""
     return NOT_WORDS.sub(" ", MARKER.sub("", line, count=1).lower()).strip()
+
+
+_plain_again = lru_cache(LINES_KEPT)(_make_plain)

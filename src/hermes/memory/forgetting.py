@@ -17,6 +17,7 @@ from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
+from hermes.store.note_remarks import drop_remarks
 from hermes.store.store import Store
 from hermes.store.told import told_providers
 from hermes.types import Json
@@ -59,14 +60,15 @@ def find_kept(store: Store, tx: Tx, wording: Wording) -> Kept:
 
 
 def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording, *, now: float) -> list[Lease]:
-    """Drop entries, keep messages out of memory for good, and delete records of recall that hold the words. The leases
-    under which some of the entries are being delivered: while they are held, those may still arrive."""
+    """Drop entries, keep messages out of memory for good, and delete records of recall and remarks that hold the words.
+    The leases under which some of the entries are being delivered: while they are held, those may still arrive."""
     dropped = [one.id for one in kept.entries]
     held = find_held(tx, dropped, now=now)
     drop(tx, dropped)
     for session, message in kept.messages:
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
+    drop_remarks(tx, wording.is_in)
     return held
 
 

@@ -24,6 +24,7 @@ from hermes.store import (
     memory_rows,
     mended,
     moved_chats,
+    note_remarks,
     people,
     prompts,
     reviews,
@@ -165,6 +166,7 @@ MIGRATIONS = (
     ),
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
+    Migration(11, note_remarks.SCHEMA),
 )
 
 

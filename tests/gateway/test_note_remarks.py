@@ -1,0 +1,171 @@
+"""What a review notes after a reply is told with the person's next one: once, whatever became of agent and process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.cli.conversation import Conversation
+from hermes.clock import SystemClock
+from hermes.events import MemoryUpdated, TurnEvent
+from hermes.scope import OWNER as OWNERS
+from hermes.store.note_remarks import keep_remarks
+from hermes.store.people import mark
+from tests.gateway.bot_api import BotApi
+from tests.gateway.core import Core, FakePlatform, load_app, message, running_core
+from tests.gateway.people import GROUP, GUEST, OTHER, OWNER, Obedient
+from tests.gateway.processes import BotGateway, appears, rows, scripted_model, wait_until
+
+SAVED = "💾 Memory updated"
+WAITING = "SELECT scope FROM hermes_note_remarks"
+REVIEWED = "SELECT 1 FROM hermes_reviews"
+FIGS = MemoryUpdated("user", "add", "likes figs")
+OFTEN: dict[str, Any] = {"memory__review_every": 1}
+
+
+async def say(core: Core, person: str, text: str = "hello", *, group: bool = False) -> list[str]:
+    """All that a chat is sent for a message."""
+    chat = GROUP if group else person
+    before = len(core.platform.texts(chat))
+    for said in (text, "/status"):  # what is sent goes in order: before the second answer came all of the first
+        await core.platform.deliver(message(said, chat, kind="group" if group else "dm", author=person))
+    await core.platform.until(lambda: core.platform.texts(chat)[-1:] != [] and _is_status(core, chat, before))
+    return core.platform.texts(chat)[before:-1]
+
+
+def _is_status(core: Core, chat: str, before: int) -> bool:
+    return len(core.platform.texts(chat)) > before and core.platform.texts(chat)[-1].startswith("session ")
+
+
+async def have_noted(core: Core, home: Path, model: Obedient, person: str) -> None:
+    """Someone talks, and a review notes something once they have their reply."""
+    await core.store.write(lambda tx: mark(tx, core.platform.name, OWNER, is_owner=True, now=1.0))
+    model.review_notes = "likes figs"
+    assert await say(core, person) == ["fine"]
+    await appears(home, WAITING)
+
+
+@pytest.mark.contract("4.10", "4.12")
+@pytest.mark.parametrize("person", [OWNER, GUEST])
+@pytest.mark.parametrize("meanwhile", ["nothing", "new", "eviction"])
+async def test_what_a_review_noted_is_told_with_the_next_reply_though_its_agent_is_gone(
+    tmp_path: Path, person: str, meanwhile: str
+) -> None:
+    model = Obedient()
+    settings = {**OFTEN, "gateway__cached_agents": 1 if meanwhile == "eviction" else 1000}
+    async with running_core(tmp_path, model, **settings) as core:
+        await have_noted(core, tmp_path, model, person)
+        if meanwhile == "new":
+            await say(core, person, "/new")
+        elif meanwhile == "eviction":
+            assert await say(core, OTHER) == ["fine"]
+        assert await say(core, person) == ["fine", SAVED]
+        assert await say(core, person) == ["fine"], "once"
+    assert rows(tmp_path, WAITING) == []
+
+
+@pytest.mark.contract("4.10", "4.12")
+async def test_what_a_review_noted_is_told_after_a_restart_on_another_platform(tmp_path: Path) -> None:
+    model = Obedient()
+    async with running_core(tmp_path, model, **OFTEN) as core:
+        await have_noted(core, tmp_path, model, OWNER)
+    async with running_core(tmp_path, model, platform=FakePlatform("other")) as core:
+        await core.store.write(lambda tx: mark(tx, "other", "42", is_owner=True, now=1.0))
+        await core.platform.deliver(message("hello", "42", author="42", platform="other"))
+        await core.platform.until(lambda: len(core.platform.sent) == 2)
+        assert core.platform.texts("42") == ["fine", SAVED]
+
+
+@pytest.mark.contract("1.9", "4.10")
+async def test_what_was_noted_of_one_person_is_told_to_nobody_else(tmp_path: Path) -> None:
+    model = Obedient()
+    async with running_core(tmp_path, model, **OFTEN) as core:
+        await have_noted(core, tmp_path, model, GUEST)
+        for person in (OWNER, OTHER):
+            assert await say(core, person) == ["fine"]
+        assert await say(core, GUEST, group=True) == ["fine"], "others read it there"
+        assert await say(core, GUEST) == ["fine", SAVED]
+
+
+@pytest.mark.contract("1.9", "4.10")
+async def test_what_was_noted_of_a_group_waits_for_nobody(tmp_path: Path) -> None:
+    model = Obedient()
+    model.review_notes = "likes figs"
+    async with running_core(tmp_path, model, **OFTEN) as core:
+        assert await say(core, OWNER, group=True) == ["fine"]
+        await appears(tmp_path, REVIEWED)
+    assert list(tmp_path.glob("memories/*/*/USER.md")), "it is noted"
+    assert rows(tmp_path, WAITING) == []
+
+
+@pytest.mark.contract("4.10")
+async def test_nothing_waits_to_be_told_where_a_setting_says_that_notes_are_not(tmp_path: Path) -> None:
+    model = Obedient()
+    model.review_notes = "likes figs"
+    async with running_core(tmp_path, model, display__memory_notices=False, **OFTEN) as core:
+        assert await say(core, OWNER) == ["fine"]
+        await appears(tmp_path, REVIEWED)
+        assert rows(tmp_path, WAITING) == []
+        assert await say(core, OWNER) == ["fine"]
+
+
+@pytest.mark.contract("4.10")
+async def test_a_gateway_that_tells_chats_nothing_leaves_it_to_the_terminal(tmp_path: Path) -> None:
+    model = Obedient()
+    async with running_core(tmp_path, model, gateway__notices=False, **OFTEN) as core:
+        await have_noted(core, tmp_path, model, OWNER)
+        assert await say(core, OWNER) == ["fine"]
+        assert await hear_in_terminal(core, tmp_path) == [FIGS]
+
+
+@pytest.mark.contract("4.10", "4.12")
+async def test_what_the_terminal_has_told_is_not_told_in_a_chat(tmp_path: Path) -> None:
+    model = Obedient()
+    async with running_core(tmp_path, model, **OFTEN) as core:
+        await have_noted(core, tmp_path, model, OWNER)
+        assert await hear_in_terminal(core, tmp_path) == [FIGS]
+        assert await hear_in_terminal(core, tmp_path) == []
+        assert await say(core, OWNER) == ["fine"]
+
+
+async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
+    """What a turn in a terminal tells of notes. It has no model, so that it reviews nothing itself."""
+    conversation = Conversation(load_app(home, SystemClock()), core.store)
+    told = [event async for event in conversation.say("hello", asyncio.Event())]
+    await conversation.end()
+    return [event for event in [*told, *conversation.untold] if isinstance(event, MemoryUpdated)]
+
+
+@pytest.mark.contract("4.10")
+async def test_of_two_processes_at_once_one_tells_it(tmp_path: Path) -> None:
+    app = load_app(tmp_path, SystemClock())
+    async with await app.open_store() as here, await app.open_store() as there:
+        await here.write(lambda tx: keep_remarks(tx, OWNERS, [FIGS]))
+        both = [Conversation(app, store) for store in (here, there)]
+        await asyncio.gather(*(conversation.end() for conversation in both))
+        assert [event for conversation in both for event in conversation.untold] == [FIGS]
+
+
+@pytest.mark.processes
+@pytest.mark.contract("4.10", "4.12", "P2")
+def test_a_note_of_a_review_that_is_killed_in_the_middle_is_told_once_after_the_next_start(tmp_path: Path) -> None:
+    note = {"says": {"calls": [["memory", '{"target": "user", "content": "likes figs"}']]}}
+    hang = {"says": {"text": "done", "delay": 60}}
+    answers = [{"says": {"text": "hi"}}, note, hang]
+    with BotApi() as api, scripted_model(tmp_path, answers, then={"says": {"text": "fine"}}) as model:
+        ann = api.person("Ann")
+        gateway = BotGateway(tmp_path / "home", api, model, {"memory.review_every": 1})
+        with gateway:
+            api.say(ann.dm, "I like figs", ann)
+            wait_until(lambda: gateway.rows(WAITING))
+            gateway.kill()
+        assert api.texts(ann.id) == ["hi"]
+        with gateway:
+            for number in (1, 2):
+                api.say(ann.dm, "hello", ann)
+                wait_until(lambda n=number: api.texts(ann.id).count("fine") == n)  # type: ignore[misc]
+            gateway.stop()
+        assert api.texts(ann.id) == ["hi", "fine", SAVED, "fine"]
