@@ -254,7 +254,7 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
             for workspace in ("a", "b"):
                 await say(client, workspace, [*SAID[:20], f"A poison for {workspace}.", "After it.", *SAID[20:40]])
             told = await eventually(
-                lambda: finer_health(client), lambda said: (said["messages_refused"], said["messages_without"]) == (2, 0)
+                lambda: finer_health(client), lambda it: (it["messages_refused"], it["messages_without"]) == (2, 0)
             )
             assert told["state"] == "ok"
             assert embedded(tmp_path).keys() == {*SAID[:40], "After it."}
