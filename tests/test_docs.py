@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from hermes import settings
+from hermes import doctor, errors, settings
+from hermes.audit import damage, log
 from hermes.slash.table import OFFERED, TABLE
 from scripts import draw_rooms
 from scripts.write_reference import TARGET, render
@@ -63,6 +66,28 @@ def test_no_setting_is_read_by_nobody() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     for name in [name for name, found in vars(settings).items() if isinstance(found, settings.Setting)]:
         assert re.search(rf"\b{name}\b", sources), f"{name} is in the table but nothing reads it"
+
+
+def test_the_tree_of_errors_shows_every_error_below_its_kind() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.HermesError)]
+    above = {1: "HermesError"}
+    drawn = {"HermesError": "Exception"}
+    for stem, name in re.findall(r"^    ([│├└─ ]+)(\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(stem) // 4
+        drawn[name] = above[depth]
+        above[depth + 1] = name
+    assert drawn == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
+
+
+def test_the_page_about_repairs_explains_every_code_of_a_finding() -> None:
+    """A code is the fifth thing that a finding is made with."""
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(doctor))) if isinstance(node, ast.Call)]
+    made = [call.args for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Finding"]
+    given = {args[4].value for args in made if len(args) > 4 and isinstance(args[4], ast.Constant)}
+    assert given, "no finding has a code"
+    text = (ROOT / "docs" / "repair.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.MULTILINE))
+    assert explained == {*given, *get_args(damage.Code), *get_args(log.AnomalyCode)}
 
 
 @pytest.mark.parametrize("pattern", [r"/root/", r"/home/[a-z]+/", r"files\.pythonhosted", r"registry\.npmjs"])

@@ -72,6 +72,6 @@ def read_backlog(tx: Tx, at: int) -> Backlog:
     [(waiting,)] = ALL.rows(tx)
     firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
     [(unfindable,)] = UNFINDABLE.rows(tx)
-    tries = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
+    tries: dict[str, int] = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
     retried = {kind: number for kind, number in tries.items() if number > 1}
     return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
@@ -31,17 +31,37 @@ KEEP_FAILED = 30 * KEEP_DONE
 REASON_CHARS = 500
 FORGOTTEN = 1000
 """How many finished jobs are dropped in one transaction."""
-LEARNING = "representation"
-AFTER_LEARNING = ("dream", "scope")
+JobKind = Literal[
+    "representation",
+    "summary",
+    "dream",
+    "scope",
+    "delete_session",
+    "delete_workspace",
+    "delete_peer",
+    "delete_messages",
+    "merge_peers",
+    "tidy",
+    "catch_up",
+    "webhook",
+]
+"""Every kind of background work; `kinds.KINDS` says how each is done."""
+LEARNING: JobKind = "representation"
+AFTER_LEARNING: tuple[JobKind, ...] = ("dream", "scope")
 """The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
-TRACKED = (LEARNING, "summary", "dream")
+TRACKED: tuple[JobKind, ...] = (LEARNING, "summary", "dream")
 """The kinds that queue status counts as work units."""
-PROMISED = (
-    *("delete_session", "delete_workspace", "delete_peer", "delete_messages"),
-    *("merge_peers", "tidy", "catch_up"),
+PROMISED: tuple[JobKind, ...] = (
+    "delete_session",
+    "delete_workspace",
+    "delete_peer",
+    "delete_messages",
+    "merge_peers",
+    "tidy",
+    "catch_up",
 )
 """The kinds that are never given up, since somebody relies on them."""
-APART = ("delete_session", "delete_workspace", "delete_peer")
+APART: tuple[JobKind, ...] = ("delete_session", "delete_workspace", "delete_peer")
 """Those of them that others of their unit need not wait for any longer when they have failed often."""
 LONGEST_BACK_OFF = 600 * 1_000_000
 """Microseconds between two tries of what is never given up, at most."""
@@ -103,7 +123,7 @@ class Job:
     """A piece of work that this owner may do now."""
 
     id: int
-    kind: str
+    kind: JobKind
     unit: str
     workspace_id: int
     session_id: int | None
@@ -114,7 +134,7 @@ class Job:
 
 def add_job(
     tx: Tx,
-    kind: str,
+    kind: JobKind,
     unit: str,
     at: int,
     *,
