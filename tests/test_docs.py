@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -35,24 +36,28 @@ def test_a_drawing_leaves_out_what_other_arrows_say() -> None:
     assert reduced == {"cli": {"agent"}, "agent": {"store"}, "store": {"errors"}, "errors": set()}
 
 
-def test_every_file_and_function_the_architecture_names_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([^`\s]+)`", text)
+@cache
+def defined_in(folder: Path) -> frozenset[str]:
+    """Every function and class below a folder."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/discussions.md"])
+def test_every_file_function_and_test_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(r"`([^`\s]+)`", (ROOT / page).read_text(encoding="utf-8"))
     files = [name for name in named if name.endswith((".py", "/"))]
     functions = [name.removesuffix("()") for name in named if name.endswith("()")]
     assert files
     assert functions
     for name in files:
         inside = [SOURCE / name, ROOT / name, *SOURCE.glob(f"*/{name}")]
-        assert any(path.exists() for path in inside), f"ARCHITECTURE.md names {name}"
-    defined = {
-        node.name
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+        assert any(path.exists() for path in inside), f"{page} names {name}"
     for name in functions:
-        assert name.split(".")[-1] in defined, f"ARCHITECTURE.md names {name}()"
+        assert name.split(".")[-1] in defined_in(SOURCE), f"{page} names {name}()"
+    for name in [name for name in named if re.fullmatch(r"test_\w+", name)]:
+        assert name in defined_in(ROOT / "tests"), f"{page} names {name}"
 
 
 def test_every_link_in_the_docs_leads_somewhere() -> None:
