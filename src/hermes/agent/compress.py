@@ -46,9 +46,10 @@ class Fitted(Struct, frozen=True):
 async def compress_to_fit(
     agent: Agent, read: Callable[[], Awaitable[Rendering]], build: Callable[[Rendering], Built]
 ) -> Fitted:
-    """Before a request: `read` gives what the model is told of the session, `build` makes the request of it.
+    """Make a request that fits the window: `read` gives the session's view, `build` makes the request of it. In between
+    the session is compressed where it is too long.
 
-    One that must be shorter waits for the compression that another process has under way, and then looks again.
+    If another process is compressing the session already, wait for it, then read again.
     """
     until = agent.clock.now() + agent.policy.compress_deadline
     while True:
@@ -72,7 +73,7 @@ async def compress_to_fit(
 
 
 async def compress_smaller(agent: Agent) -> bool:
-    """The model says that the request was too long, whatever we had counted. True when it is shorter now."""
+    """The model refused the request as too long, although we had counted less: compress. True if it is shorter now."""
     view = await agent.store.view(agent.session_id)
     compressor = compressor_of(agent)
     budget = max(1, min(compressor.policy.staying_budget, view_tokens(view) // 3))
@@ -96,7 +97,7 @@ async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -
 
 
 def compress_when_idle(agent: Agent) -> None:
-    """Ahead of the next message: when the conversation is long and nobody speaks for a while."""
+    """Compress a long conversation once nobody has spoken for a while, so that the next message need not wait."""
     if agent.policy.compress_idle <= 0 or not agent.policy.compresses_itself:
         return
 

@@ -32,7 +32,7 @@ class Preparation(Struct, frozen=True):
 
 
 class StoredTranscript:
-    """What is added is on the disk; once the lane was lost to another process, adding is refused."""
+    """Each message is committed when it is added. Adding raises StaleError once another process has taken the lane."""
 
     def __init__(self, agent: Agent, lane: Lane, prepared: Preparation, record: TurnRecord, stamp: Stamp) -> None:
         """`stamp` is of the turn's beginning or earlier."""
@@ -61,8 +61,8 @@ class StoredTranscript:
         return await self._agent.renderings.current(self._store, self._lane.session_id, self._stamp)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
-        """With the record's reminder where the turn began: before what it has added, and never between a call and its
-        results."""
+        """The messages with the record's reminder put in where this turn began: before what the turn has added, and
+        never between a tool call and its results."""
         if not self._record.reminder:
             return messages
         place = max(0, len(messages) - self._added)

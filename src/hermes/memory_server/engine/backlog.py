@@ -14,7 +14,7 @@ from hermes.memory_server.engine.jobs import PROMISED
 from hermes.memory_server.engine.kinds import KINDS
 
 COUNTED = 10_000
-"""Jobs that are counted; more are told as so many."""
+"""Jobs are counted up to this number."""
 NEWEST = 100
 """Messages that are looked at, the newest first."""
 LOOKED_AT = 1000
@@ -42,7 +42,7 @@ UNFINDABLE = _unfindable()
 
 
 def _tries() -> Prepared:
-    """How often the most stubborn of the oldest open jobs of a kind was begun."""
+    """The highest number of tries among the oldest open jobs of a kind."""
     oldest = select(jobs.c.attempts).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
     return Prepared(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
 
@@ -52,8 +52,8 @@ TRIES = _tries()
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says of promised work
-    that failed how often it was tried, by its kind."""
+    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says for each kind of
+    promised work that has failed how often it was tried."""
 
     waiting: int = 0
     oldest: float = 0.0
@@ -62,7 +62,7 @@ class Backlog:
 
 
 def has_open_jobs(tx: Tx) -> bool:
-    """Does anything wait or run, also for later?"""
+    """Is any job waiting, even for a later time, or running?"""
     [(number,)] = ANY.rows(tx)
     return bool(number)
 
