@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from hermes.agent.agent import Agent
@@ -15,6 +16,7 @@ from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
+from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
@@ -26,7 +28,6 @@ from hermes.settings import (
     AGENT_NAME,
     ALLOW,
     API_CONNECTIONS,
-    API_ENABLED,
     API_HOST,
     API_PORT,
     API_SERVER_KEY,
@@ -86,21 +87,20 @@ async def _nothing_frozen() -> None:
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
     """The platforms that are configured."""
-    platforms: list[Platform] = []
-    if app.settings.get(API_ENABLED):
-        platforms.append(_open_api(app, store, model, gateway))
+    return [OPENERS[name](app, store, model, gateway) for name in switched_on(app.settings)]
+
+
+def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    if get(TELEGRAM_TOKEN):
-        terms = TelegramTerms(
-            token=get(TELEGRAM_TOKEN),
-            base_url=get(TELEGRAM_BASE_URL),
-            mentions_only=get(TELEGRAM_MENTIONS),
-            webhook_url=get(TELEGRAM_WEBHOOK_URL),
-            webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
-            webhook_port=get(TELEGRAM_WEBHOOK_PORT),
-        )
-        platforms.append(Telegram(terms, app.clock))
-    return platforms
+    terms = TelegramTerms(
+        token=get(TELEGRAM_TOKEN),
+        base_url=get(TELEGRAM_BASE_URL),
+        mentions_only=get(TELEGRAM_MENTIONS),
+        webhook_url=get(TELEGRAM_WEBHOOK_URL),
+        webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
+        webhook_port=get(TELEGRAM_WEBHOOK_PORT),
+    )
+    return Telegram(terms, app.clock)
 
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
@@ -128,3 +128,10 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     )
     platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
     return platform
+
+
+OPENERS: Mapping[str, Callable[[App, Store, Model, Gateway], Platform]] = {
+    "api": _open_api,
+    "telegram": _open_telegram,
+}
+"""How each platform of `SWITCHES` is opened."""

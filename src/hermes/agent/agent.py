@@ -83,7 +83,7 @@ class Agent(Struct):
     untold: list[TurnEvent] = field(default_factory=list)
     """What is to be said of the host; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None
-    """What waits for the person to be silent; the next turn ends it."""
+    """Background work that starts when nobody speaks for a while; the next turn cancels it."""
     note_problems: tuple[str, ...] = ()
     """The notes that could not be read last time, a line for each."""
 
@@ -106,7 +106,7 @@ class Agent(Struct):
         )
 
     def read_notes(self) -> NotesRead:
-        """The notes. One that cannot be read is told once, and once again when all can be."""
+        """The notes. A note that cannot be read is reported once, and once more when all can be read again."""
         read = self.notes.read_all()
         before, self.note_problems = self.note_problems, tuple(problem.line() for problem in read.problems)
         for line in self.note_problems:
@@ -118,7 +118,7 @@ class Agent(Struct):
         return read
 
     async def be_busy(self) -> None:
-        """Nobody is idle any more: work that waited for that is given up."""
+        """Cancel the work that was to start when nobody speaks."""
         if self.idle_work is not None:
             self.idle_work.cancel()
             await asyncio.wait({self.idle_work})

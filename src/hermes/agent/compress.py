@@ -57,7 +57,7 @@ async def make_room(agent: Agent, conversation: int, whole: int, until: float) -
 
 
 async def compress_smaller(agent: Agent) -> bool:
-    """The model says that the request was too long, whatever we had counted. True when it is shorter now."""
+    """The model refused the request as too long, although we had counted less: compress. True if it is shorter now."""
     view = await agent.store.view(agent.session_id)
     compressor = compressor_of(agent)
     budget = max(1, min(compressor.policy.staying_budget, view_tokens(view) // 3))
@@ -81,7 +81,7 @@ async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -
 
 
 def compress_when_idle(agent: Agent) -> None:
-    """Ahead of the next message: when the conversation is long and nobody speaks for a while."""
+    """Compress a long conversation once nobody has spoken for a while, so that the next message need not wait."""
     if agent.policy.compress_idle <= 0 or not agent.policy.compresses_itself:
         return
 

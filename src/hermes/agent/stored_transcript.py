@@ -31,7 +31,7 @@ class Preparation(Struct, frozen=True):
 
 
 class StoredTranscript:
-    """What is added is on the disk; once the lane was lost to another process, adding is refused.
+    """Each message is committed when it is added. Adding raises StaleError once another process has taken the lane.
 
     The session is read once, and on from there for each request: nobody else speaks in it meanwhile, and what arrives
     all the same is seen.
@@ -69,8 +69,8 @@ class StoredTranscript:
         return await compress_smaller(self._agent)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
-        """With the record's reminder where the turn began: before what it has added, and never between a call and its
-        results."""
+        """The messages with the record's reminder put in where this turn began: before what the turn has added, and
+        never between a tool call and its results."""
         if not self._record.reminder:
             return messages
         place = max(0, len(messages) - self._added)

@@ -116,7 +116,7 @@ def view_tokens(view: LiveView) -> int:
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
-    """The messages in pieces that may be parted from each other."""
+    """The messages in groups between which a cut is allowed."""
     origins = _origins(messages)
     needed = end = len(messages)
     found: list[_Group] = []

@@ -1,4 +1,4 @@
-"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured."""
+"""The plugin's hooks, as `hermes.memory.provider.MemoryPlugin` describes them; each leads to a file of this room."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HonchoPlugin(MemoryPlugin):
         return True
 
     def configuration(self) -> Configuration:
-        """What is in force now. Raises ProviderError while there is nothing that could be."""
+        """The configuration in force. Raises ProviderError while there has been no valid one."""
         try:
             return self._watch.current()
         except SettingsError as error:

@@ -1,4 +1,4 @@
-"""One profile's configuration as a command works on it."""
+"""What commands of `hermes honcho` work with: a profile's configuration, and where they ask and print."""
 
 from __future__ import annotations
 
