@@ -36,7 +36,7 @@ from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Ask, Completion, parse_ask
 from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
-from hermes.loopback import is_loopback, names_loopback
+from hermes.loopback import find_strangeness, is_loopback
 from hermes.scope import OWNER, Guest
 from hermes.store.sessions import check_foreign_id
 
@@ -186,14 +186,8 @@ class HttpApi:
         if self._terms.key:
             await self._door.check(request.headers.get("authorization"))
             return
-        if "origin" in request.headers:
-            raise ApiError(403, "without a key, web pages are not answered; set `api.key`")
-        if not names_loopback(request.headers.get("host")):
-            raise ApiError(
-                403,
-                "without a key, only this machine is answered, and the request's `Host` does not name it; "
-                "ask 127.0.0.1 or localhost, or set `api.key`",
-            )
+        if (strange := find_strangeness(request.headers)) is not None:
+            raise ApiError(403, f"without a key, {strange}; set `api.key`")
 
 
 async def read_body(request: Request, patience: float) -> bytes:
