@@ -309,3 +309,6 @@ def test_server_tells_of_itself(server: Served) -> None:
         assert "/v3/workspaces" in client.get("/openapi.json").json()["paths"]
         metrics = client.get("/metrics").text
     assert 'hermes_memory_requests_total{method="GET",path="/health",status="200"}' in metrics
+    seconds = [line for line in metrics.splitlines() if line.startswith("hermes_memory_request_seconds_total")]
+    assert all(float(line.rpartition(" ")[2]) > 0 for line in seconds)
+    assert any('{method="GET",path="/health"}' in line for line in seconds)
