@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
@@ -128,7 +130,13 @@ class HonchoPlugin(MemoryPlugin):
 
     def find_remembered(self, wording: Wording) -> Holding:
         found: Holding = self._remembered().find(wording)
-        return found
+        others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, self.configuration()))
+        unknown = [
+            f"profile {name} may tell it again: its Honcho configuration is broken"
+            for name in others
+            if not others[name]
+        ]
+        return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
 
     def forget(self, items: Sequence[Remembered]) -> None:
         self._remembered().forget(items)
