@@ -14,7 +14,7 @@ import typer
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Edit
+from hermes.honcho.config_file import Block, Edit
 from hermes.honcho.gateway_questions import ask_gateway
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
@@ -144,9 +144,17 @@ def _save(bench: Workbench, interview: Interview) -> None:
 
 
 def _edit(interview: Interview) -> Edit:
-    """What was answered. Aliases that others gave meanwhile stay."""
-    aliases = keys.USER_PEER_ALIASES
-    return set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
+    """What was answered. Aliases that others gave meanwhile stay. A key that is taken away goes out of the block; an
+    empty one stands there only to hide the root's."""
+    aliases, key = keys.USER_PEER_ALIASES, keys.API_KEY.key
+    change = set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
+
+    def edit(block: Block, root: Block) -> None:
+        change(block, root)
+        if block.get(key) == "" and not root.get(key):
+            del block[key]
+
+    return edit
 
 
 def _ask_names(interview: Interview) -> None:
