@@ -273,8 +273,12 @@ class Recaller:
         how = self._habits.dialectic
         asked = cut_at_word(question, how.longest_question)
         level = choose_levels(Dialectic(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
-        answer = await self._source.answer(asked, level, about, in_session=False) if asked else None
-        return self._answer_section(keep_what_fits(answer, question) if answer else "")
+        views = (False, True) if self._source.has_own_view(about) else (False,)
+        answers = await asyncio.gather(
+            *(self._source.answer(asked, level, about, in_session=False, is_own=own) for own in views if asked)
+        )
+        lines = [line for answer in answers if answer for line in keep_what_fits(answer, question).splitlines()]
+        return self._answer_section("\n".join(dict.fromkeys(lines)))
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._habits.dialectic.longest_answer)
