@@ -77,11 +77,11 @@ class Answered(Struct, frozen=True):
 class Conversation:
     """Talks in one session until told to talk in another. A new session is made with its first message."""
 
-    def __init__(self, app: App, store: Store) -> None:
+    def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
         self.app = app
         self.store = store
         self._owner = new_owner()
-        self._provider = open_provider(app, store)
+        self._provider = open_provider(app, store, for_one_turn=for_one_turn)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
