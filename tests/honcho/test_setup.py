@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from hermes.cli.dialog import TerminalDialog
+from hermes.honcho.configuration import Configuration
 from hermes.honcho.server import find_server
 from tests.cli.screen import ENTER, Screen
 from tests.honcho.asking import Person
@@ -46,6 +47,18 @@ def test_options_alone_set_it_up_and_choose_it(home: Path, hermes: Hermes) -> No
     }
     assert provider(hermes) == "honcho"
     assert "k" not in ran.out.replace("apiKey", "").split()
+
+
+@pytest.mark.contract("10.3")
+def test_help_names_what_the_options_take(hermes: Hermes) -> None:
+    told = " ".join(hermes("memory", "setup", "honcho", "--help").out.split()).replace("- ", "-")
+    for values in (
+        "hybrid, context, tools",
+        "directional, unified",
+        "async, turn, session",
+        "per-directory, per-session",
+    ):
+        assert values in told
 
 
 @pytest.mark.contract("10.3")
@@ -188,7 +201,12 @@ def test_the_key_of_the_variable_is_used_for_a_server_of_ones_own_and_not_writte
 ) -> None:
     monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
     tried: list[str] = []
-    monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda trial, _: tried.append(find_server(trial).key) or "")
+
+    def works(trial: Configuration, _: object) -> str:
+        tried.append(find_server(trial).key)
+        return ""
+
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", works)
     if asks:
         Person("self-hosted", NOBODY, "", "", "", "", *USE).sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho", *([] if asks else ["--yes", "--server", "self-hosted", "--url", NOBODY]))

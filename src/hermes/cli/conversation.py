@@ -122,8 +122,8 @@ class Conversation:
         notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NONE:
             return notes
-        failing = agent is not None and agent.memory.state == "failing"
-        return f"{notes} + {provider}{' (failing)' if failing else ''}"
+        state = "ok" if agent is None else agent.memory.state
+        return f"{notes} + {provider}{'' if state == 'ok' else f' ({state})'}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""

@@ -38,7 +38,8 @@ def status(ctx: typer.Context, json: AsJson = False) -> int:
         _print(shown)
         for line in server_lines(server):
             say(hide_passwords(printable(line)))
-    return 0 if shown["problem"] is None and server["problem"] is None else 1
+    fails = shown["outbox"] is not None and shown["outbox"]["failing_since"] is not None
+    return 0 if shown["problem"] is None and server["problem"] is None and not fails else 1
 
 
 async def read_status(found: App, store: Store) -> dict[str, Json]:

@@ -44,6 +44,8 @@ MEMBERS = 5
 """People of a group whose conclusions are asked for."""
 OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
+OWN_FACTS = 20
+"""Of a person's own view, how many facts are asked for beside the agent's."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
 DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
@@ -157,13 +159,11 @@ class Source:
         where = await self._where(peer)
         pairs = [self._pair(peer), *([{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else [])]
         bodies = [{"query": query, "top_k": most, "filters": {**pair, **where}} for pair in pairs]
-        found = await asyncio.gather(
+        agents, *own = await asyncio.gather(
             *(self.reader.post(list[Conclusion], "conclusions/query", body) for body in bodies)
         )
-        by_content: dict[str, Conclusion] = {}
-        for one in (one for view in found for one in view or ()):
-            by_content.setdefault(one.content, one)
-        return list(by_content.values())
+        known = {one.content for one in agents or ()}
+        return [*(agents or ()), *(one for view in own for one in view or () if one.content not in known)]
 
     async def has_conclusion(self, conclusion: str, peer: str) -> bool:
         """Whether a conclusion about a peer is within reach."""
@@ -232,7 +232,7 @@ class Source:
     async def _own_view(self, peer: str, search: str) -> str:
         if not self.has_own_view(peer):
             return ""
-        body = {"search_query": search} if search else {}
+        body = {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
         found = await self.reader.post(Representation, peer_path(peer, "representation"), body)
         return "" if found is None else found.representation
 

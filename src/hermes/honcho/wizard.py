@@ -63,6 +63,11 @@ OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
 """Keys with the option that says them as they are."""
 
 
+def _taking(row: keys.Key[Any]) -> str:
+    """The help of a key, with what it takes."""
+    return f"{row.help} It takes {row.allowed}."
+
+
 def setup(
     ctx: typer.Context,
     server: Annotated[str | None, typer.Option("--server", help=f"{', '.join(SERVERS)}.")] = None,
@@ -73,10 +78,10 @@ def setup(
     workspace: Annotated[str | None, typer.Option("--workspace", help=keys.WORKSPACE.help)] = None,
     user: Annotated[str | None, typer.Option("--user", help=keys.PEER_NAME.help)] = None,
     ai: Annotated[str | None, typer.Option("--ai", help=keys.AI_PEER.help)] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help=keys.RECALL_MODE.help)] = None,
-    observation: Annotated[str | None, typer.Option("--observation", help=keys.OBSERVATION_MODE.help)] = None,
-    write: Annotated[str | None, typer.Option("--write", help=keys.WRITE_FREQUENCY.help)] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help=keys.SESSION_STRATEGY.help)] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help=_taking(keys.RECALL_MODE))] = None,
+    observation: Annotated[str | None, typer.Option("--observation", help=_taking(keys.OBSERVATION_MODE))] = None,
+    write: Annotated[str | None, typer.Option("--write", help=_taking(keys.WRITE_FREQUENCY))] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help=_taking(keys.SESSION_STRATEGY))] = None,
     tokens: Annotated[str | None, typer.Option("--tokens", help=keys.CONTEXT_TOKENS.help)] = None,
     identity: Annotated[
         str | None, typer.Option("--identity", help="Who talks to the gateway: just-me, pooled or others.")

@@ -69,7 +69,10 @@ class Memory:
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
-        """What a status line shows."""
+        """What a status line shows. A provider that wants nothing is off."""
+        opened = self._caller.opened
+        if opened is not None and not opened.address.wants:
+            return "off"
         return "failing" if self._failing() else "ok"
 
     def take_notices(self) -> list[str]:

@@ -14,7 +14,6 @@ from hermes.db.queue import Claim, Item, backoff
 from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
-from hermes.types import Json
 
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""

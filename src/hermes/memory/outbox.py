@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
+from hermes.db.queue import Item
 from hermes.db.queue_items import find, items, withdraw
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
 from hermes.store.memory_rows import Place, count_turn, find_place, set_place
@@ -204,7 +205,7 @@ class Outbox(Struct, frozen=True):
         settled = self.settle_spot(tx, spot, now=now)
         return settled if spot.address is not None or settled.wants(kind) else spot
 
-    def _leave_out(self, tx: Tx, entries: Iterable[queue.Item | None], address: Address) -> None:
+    def _leave_out(self, tx: Tx, entries: Iterable[Item | None], address: Address) -> None:
         """Take back entries that are not wanted: the provider counts as not told of them."""
         unwanted = [item for item in entries if item and item.payload and item.payload["kind"] not in address.wants]
         gone = withdraw(tx, unwanted)

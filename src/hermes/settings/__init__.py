@@ -107,7 +107,7 @@ FIRST_DEADLINE = Setting(
     "memory.first_deadline",
     Number(0.0, 60.0),
     3.0,
-    "The same for the first turn of a session. Unset, `hermes chat -q` waits for up to 8 seconds, since no turn follows.",
+    "The same for the first turn of a session. Unset, `hermes chat -q` waits up to 8 seconds: no turn follows.",
 )
 MEMORY_LIMIT = Setting(
     "memory.notes_limit",
