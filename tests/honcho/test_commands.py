@@ -109,6 +109,13 @@ def test_status_says_of_a_honcho_that_is_switched_off_nothing_that_it_does_not_d
     assert (told["switched"], told["writing"], told["recall"]) == ("off", "nothing", "nothing")
 
 
+@pytest.mark.contract("P5")
+def test_a_broken_file_is_said_once_by_memory_status(chosen: Path, hermes: Hermes) -> None:
+    chosen.write_text('{"peerName": ', encoding="utf-8")
+    ran = hermes("memory", "status")
+    assert (ran.code, (ran.out + ran.err).count("this is not JSON")) == (1, 1), ran.err
+
+
 @pytest.mark.contract("5.6", "10.3")
 def test_a_change_that_would_break_the_file_is_refused(chosen: Path, hermes: Hermes) -> None:
     before = chosen.read_text(encoding="utf-8")
