@@ -22,7 +22,7 @@ from hermes.memory_server.engine.finer import REFINED, closeness
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
-from hermes.ranking.scoring import Floats, Weights, certainty, score, score_finer
+from hermes.ranking.scoring import Evidence, Floats, Weights, Wholes, certainty, score, with_finer
 
 FIRST = 5
 UNANSWERED = 0
@@ -31,11 +31,11 @@ UNANSWERED = 0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The candidates of one question, and what finer vectors say of them."""
+    """The candidates of one question, and what speaks for each, finer vectors among it."""
 
     turns: list[str]
     candidates: Candidates
-    finer: Floats | None
+    evidence: Evidence
 
 
 class Inside:
@@ -62,7 +62,7 @@ class Inside:
             for question in talk.questions:
                 text = question.text
                 found = await database.read(lambda tx, talk=talk, text=text: look(tx, talk, text))  # type: ignore[misc]
-                close = None
+                evidence = found.evidence
                 if finer is not None:
                     bare = await database.read(
                         lambda tx, talk=talk, text=text: without_names(tx, workspace_id_of(tx, talk.name), text)  # type: ignore[misc]
@@ -74,22 +74,25 @@ class Inside:
                             tx, workspace_id_of(tx, talk.name), asked, found.ids.tolist()
                         )
                     )
-                self._found[talk.name, text] = Found([turns[i] for i in found.ids.tolist()], found, close)
+                    evidence = with_finer(evidence, *_best(evidence, close))
+                self._found[talk.name, text] = Found([turns[i] for i in found.ids.tolist()], found, evidence)
                 self.surest.append((question.category, _surest(found)))
             for text in QUESTIONS:
                 found = await database.read(lambda tx, talk=talk, text=text: look(tx, talk, text))  # type: ignore[misc]
                 self.surest.append((UNANSWERED, _surest(found)))
         await database.close()
 
+    def seen(self, talk: Talk, asked: Asked) -> tuple[list[str], Evidence]:
+        """The candidates of a question, and what speaks for each."""
+        found = self._found[talk.name, asked.text]
+        return found.turns, found.evidence
+
     def find(self, weights: Weights) -> Find:
         """Searching with these weights."""
 
         def find(talk: Talk, asked: Asked) -> list[str]:
             found = self._found[talk.name, asked.text]
-            scores = score(found.candidates.evidence, weights)
-            if found.finer is not None:
-                best = np.argsort(-scores)[:REFINED]
-                scores = score_finer(found.candidates.evidence, best, found.finer[best], weights)
+            scores = score(found.evidence, weights)
             order = np.lexsort((-found.candidates.ids, -scores))
             return [found.turns[place] for place in order[:DEPTH].tolist()]
 
@@ -100,6 +103,11 @@ def _turns(tx: Tx, talk: Talk) -> dict[int, str]:
     query = "SELECT id, metadata FROM messages WHERE workspace_id = ?"
     rows = tx.exec_driver_sql(query, (workspace_id_of(tx, talk.name),))
     return {row[0]: json.loads(row[1])["turn"] for row in rows}
+
+
+def _best(evidence: Evidence, close: Floats) -> tuple[Wholes, Floats]:
+    best = np.argsort(-score(evidence))[:REFINED]
+    return best, close[best]
 
 
 def _surest(candidates: Candidates) -> float:

@@ -3,9 +3,9 @@
 The files are those of LoCoMo (Maharana et al., 2024; `locomo*.json` from its repository, CC BY-NC 4.0): a list of
 conversations with questions and the ids of the turns that hold their evidence. The first two rows go through plain FTS5
 and through the public API of a server on loopback; the others leave out one idea at a time, in this process, with the
-same engine. `--fit` fits the weights on all conversations but one, for each, and measures on that one. `--minilm` does
-it all again with finer vectors. At the end stands which share of questions finds nothing, of those that have an answer
-and of those that have none. `samples` are conversations of our own, in several languages and with an assistant.
+same engine. `--fit` fits the weights anew on all conversations but one, for each, and measures on that one. `--minilm`
+does it all again with finer vectors. At the end stands which share of questions finds nothing, of those that have an
+answer and of those that have none. `samples` are conversations of our own, in several languages and with an assistant.
 Charts are kept beside the results.
 """
 
@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
+from bench.fitting import Case, fit
 from bench.full_text import Find, by_full_text
 from bench.inside import UNANSWERED, Inside
 from bench.memory_server import serve
@@ -35,12 +37,10 @@ from bench.samples import samples
 from bench.table import RESULTS
 from bench.talks import DEPTH, Asked, Measured, Talk, judge, read_talks
 from hermes.memory_server.minilm import MiniLm
-from hermes.ranking.scoring import ABOUT, WEIGHTS, Weights
+from hermes.ranking.scoring import ABOUT, FINER, WEIGHTS, Weights
 
 CATEGORIES = {1: "several", 2: "time", 3: "open", 4: "single", 5: "nobody"}
 """What LoCoMo calls multi-hop, temporal, open-domain, single-hop and adversarial."""
-STEPS = (0.0, 0.6, 1.5)
-"""By how much a weight is changed to see whether others would be better."""
 
 
 def run_all(talks: Sequence[Talk], find: Find) -> tuple[list[Measured], float]:
@@ -127,37 +127,27 @@ def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float
     return rows
 
 
-def fit(inside: Inside, talks: Sequence[Talk]) -> Weights:
-    """Weights that do better on these conversations, from the ones that ship on."""
-
-    def worth(weights: Weights) -> float:
-        rows, _ = run_all(talks, inside.find(weights))
-        return statistics.fmean(
-            m.recall[1] + 0.3 * (m.session_first + m.session_gain) + 0.2 * m.reciprocal for m in rows
-        )
-
-    best, most = WEIGHTS, worth(WEIGHTS)
-    for field in fields(Weights):
-        for step in STEPS:
-            tried = replace(best, **{field.name: getattr(best, field.name) * step})
-            if (now := worth(tried)) > most + 1e-4:
-                best, most = tried, now
-    return best
-
-
-def weigh(inside: Inside, talks: Sequence[Talk], *, fitting: bool) -> list[dict[str, Any]]:
+def weigh(inside: Inside, talks: Sequence[Talk], weights: Weights, *, fitting: bool) -> list[dict[str, Any]]:
     """A row with all ideas, and one without each; with fitted weights on what they were not fitted on."""
-    rows = [show("the same, in process", run_all(talks, inside.find(WEIGHTS))[0])]
+    rows = [show("the same, in process", run_all(talks, inside.find(weights))[0])]
     for field in fields(Weights):
-        without = replace(WEIGHTS, **{field.name: 0.0})
-        rows.append(show(f"without {field.name}", run_all(talks, inside.find(without))[0]))
+        if getattr(weights, field.name):
+            without = replace(weights, **{field.name: 0.0})
+            rows.append(show(f"without {field.name}", run_all(talks, inside.find(without))[0]))
     if fitting:
         held_out: list[Measured] = []
         for talk in talks:
-            weights = fit(inside, [other for other in talks if other is not talk])
-            held_out += run_all([talk], inside.find(weights))[0]
+            fitted = fit([case for other in talks if other is not talk for case in cases(inside, other)])
+            held_out += run_all([talk], inside.find(fitted))[0]
         rows.append(show("fitted, leave one out", held_out))
     return rows
+
+
+def cases(inside: Inside, talk: Talk) -> Iterator[Case]:
+    """What is known of the questions of a conversation."""
+    for asked in talk.questions:
+        turns, evidence = inside.seen(talk, asked)
+        yield evidence, np.array([turn in asked.evidence for turn in turns])
 
 
 @contextmanager
@@ -193,14 +183,14 @@ def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
         inside = Inside()
         asyncio.run(inside.read(Path(data), talks))
         drawn = rows[:2]
-        rows += weigh(inside, talks, fitting=fitting)
+        rows += weigh(inside, talks, WEIGHTS, fitting=fitting)
         if minilm:
             with serving(data, "minilm") as client:
                 rows.append(show("HTTP, with MiniLM", *run_all(talks, over_http(client))))
             drawn = [*drawn, rows[-1]]
             finer = Inside()
             asyncio.run(finer.read(Path(data), talks, MiniLm()))
-            rows += weigh(finer, talks, fitting=fitting)
+            rows += weigh(finer, talks, FINER, fitting=fitting)
     saved = {"rows": rows, "abstention": show_abstention(inside.surest)}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "recall.json").write_text(json.dumps(saved, indent=2), encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes import settings
-from hermes.cli.conversation import COMMANDS
+from hermes.slash.table import OFFERED, TABLE
 from scripts.write_reference import TARGET, render
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +60,9 @@ def test_the_repository_speaks_of_the_product_alone(pattern: str) -> None:
             assert not re.search(pattern, path.read_text(encoding="utf-8")), f"{path} holds {pattern}"
 
 
-def test_the_page_about_chat_names_every_command() -> None:
+def test_the_page_about_chat_names_every_command_and_where_it_is_offered() -> None:
     text = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
-    for name in COMMANDS:
-        assert f"| `/{name}" in text, f"docs/chat.md does not name /{name}"
+    for command in TABLE:
+        where = "everywhere" if set(command.where) == set(OFFERED) else ", ".join(command.where)
+        row = rf"^\| `/{command.name}\b.*\| {where} \|$"
+        assert re.search(row, text, re.MULTILINE), f"docs/chat.md does not name /{command.name}, {where}"

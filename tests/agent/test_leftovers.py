@@ -12,6 +12,7 @@ import pytest
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.review import PROMPT, review_now
+from hermes.cli.commands import run_command
 from hermes.cli.conversation import Conversation
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply
@@ -180,7 +181,7 @@ async def test_session_of_a_terminal_is_reviewed_when_it_is_left(tmp_path: Path,
             conversation = Conversation(app, store)
             await talk(conversation, "I like figs")
             if left_by == "new":
-                await conversation.command("/new")
+                await run_command(conversation, "/new", asyncio.Event())
             else:
                 await conversation.end()
                 assert len(rows(tmp_path, DUE)) == 1

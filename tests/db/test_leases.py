@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.db import leases
 from hermes.db.engine import Database
+from hermes.db.owners import new_owner
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file
 from tests.db.processes import finish, hear, say, start
@@ -123,3 +125,16 @@ async def test_processes_that_fight_for_one_lease_never_hold_it_together(tmp_pat
     assert [(row["epoch"], row["what"]) for row in rows] == [
         (epoch, what) for epoch in range(1, rivals * count + 1) for what in ("in", "out")
     ]
+
+
+def test_owner_that_is_gone_holds_nothing_and_what_it_does_late_is_refused(db: sqlite3.Connection) -> None:
+    gone = f"{new_owner().partition(':')[0]}:{os.getpid()}:00000000"
+    left = leases.acquire(db, "x", gone, ttl=60.0, now=0.0)
+    assert left is not None
+    assert leases.holder(db, "x", now=1.0) is None
+    taken = leases.acquire(db, "x", new_owner(), ttl=60.0, now=1.0)
+    assert taken is not None
+    assert leases.holder(db, "x", now=1.0) == taken
+    assert not leases.free_from_gone(db, "x", now=1.0)
+    with pytest.raises(StaleError):
+        leases.check(db, left)

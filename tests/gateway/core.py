@@ -204,9 +204,11 @@ def request(text: str, message_id: str, *, session: str | None = None, key: str 
 
 async def talk(core: Core, message: Inbound) -> str:
     """Hand a message in as the API does; the text of its end."""
-    async with asyncio.timeout(PATIENCE), aclosing(follow(core.gateway, message)) as events:
-        async for event in events:
-            if isinstance(event, Replied | Stopped):
-                return event.text
-            assert not isinstance(event, Failed), event
+    async with asyncio.timeout(PATIENCE):
+        _, heard = await follow(core.gateway, message)
+        async with aclosing(heard) as events:
+            async for event in events:
+                if isinstance(event, Replied | Stopped):
+                    return event.text
+                assert not isinstance(event, Failed), event
     raise AssertionError("a turn has an end")

@@ -115,10 +115,8 @@ async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
         await core.gateway.receive(request("wait", "first", session="s", key="k"))
         await gate.asked.wait()
         asked = request("and I?", "second", session=waiting[0], key=waiting[1])
-        heard = follow(core.gateway, asked)
-        await anext(heard)
-        again = follow(core.gateway, asked)
-        await anext(again)
+        _, heard = await follow(core.gateway, asked)
+        _, again = await follow(core.gateway, asked)
         await core.store.write(lambda tx: core.store.deletions.delete(tx, "s"))
         for events in (heard, again):
             async with aclosing(events):
@@ -131,8 +129,7 @@ async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
 async def test_a_session_that_is_deleted_and_begun_again_during_a_turn_gets_nothing_of_it(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core, asyncio.timeout(PATIENCE):
-        heard = follow(core.gateway, request("wait, secret", "first", session="s"))
-        await anext(heard)
+        _, heard = await follow(core.gateway, request("wait, secret", "first", session="s"))
         await gate.asked.wait()
         await core.store.write(lambda tx: core.store.deletions.delete(tx, "s"))
         fresh = asyncio.create_task(talk(core, request("who are you?", "second", session="s")))

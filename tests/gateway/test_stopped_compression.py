@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from hermes.compression.summarise import PROMPT
-from hermes.gateway.commands import NOT_COMPRESSED
 from hermes.llm.events import Completed, Reply, TextDelta
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import Answer
+from hermes.slash.acts import NOT_COMPRESSED
 from tests.compression.checks import check_lines, read_lines
 from tests.gateway.asking import ask, ask_async, in_session, reply
 from tests.gateway.core import echo, message, running_core

@@ -124,8 +124,9 @@ async def test_request_that_waits_for_too_long_is_told_so_and_answered_later_onc
     async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(PATIENCE):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
-            heard = [event async for event in follow(core.gateway, request("and I?", "2", session="s"))]
-            assert isinstance(heard[1], Waiting)
+            _, events = await follow(core.gateway, request("and I?", "2", session="s"))
+            heard = [event async for event in events]
+            assert isinstance(heard[0], Waiting)
             end = heard[-1]
             assert isinstance(end, Failed)
             assert end.kind == "busy"
@@ -161,8 +162,7 @@ async def test_what_waits_in_a_session_that_is_deleted_is_not_said_in_the_next_o
     async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
-            heard = follow(core.gateway, request("secret", "2", session="s"))
-            await anext(heard)
+            _, heard = await follow(core.gateway, request("secret", "2", session="s"))
             await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
             await core.store.write(begin_again)
             ends = [event async for event in heard if isinstance(event, Replied | Stopped | Failed)]

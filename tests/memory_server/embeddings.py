@@ -65,6 +65,7 @@ class Endpoint:
         self.answer = answer
         self.asked: list[list[str]] = []
         self.keys: set[str | None] = set()
+        self.paths: set[str] = set()
         self.url = ""
 
 
@@ -78,6 +79,7 @@ def endpoint(answer: Answer) -> Iterator[Endpoint]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             told.asked.append(body["input"])
             told.keys.add(self.headers.get("Authorization"))
+            told.paths.add(self.path)
             status, said = told.answer(body["input"])
             content = said if isinstance(said, bytes) else json.dumps(said).encode()
             self.send_response(status)

@@ -16,8 +16,9 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 from hermes.memory_server import limits
+from hermes.memory_server.api import intake as intake_module
 from hermes.memory_server.api.connection import PatientConnection
-from hermes.memory_server.api.intake import Intake
+from hermes.memory_server.api.intake import LARGE_BODY, Intake
 from hermes.memory_server.api.wire import Json
 from tests.memory_server.floor import embed
 
@@ -153,6 +154,39 @@ async def test_requests_hold_a_bounded_memory_together_and_the_last_is_told_to_t
     third.send_piece(b"x" * 80, last=True)
     await intake(SCOPE, third.receive, third.send)
     assert third.sent[0]["status"] == 200, "what was held is let go"
+
+
+@pytest.mark.contract("9.15")
+async def test_large_body_is_let_go_and_then_refused_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pause(_: float) -> None:
+        paused.set()
+        await go_on.wait()
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await Json({"detail": "no"}, 422)(scope, receive, send)
+
+    monkeypatch.setattr(intake_module, "sleep", pause)
+    monkeypatch.setattr(limits, "REQUESTS_BYTES", LARGE_BODY + 1)
+    intake = Intake(refuse)
+    small, large, another = Body(), Body(), Body()
+    small.send_piece(b"x", last=True)
+    await intake(SCOPE, small.receive, small.send)
+    assert small.sent[0]["status"] == 422
+    assert not paused.is_set()
+    large.send_piece(b"x" * (LARGE_BODY + 1), last=True)
+    refused = asyncio.create_task(intake(SCOPE, large.receive, large.send))
+    async with asyncio.timeout(20):
+        await paused.wait()
+    assert large.sent == []
+    another.send_piece(b"x" * LARGE_BODY, last=True)
+    await intake(SCOPE, another.receive, another.send)
+    assert another.sent[0]["status"] == 422, "what was held is let go"
+    go_on.set()
+    await refused
+    assert [message["type"] for message in large.sent] == ["http.response.start", "http.response.body"]
 
 
 async def test_body_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
-from hermes.memory_server.embedder import PIECE_CHARS, Embedder
+from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
 from hermes.memory_server.endpoint import Endpoint
 from hermes.memory_server.engine import embedding
 from tests.memory_server.conftest import transaction
@@ -82,6 +84,32 @@ async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp
             json={"messages": [{"content": "Another walnut of the garden.", "peer_id": "bob"}]},
         )
         await eventually(lambda: search(client), lambda found: all("walnut" in text for text in found[:2]))
+
+
+class OneScript(Taste):
+    """It reads texts that are questions, or those that are none, and has no direction for the others."""
+
+    def __init__(self, *, reads_questions: bool) -> None:
+        super().__init__("one-script", "walnut")
+        self._reads_questions = reads_questions
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        read = [text.rstrip().endswith("?") is self._reads_questions for text in texts]
+        return [vector * np.float32(known) for vector, known in zip(await super().embed(texts), read, strict=True)]
+
+
+@pytest.mark.parametrize("reads_questions", [True, False])
+async def test_what_the_embedder_cannot_read_is_found_as_without_it(tmp_path: Path, *, reads_questions: bool) -> None:
+    async def scored(client: httpx.AsyncClient) -> list[tuple[str, float]]:
+        answer = await client.post("/v3/workspaces/w/ext/search", json={"query": QUESTION, "limit": 60})
+        return [(row["message"]["content"], row["score"]) for row in answer.raise_for_status().json()]
+
+    async with served(tmp_path, None) as client:
+        await fill(client)
+        plain = await scored(client)
+    async with served(tmp_path, OneScript(reads_questions=reads_questions)) as client:
+        await all_embedded(client)
+        assert await scored(client) == plain
 
 
 @pytest.mark.contract("9.14")
@@ -248,6 +276,44 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
             await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {*long, "Short."})
 
 
+@pytest.mark.parametrize("failure", ["503", "429", "no answer"])
+async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01, "REQUEST_SECONDS": 1.0}.items():
+        monkeypatch.setattr(embedding, name, seconds)
+    long, good, failed = "words " * 100, in_favour_of("walnut"), list[str]()
+
+    def answer(texts: Any) -> tuple[int, Any]:
+        if not any("words" in text for text in texts) or len(failed) == 5:
+            return good(texts)
+        failed.append(failure)
+        if failure == "no answer":
+            time.sleep(1.5)
+            return good(texts)
+        return int(failure), {}
+
+    with endpoint(answer) as there:
+        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+            await say(client, "w", [long, "Short."])
+            await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {long, "Short."})
+    assert len(failed) == 5
+    assert {text for texts in there.asked for text in texts if "words" in text} <= {long, f"{long}\nShort."}
+
+
+async def test_message_that_always_fails_stops_no_other_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.01)
+    good = in_favour_of("walnut")
+    with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
+        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+            await say(client, "w", ["A poison.", *SAID[:20]])
+            told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 1)
+            assert (told["messages_without"], told["state"]) == (0, "ok")
+    assert embedded(tmp_path).keys() == {*SAID[:20]}
+
+
 async def test_request_is_never_longer_than_a_slow_model_can_answer(tmp_path: Path) -> None:
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, Endpoint(there.url, "some")) as client:
@@ -342,13 +408,26 @@ async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
         assert there.keys == {"Bearer the key"}
 
 
-async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stored(tmp_path: Path) -> None:
-    with endpoint(in_favour_of("walnut")) as there:
+async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("httpx", "httpcore"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    with caplog.at_level(logging.DEBUG), endpoint(in_favour_of("walnut")) as there:
         url = there.url.replace("http://", "http://ann:s3cret@") + "?key=s3cret"
         async with served(tmp_path, Endpoint(url, "some")) as client:
             await fill(client)
-            assert "s3cret" not in str(await finer_health(client))
-    assert Endpoint(url, "some").space.embedder == f"{there.url} some"
+            await all_embedded(client)
+            there.answer = lambda _texts: (500, {})
+            await search(client)
+            told = await finer_health(client)
+            assert "answers 500" in told["state"]
+            assert "s3cret" not in str(told)
+        assert there.paths == {"/v1/embeddings?key=s3cret"}
+    assert spaces(tmp_path) == {f"{there.url} some ({DIMENSION} numbers)"}
+    assert "answers 500" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(

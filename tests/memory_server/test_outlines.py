@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -229,6 +230,30 @@ async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: st
         await strange.close()
         path.write_bytes((tmp_path / "else" / "outline-1").read_bytes())
     assert await load(database, tmp_path) == expected
+    await database.close()
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False])
+async def test_new_messages_are_found_after_the_database_was_put_back_from_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cleaned: bool
+) -> None:
+    monkeypatch.setattr(outlines, "SAVE_EVERY", 0.0)
+    await (await filled(tmp_path)).close()
+    shutil.copy(tmp_path / "memory.db", tmp_path / "copy")
+    database = open_database(tmp_path)
+    await remove(database, 1, 3, 3)
+    await load(database, tmp_path)
+    await database.close()
+    assert (tmp_path / "outline-1").exists(), "of a generation that the copy has not come to"
+    shutil.copy(tmp_path / "copy", tmp_path / "memory.db")
+    database = open_database(tmp_path)
+    if is_cleaned:
+        await outlines.clean_outlines(database)
+        assert not (tmp_path / "outline-1").exists()
+    await database.write(lambda tx: say(tx, "talk", ["I own a walrus."]))
+    kept = VectorIndex(SHIPPED.dimension, folder=tmp_path)
+    assert await search(database, kept, "walrus") == await search(database, VectorIndex(SHIPPED.dimension), "walrus")
+    assert await look(database, kept.outlines) == await look(database, Outlines(SHIPPED.dimension))
     await database.close()
 
 

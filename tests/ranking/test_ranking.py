@@ -11,7 +11,7 @@ import pytest
 from hermes.ranking import traits
 from hermes.ranking.dates import asks_when, find_dates
 from hermes.ranking.names import leave_out, spellings
-from hermes.ranking.scoring import Evidence, Weights, score, score_finer
+from hermes.ranking.scoring import FINER, Evidence, Weights, score, score_finer
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment, split_words, telling_words
 
@@ -148,11 +148,18 @@ def test_session_of_many_good_candidates_lifts_them() -> None:
     assert scores[0] > scores[4]
 
 
-@pytest.mark.parametrize("weights", [Weights(), replace(Weights(), meaning=0.0)])
+@pytest.mark.parametrize("weights", [FINER, replace(FINER, meaning=0.0)])
 def test_finer_embedder_decides_among_equals_and_what_it_has_not_seen_counts_as_the_rest_do(weights: Weights) -> None:
     found = plain(4)
     best = np.array([3, 1, 2])
     scores = score_finer(found, best, np.array([0.9, 0.1, np.nan]), weights)
     assert scores[3] > scores[2] > scores[1]
     assert scores[2] == scores[0]
-    assert (score_finer(found, best, np.full(3, np.nan), weights) == score(found, weights)).all()
+
+
+def test_finer_embedder_that_has_seen_too_few_of_the_best_changes_nothing() -> None:
+    found = replace(plain(4), meaning=np.array([0.1, 0.4, 0.2, 0.3]))
+    best = np.arange(4)
+    for close in ([np.nan] * 4, [0.9, np.nan, np.nan, np.nan]):
+        assert (score_finer(found, best, np.array(close)) == score(found)).all()
+    assert score_finer(found, best, np.array([0.9, 0.1, np.nan, np.nan])).argmax() == 0

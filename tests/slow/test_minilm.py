@@ -29,3 +29,14 @@ async def test_texts_that_mean_the_same_are_close_and_others_are_not() -> None:
 async def test_long_text_is_read_as_far_as_the_model_reads() -> None:
     [long] = await MiniLm().embed(["I like tea. " * 10_000])
     assert float(long @ long) == pytest.approx(1.0, abs=1e-3)
+
+
+async def test_text_in_letters_that_the_model_has_no_words_of_has_no_direction() -> None:
+    english, german, mixed, arabic, chinese = await MiniLm().embed(
+        ["I like tea.", "Die Tür ist für Jürgen.", "We met in 東京 last spring.", "أحب الشاي كثيرا", "我喜欢喝茶。"]
+    )
+    assert english.any()
+    assert german.any()
+    assert mixed.any()
+    assert not arabic.any()
+    assert not chinese.any()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from hermes.errors import StoreStoppedError
 from hermes.memory_server.db.sqlite import LANES, SqliteFile
 from hermes.sqlite.reading import check_reading
+from hermes.sqlite.turns import Asker, asker
 from tests.sqlite.databases import Tx, run
 
 ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"
@@ -84,3 +85,53 @@ async def test_connection_of_a_stopped_read_reads_on(db: SqliteFile) -> None:
         await asyncio.gather(reading, return_exceptions=True)
     found = await asyncio.gather(*(db.read(count) for _ in range(20)))
     assert found == [[(0,)]] * 20
+
+
+@pytest.mark.contract("9.15")
+async def test_who_usually_asks_for_little_is_read_for_before_who_asks_for_much(db: SqliteFile) -> None:
+    taken, free = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def take(_: Tx) -> None:
+        taken.set()
+        free.wait(20)
+
+    async def ask(name: str, usual: float) -> None:
+        who = Asker()
+        who.took(usual)
+        asker.set(who)
+        await db.read(lambda _: order.append(name))
+
+    first = asyncio.create_task(db.read(take))
+    await asyncio.to_thread(taken.wait, 20)
+    waiting = [asyncio.create_task(ask(*who)) for who in (("most", 9.0), ("more", 1.0), ("little", 0.001))]
+    await asyncio.sleep(0)
+    free.set()
+    await asyncio.gather(first, *waiting)
+    assert order == ["little", "more", "most"]
+
+
+@pytest.mark.contract("9.15")
+async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
+    limit = LANES[1].seconds  # so that they meet in two lanes
+    assert limit is not None
+    working, most, ended = [0], [0], []
+
+    def work(_: Tx, begun: list[int]) -> None:
+        begun.append(1)
+        end = time.thread_time() + 2 * limit
+        while time.thread_time() < end:
+            if len(begun) > 1:  # it has left the first lane
+                working[0] += 1
+                most[0] = max(most[0], working[0])
+                time.sleep(0)
+                working[0] -= 1
+            check_reading()
+        ended.append(1)
+
+    def slow() -> Callable[[Tx], None]:
+        begun: list[int] = []
+        return lambda tx: work(tx, begun)
+
+    await asyncio.gather(*(db.read(slow()) for _ in range(4)))
+    assert (most, len(ended)) == ([1], 4)

@@ -13,9 +13,9 @@ from hermes.db import lanes
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import SessionBusyError
-from hermes.store.holdings import SESSIONS
+from hermes.store.held_lease import HeldLease, WantedLease, kept, take
+from hermes.store.session_leases import SESSIONS
 from hermes.store.store import Store
-from hermes.store.tenure import Claim, Tenure, kept, take
 
 T = TypeVar("T")
 WAITING = "Waiting for another turn of this conversation, in another place."
@@ -36,11 +36,11 @@ class Lane(Struct, frozen=True):
     """A lane that is held. `check` inside a transaction proves that it still is."""
 
     session_id: str
-    tenure: Tenure
+    held: HeldLease
 
     def check(self, tx: Tx) -> None:
         """Raise StaleError when another process has taken over."""
-        self.tenure.check(tx)
+        self.held.check(tx)
 
     async def write_last(self, store: Store, run: Callable[[Tx], T]) -> T:
         """Run `run` and let the lane go in one transaction. Raises StaleError when another process has taken over."""
@@ -48,11 +48,11 @@ class Lane(Struct, frozen=True):
         def write(tx: Tx) -> T:
             self.check(tx)
             written = run(tx)
-            lanes.release_lane(tx, SESSIONS, self.session_id, self.tenure.lease)
+            lanes.release_lane(tx, SESSIONS, self.session_id, self.held.lease)
             return written
 
         written = await store.write(write)
-        self.tenure.is_over = True
+        self.held.is_over = True
         return written
 
 
@@ -74,7 +74,7 @@ class LaneDoor(Generic[T]):
         self._session_id = session_id
         self._terms = terms
         self._begun: list[T] = []
-        self._claim = _claim(store, session_id, owner, terms, lambda tx: self._begun.append(begin(tx)))
+        self._wanted = _wanted_lane(store, session_id, owner, terms, lambda tx: self._begun.append(begin(tx)))
         self._held = AsyncExitStack()
         self.entered: Entered[T] | None = None
         """None before `wait` has ended, and when the person stopped it."""
@@ -91,7 +91,7 @@ class LaneDoor(Generic[T]):
         Raises SessionBusyError when it takes too long.
         """
         since, told = self._store.clock.now(), False
-        while (tenure := await take(self._store, self._claim)) is None:
+        while (held := await take(self._store, self._wanted)) is None:
             if stop.is_set():
                 return
             waited = self._store.clock.now() - since
@@ -101,7 +101,7 @@ class LaneDoor(Generic[T]):
                 told = True
                 yield
             await self._store.clock.sleep(self._terms.poll)
-        held = await self._held.enter_async_context(kept(self._store, self._claim, tenure))
+        await self._held.enter_async_context(kept(self._store, self._wanted, held))
         self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
 
 
@@ -119,7 +119,9 @@ def _do_nothing(_: Tx) -> None:
     pass
 
 
-def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], None]) -> Claim:
+def _wanted_lane(
+    store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], None]
+) -> WantedLease:
     def hold(tx: Tx) -> Lease | None:
         lease = lanes.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=store.clock.now())
         if lease is not None:
@@ -129,4 +131,4 @@ def _claim(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: C
     def release(tx: Tx, lease: Lease) -> None:
         lanes.release_lane(tx, SESSIONS, session_id, lease)
 
-    return Claim(f"the lane of session {session_id}", hold, release, terms.ttl)
+    return WantedLease(f"the lane of session {session_id}", hold, release, terms.ttl)

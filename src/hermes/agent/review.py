@@ -16,15 +16,12 @@ from hermes.agent.agent import Agent, TemporaryAgent
 from hermes.agent.loop import Speaker
 from hermes.agent.review_tool import review_tool
 from hermes.agent.tools import Tool, Toolbox, ToolResult
-from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import is_gone
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
+from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
-from hermes.store.tenure import Claim, kept, take
 from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
@@ -87,11 +84,13 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
     """
     if not wants_review(agent):
         return
-    claim = _claim(agent)
-    tenure = await take(agent.store, claim)
-    if tenure is None:
+    wanted = wanted_lease(
+        agent.store, f"the review of session {agent.session_id}", f"review:{agent.session_id}", agent.owner, LEASE
+    )
+    held = await take(agent.store, wanted)
+    if held is None:
         return
-    async with kept(agent.store, claim, tenure):
+    async with kept(agent.store, wanted, held):
         upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
         new = [message for message in messages if message.id > upto]
         text, last = _read(new, min(LONGEST, 2 * agent.model.context_length))
@@ -134,19 +133,6 @@ def _mark(tx: Tx, agent: Agent, last: int, whole: int) -> None:
         mark_reviewed(tx, agent.session_id, last)
     if whole and agent.store.messages.last_id(tx, agent.session_id) == whole:
         clear_due(tx, agent.session_id)
-
-
-def _claim(agent: Agent) -> Claim:
-    name = f"review:{agent.session_id}"
-
-    def acquire(tx: Tx) -> Lease | None:
-        now = agent.clock.now()
-        held = leases.holder(tx, name, now=now)
-        if held is not None and is_gone(held.owner):
-            leases.evict(tx, held)
-        return leases.acquire(tx, name, agent.owner, ttl=LEASE, now=now)
-
-    return Claim(f"the review of session {agent.session_id}", acquire, leases.release, LEASE)
 
 
 def _read(messages: Iterable[Message], longest: int) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from msgspec import to_builtins
 
 from hermes.agent.lane import WAITING
 from hermes.app import App
+from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, Conversation, find_live
 from hermes.cli.lines import Lines
 from hermes.cli.outbox import start_deliverer
@@ -100,13 +101,15 @@ async def _read_lines(conversation: Conversation, as_json: bool) -> int:
             continue
         if line.startswith("/"):
             try:
-                answered = await conversation.command(text)
+                with _stop_on_interrupt() as stop:
+                    answered = await run_command(conversation, text, stop)
             except HermesError as error:
                 print_error(error)
                 code = 1
                 continue
             note(answered.text)
-            if answered.over:
+            if answered.over or stop.is_set():
+                code = INTERRUPTED if stop.is_set() else code
                 break
             continue
         last = await _turn(conversation, text, as_json)

@@ -1,22 +1,15 @@
-"""What a terminal talks to: one session at a time, and the slash commands around it."""
+"""What a terminal talks to: one session at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from difflib import get_close_matches
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from hermes.agent.agent import Agent
-from hermes.agent.compress import compressor_of, describe
-from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
@@ -35,43 +28,33 @@ from hermes.assembly import (
 )
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
-from hermes.cli.output import printable, show_time
+from hermes.cli.output import printable
 from hermes.cli.rows import head
 from hermes.cli.status import Status
 from hermes.cli.talk import PROMPT
-from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
-from hermes.errors import StoreError, UsageError
+from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
 from hermes.logs import SESSION
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
-from hermes.memory.notes import FILES
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
+from hermes.slash.here import Beginning
 from hermes.store.note_remarks import has_remarks, take_remarks
-from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-LISTED = 10
 LANES_AT_ONCE = 2
 """Lanes of the memory outbox that a terminal delivers side by side."""
 AT_THE_END = 5.0
 """Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
-
-
-class Answered(Struct, frozen=True):
-    """What a slash command answers; `over` ends the conversation."""
-
-    text: str
-    over: bool = False
 
 
 class Conversation:
@@ -86,8 +69,8 @@ class Conversation:
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
         self._agent: Agent | None = None
-        self._wanted_title: str | None = None
-        self._starts_incognito = False
+        self._beginning = Beginning(open_notes(app, OWNER))
+        self._is_incognito = False
         self._said_floor = False
         self._said_default = False
         self._looked_back = False
@@ -104,7 +87,7 @@ class Conversation:
     @property
     def status(self) -> Status:
         """Model, session, memory as they are now, or as they will be with the first message."""
-        session = (self._session.title or self._session.id) if self._session else (self._wanted_title or "new")
+        session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")
         return Status(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
@@ -117,7 +100,7 @@ class Conversation:
 
     def _memory_state(self) -> str:
         provider, agent = self.app.settings.get(PROVIDER), self._agent
-        if self._starts_incognito:
+        if self._is_incognito:
             return "incognito"
         notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NONE:
@@ -129,8 +112,23 @@ class Conversation:
         """Go on with a session that is there."""
         await self.leave("switch")
         self._session = session
-        self._starts_incognito = await self.store.read(lambda tx: self.store.incognito.is_on(tx, session.id))
+        await self.look_again()
         await self.prepare()
+
+    async def place(self) -> Agent | Beginning:
+        """The agent of this session, or the session that the next message will begin."""
+        await self.prepare()
+        return self._beginning if self._agent is None else self._agent
+
+    async def look_again(self) -> None:
+        """Show title and incognito as they are now: a command may have changed them."""
+        self._is_incognito = self._beginning.incognito
+        if self._session is not None:
+            here = self._session.id
+            session, self._is_incognito = await self.store.read(
+                lambda tx: (self.store.sessions.look_up(tx, here), self.store.incognito.is_on(tx, here))
+            )
+            self._session = session or self._session  # the next message finds out that it was deleted
 
     async def recap(self) -> str:
         """Which session is gone on with and what was said in it last; "" for a new one."""
@@ -165,7 +163,8 @@ class Conversation:
             self._in_background(self._look_back(self._agent, why))
         elif self._agent is not None:
             await self._close(self._agent, why)
-        self._agent, self._session, self._starts_incognito = None, None, False
+        self._agent, self._session, self._is_incognito = None, None, False
+        self._beginning = Beginning(self._beginning.notes)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
         """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.
@@ -257,136 +256,15 @@ class Conversation:
         notice = await take_default_notice(self.app, self.store)
         return [] if notice is None else [notice, *await read_remarks(self.app, self.store)]
 
-    async def command(self, line: str) -> Answered:
-        """Run a slash command. Raises UsageError for one that does not exist."""
-        name, _, rest = line[1:].partition(" ")
-        found = COMMANDS.get(ALIASES.get(name, name))
-        if found is None:
-            near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, COMMANDS, n=1))
-            hint = "`/help` lists them; to say it as a message, put a space before it"
-            raise UsageError(f"there is no command /{name}{near}", hint=hint)
-        return await found.run(self, rest.strip())
-
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
         model = open_speaker(self.app)
-        session = await self.store.create_session(TERMINAL, title=self._wanted_title)
-        if self._starts_incognito:
+        session = await self.store.create_session(TERMINAL, title=self._beginning.title)
+        if self._beginning.incognito:
             await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
-        self._wanted_title, self._session = None, session
+        self._session = session
         await self._open_agent(model, session)
-
-    async def _new(self, _: str) -> Answered:
-        await self.leave()
-        return Answered("A new session begins with your next message.")
-
-    async def _title(self, title: str) -> Answered:
-        if not title:
-            shown = self._wanted_title
-            if self._session is not None:
-                here = self._session.id
-                shown = (await self.store.read(lambda tx: self.store.sessions.get(tx, here))).title
-            return Answered(shown or "(no title)")
-        if self._session is None:
-            self._wanted_title = title
-        else:
-            here = self._session.id
-            await self.store.write(lambda tx: self.store.sessions.set_title(tx, here, title))
-            self._session = replace(self._session, title=title)
-            if self._agent is not None and not self._starts_incognito:
-                await self._agent.memory.retitled(title)
-        return Answered(f"Title: {title}")
-
-    async def recent(self) -> list[Listed]:
-        """The sessions that were active last."""
-        return await self.store.read(lambda tx: self.store.sessions.recent(tx, limit=LISTED))
-
-    async def _sessions(self, _: str) -> Answered:
-        # id, two gaps and the time take 44 columns.
-        room = max(16, shutil.get_terminal_size().columns - 44)
-        lines = [
-            f"{entry.session.id}  {show_time(entry.last_active)}  {head(entry.session.title or entry.preview, room)}"
-            for entry in await self.recent()
-        ]
-        return Answered("\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet.")
-
-    async def _resume(self, name: str) -> Answered:
-        if not name:
-            raise UsageError("which session?", hint="`/sessions` lists them")
-        session = await self.store.read(lambda tx: find_live(self.store, tx, name))
-        await self.resume(session)
-        return Answered(await self.recap())
-
-    async def _stop(self, _: str) -> Answered:
-        return Answered("Nothing is running. While a reply is coming, /stop or Ctrl-C ends it.")
-
-    async def _compress(self, focus: str) -> Answered:
-        await self.prepare()
-        if self._agent is None:
-            raise UsageError("there is nothing to compress yet")
-        result = await compressor_of(self._agent).compress(self._agent.session_id, Request(focus=focus))
-        return Answered(describe(result))
-
-    async def _memory(self, word: str) -> Answered:
-        if word in ("on", "off"):
-            await self._set_incognito(word == "off")
-            return Answered(
-                "Incognito: from here on nothing is recalled, noted or sent to memory."
-                if word == "off"
-                else "Memory is on again. What was said incognito stays out of it for good."
-            )
-        if word:
-            raise UsageError(f"/memory takes on or off, not '{word}'")
-        notes = open_notes(self.app, OWNER) if self._agent is None else self._agent.notes
-        read = notes.read_all()
-        parts = [f"{FILES[target]}\n{text or '(empty)'}" for target, text in sorted(read.texts.items(), reverse=True)]
-        parts += [problem.line() for problem in read.problems]
-        state = "off (incognito)" if self._starts_incognito else "on"
-        return Answered("\n\n".join([*parts, f"Memory is {state}."]))
-
-    async def _set_incognito(self, wanted: bool) -> None:
-        if self._session is not None:
-            here, change = self._session.id, self.store.incognito.begin if wanted else self.store.incognito.end
-            # Between turns: a reply that another process is waiting for belongs to the side of its question.
-            async with hold_lane(self.store, here, self._owner, LaneTerms()):
-                await self.store.write(lambda tx: change(tx, here))
-        self._starts_incognito = wanted
-
-    async def _help(self, _: str) -> Answered:
-        width = max(len(command.usage) for command in COMMANDS.values())
-        return Answered("\n".join(f"/{command.usage:<{width}}  {command.help}" for command in COMMANDS.values()))
-
-    async def _quit(self, _: str) -> Answered:
-        return Answered("", over=True)
-
-
-Run: TypeAlias = Callable[[Conversation, str], Awaitable[Answered]]
-
-
-class Command(Struct, frozen=True):
-    """One slash command."""
-
-    usage: str
-    help: str
-    run: Run
-
-
-ALIASES = {"exit": "quit"}
-COMMANDS: dict[str, Command] = {
-    command.usage.split()[0]: command
-    for command in (
-        Command("new", "Begin a new session.", Conversation._new),
-        Command("title [TEXT]", "Show or change this session's title.", Conversation._title),
-        Command("sessions", "The sessions that were active last.", Conversation._sessions),
-        Command("resume ID", "Go on with another session, by id, its beginning, or its title.", Conversation._resume),
-        Command("stop", "End the reply that is coming; what was said is kept.", Conversation._stop),
-        Command("compress [FOCUS]", "Summarise the older part; FOCUS says what matters most.", Conversation._compress),
-        Command("memory [on|off]", "Show the notes; off makes this conversation incognito.", Conversation._memory),
-        Command("help", "This list.", Conversation._help),
-        Command("quit", "Leave.", Conversation._quit),
-    )
-}
 
 
 def find_live(store: Store, tx: Tx, name: str) -> Session:

@@ -7,18 +7,22 @@ prompt itself, so that they are drawn over and nothing is left of them.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING
 
-from hermes.cli.completion import make_completer
+from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import Conversation
 from hermes.cli.output import printable
 from hermes.cli.rows import head
 from hermes.cli.talk import INDENT, PROMPT, Talk
 from hermes.errors import HomeError
 from hermes.files import check_file
+from hermes.slash.table import complete
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import KeyBindings
 
@@ -113,7 +117,7 @@ class LivePrompt:
         prompt: PromptSession[str] = PromptSession(
             lambda: self._message(talk),
             history=FileHistory(str(history)),
-            completer=make_completer(self._conversation),
+            completer=_make_completer(self._conversation),
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(talk),
@@ -184,3 +188,22 @@ class LivePrompt:
         if self._asks_again:
             return "Ctrl-C again to leave"
         return self._conversation.status.line(self.columns)
+
+
+def _make_completer(conversation: Conversation) -> Completer:
+    """What Tab offers: slash commands, and what goes after one."""
+    from prompt_toolkit.completion import Completer, Completion
+
+    class SlashCompleter(Completer):
+        def get_completions(self, _document: Document, _event: CompleteEvent) -> Iterable[Completion]:
+            return ()  # only the asynchronous door is used
+
+        async def get_completions_async(
+            self, document: Document, _event: CompleteEvent
+        ) -> AsyncGenerator[Completion, None]:
+            typed = document.text_before_cursor
+            word = typed.partition(" ")[2] if " " in typed else typed
+            for text, meaning in await complete(AtTerminal(conversation, asyncio.Event()), typed):
+                yield Completion(text, start_position=-len(word), display_meta=meaning)
+
+    return SlashCompleter()

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -19,18 +19,17 @@ from hermes.assembly import open_provider
 from hermes.cli.output import note, print_json, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import is_gone, new_owner
+from hermes.db.owners import new_owner
 from hermes.db.queue import State
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive, stats
-from hermes.errors import NotFoundError, StaleError, StoreError, UsageError
+from hermes.errors import NotFoundError, UsageError
 from hermes.logs import start_log
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
 from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL
+from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -216,35 +215,13 @@ async def until_nothing_moves(
 @asynccontextmanager
 async def one_per_home(store: Store, owner: str, ttl: float = TTL) -> AsyncIterator[bool]:
     """Be the one deliverer of the home while the block runs; False when another one is."""
-    lease = await store.write(lambda tx: _take_over(tx, owner, ttl, store.clock.now()))
-    if lease is None:
+    wanted = wanted_lease(store, "the deliverer's lease", LEASE, owner, ttl)
+    held = await take(store, wanted)
+    if held is None:
         yield False
         return
-    keeping = asyncio.create_task(_keep(store, lease, ttl))
-    try:
+    async with kept(store, wanted, held):
         yield True
-    finally:
-        keeping.cancel()
-        with suppress(StaleError):  # it was too slow, and another has taken its place
-            await store.write(lambda tx: leases.release(tx, lease))
-
-
-async def _keep(store: Store, lease: Lease, ttl: float) -> None:
-    while True:
-        await store.clock.sleep(ttl / 3)
-        try:
-            await store.write(lambda tx: leases.renew(tx, lease, ttl=ttl, now=store.clock.now()))
-        except StaleError:
-            return
-        except StoreError as error:  # the next beat may succeed; two deliverers do no harm, lanes have their own leases
-            log.warning("the deliverer's lease could not be kept: %s", error.line())
-
-
-def _take_over(tx: Tx, owner: str, ttl: float, now: float) -> Lease | None:
-    held = leases.holder(tx, LEASE, now=now)
-    if held is not None and is_gone(held.owner):
-        leases.evict(tx, held)
-    return leases.acquire(tx, LEASE, owner, ttl=ttl, now=now)
 
 
 def start_deliverer(found: App) -> None:

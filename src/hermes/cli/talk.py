@@ -24,7 +24,7 @@ class Talk(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs."""
+        """Whether a turn or a command runs."""
         ...
 
     def hear(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Talk(Protocol):
         ...
 
     def interrupt(self) -> bool:
-        """End the reply that is coming; False when there is none, or it was told already."""
+        """End what is under way; False when nothing is, or it was told already."""
         ...
 
     def leave(self, code: int = 0) -> None:

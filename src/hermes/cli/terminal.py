@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 
 from hermes import __version__
+from hermes.cli.commands import run_command
 from hermes.cli.conversation import Conversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
@@ -26,6 +27,7 @@ from hermes.cli.screen import Screen
 from hermes.cli.talk import Front
 from hermes.errors import HermesError
 from hermes.settings import COLOR
+from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
 FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
@@ -76,21 +78,23 @@ class Terminal:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs."""
+        """Whether a turn or a command runs."""
         return self._stop is not None
 
     def hear(self, text: str) -> None:
         """The person typed this and pressed Enter."""
-        if text.rstrip() in ("/quit", "/exit"):
+        typed = find_command("terminal", text)
+        overtaking = typed.command.name if typed is not None and typed.command.overtakes else ""
+        if overtaking == "quit":
             self.leave()
-        elif text.rstrip() == "/stop" and self.is_busy:
+        elif overtaking == "stop" and self.is_busy:
             self.interrupt()
         elif text.strip():
             self._waiting.append(text)
             self._wake.set()
 
     def interrupt(self) -> bool:
-        """End the reply that is coming; False when there is none, or it was told already."""
+        """End what is under way; False when nothing is, or it was told already."""
         if self._stop is None or self._stop.is_set():
             return False
         self._stop.set()
@@ -125,32 +129,31 @@ class Terminal:
 
     async def _handle(self, text: str) -> None:
         self._front.said(self, text)
+        self._stop = asyncio.Event()
         try:
             if text.startswith("/"):
-                await self._run_command(text.strip())
+                await self._run_command(text.strip(), self._stop)
             else:
-                await self._run_turn(text.strip())
+                await self._run_turn(text.strip(), self._stop)
         except HermesError as error:
             self._screen.say(f"hermes: {error.line()}")
+        finally:
+            self._stop = None
         self._screen.end()
         await self._front.settle(self)
 
-    async def _run_command(self, line: str) -> None:
-        answered = await self._conversation.command(line)
+    async def _run_command(self, line: str, stop: asyncio.Event) -> None:
+        answered = await run_command(self._conversation, line, stop)
         if answered.text:
             self._screen.say(answered.text)
         if answered.over:
             self.leave()
 
-    async def _run_turn(self, text: str) -> None:
-        self._stop = asyncio.Event()
-        try:
-            async with aclosing(self._conversation.say(text, self._stop)) as events:
-                async for event in events:
-                    self._screen.show(event)
-                    self._front.refresh(self)
-        finally:
-            self._stop = None
+    async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+        async with aclosing(self._conversation.say(text, stop)) as events:
+            async for event in events:
+                self._screen.show(event)
+                self._front.refresh(self)
 
 
 @contextmanager

@@ -18,17 +18,15 @@ from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, Summary, summarise
 from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import is_gone
 from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
-from hermes.store.holdings import compression_lease
+from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
 from hermes.store.ids import snapshot_id
+from hermes.store.session_leases import compression_lease
 from hermes.store.store import Store
-from hermes.store.tenure import Claim, Tenure, kept, take
 from hermes.types import Compression, LiveView, Message
 
 log = logging.getLogger("hermes.compression")
@@ -128,21 +126,22 @@ class Compressor:
         with operation(session_id):
             seen = await self._look(session_id)
             work = _Work(session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off"))
-            claim = self._claim(session_id)
+            name, about = compression_lease(session_id), f"the compression of session {session_id}"
+            wanted = wanted_lease(self._store, about, name, self._owner, self._ttl)
             try:
-                tenure = await take(self._store, claim)
+                held = await take(self._store, wanted)
             except HermesError as error:  # who cannot ask for the lease does not compress
                 with self._reported(work):
                     work.end("failed", error.message)
                 return work.result
-            if tenure is None:
+            if held is None:
                 with self._reported(work):
                     work.end("busy", "another compression is under way")
             else:
                 # The lines are written while the lease is held, so that those of two compressions never cross.
-                async with kept(self._store, claim, tenure):
+                async with kept(self._store, wanted, held):
                     with self._reported(work):
-                        await self._compress_alone(work, tenure)
+                        await self._compress_alone(work, held)
             return work.result
 
     @contextmanager
@@ -175,13 +174,13 @@ class Compressor:
         """Whether someone compresses the session now."""
         now = self._store.clock.now()
         held = await self._store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
-        return held is not None and not is_gone(held.owner)
+        return held is not None
 
-    async def _compress_alone(self, work: _Work, tenure: Tenure) -> None:
+    async def _compress_alone(self, work: _Work, held: HeldLease) -> None:
         work.seen = await self._look(work.session_id)
         plan = self._plan(work.seen, work.request)
         if isinstance(plan, Cut):
-            await self._condense(work, plan, tenure)
+            await self._condense(work, plan, held)
         else:
             work.end("skipped", plan)
 
@@ -203,11 +202,11 @@ class Compressor:
             return "too little would leave"
         return cut
 
-    async def _condense(self, work: _Work, cut: Cut, tenure: Tenure) -> None:
+    async def _condense(self, work: _Work, cut: Cut, held: HeldLease) -> None:
         made = await self._summarise_while_others_look(work, cut)
         if isinstance(made, NoSummary):
             if not work.request.must_fit:
-                failures = await self._remember_failure(work, tenure, made.reason)
+                failures = await self._remember_failure(work, held, made.reason)
                 work.end("failed", made.reason, failures)
                 return
             log.warning("the summary failed (%s); a digest is used", made.reason)
@@ -218,7 +217,7 @@ class Compressor:
             work.end("skipped", "it would not be shorter")
             return
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
-        swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, tenure)))
+        swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, held)))
         try:
             work.result = await asyncio.shield(swapping)
         except asyncio.CancelledError:
@@ -226,9 +225,9 @@ class Compressor:
                 work.result = await swapping
             raise
 
-    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: Summary, tenure: Tenure) -> CompressionResult:
+    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: Summary, held: HeldLease) -> CompressionResult:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
-        tenure.check(tx)
+        held.check(tx)
         now = self._store.clock.now()
         latest = self._store.compressions.latest(tx, work.session_id)
         if latest is not None:
@@ -309,12 +308,12 @@ class Compressor:
         except HermesError as error:
             log.warning("the last look before compression failed: %s", error.line())
 
-    async def _remember_failure(self, work: _Work, tenure: Tenure, reason: str) -> int:
+    async def _remember_failure(self, work: _Work, held: HeldLease, reason: str) -> int:
         count = work.seen.failures.count + 1
         again = self._store.clock.now() + backoff_seconds(count)
 
         def remember(tx: Tx) -> None:
-            tenure.check(tx)  # whoever took over knows better
+            held.check(tx)  # whoever took over knows better
             record_failure(tx, work.session_id, Failures(count, again, reason))
 
         await self._store.write(remember)
@@ -327,16 +326,6 @@ class Compressor:
             return _Seen(view, last_id, read_failures(tx, session_id), view_tokens(view))
 
         return await self._store.read(look)
-
-    def _claim(self, session_id: str) -> Claim:
-        def take_lease(tx: Tx) -> Lease | None:
-            name, now = compression_lease(session_id), self._store.clock.now()
-            held = leases.holder(tx, name, now=now)
-            if held is not None and is_gone(held.owner):
-                leases.evict(tx, held)
-            return leases.acquire(tx, name, self._owner, ttl=self._ttl, now=now)
-
-        return Claim(f"the compression of session {session_id}", take_lease, leases.release, self._ttl)
 
 
 def _unread(cut: Cut, after: LiveView) -> str:

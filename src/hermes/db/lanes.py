@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
-from hermes.db.owners import is_gone
 from hermes.types import Json
 
 SCHEMA = (
@@ -34,9 +33,6 @@ def lease_name(queue: str, lane: str) -> str:
 def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: float) -> Lease | None:
     """Take a lane without taking items from it (a terminal that resumes a session); None while another holds it."""
     name = lease_name(queue, lane)
-    before = leases.holder(tx, name, now=now)
-    if before is not None and is_gone(before.owner):
-        leases.evict(tx, before)
     lease = leases.acquire(tx, name, owner, ttl=ttl, now=now)
     held = lease or leases.holder(tx, name, now=now)
     if held is not None:
@@ -64,9 +60,7 @@ def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
     freed = 0
     waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
     for row in waiting:
-        held = leases.holder(tx, lease_name(queue, row["lane"]), now=now)
-        if held is not None and is_gone(held.owner):
-            leases.evict(tx, held)
+        if leases.free_from_gone(tx, lease_name(queue, row["lane"]), now=now):
             schedule(tx, queue, row["lane"])
             freed += 1
     return freed

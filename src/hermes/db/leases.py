@@ -1,7 +1,8 @@
 """Leases with fencing epochs: who may act on a name, until when, and proof that it is still so.
 
 An epoch only grows, also when a lease is released or taken over, so that a result under an old epoch can be refused.
-All functions run inside the caller's transaction; `now` is passed in.
+An owner whose process has certainly ended holds nothing. All functions run inside the caller's transaction; `now` is
+passed in.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.db.engine import Tx
+from hermes.db.owners import is_gone
 from hermes.errors import StaleError
 
 SCHEMA = """
@@ -33,6 +35,7 @@ class Lease(Struct, frozen=True):
 
 def acquire(tx: Tx, name: str, owner: str, *, ttl: float, now: float) -> Lease | None:
     """The lease, or None while someone else holds it. A name one holds already is not given a second time."""
+    free_from_gone(tx, name, now=now)
     row = tx.execute(
         """
         INSERT INTO hermes_leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
@@ -47,23 +50,29 @@ def acquire(tx: Tx, name: str, owner: str, *, ttl: float, now: float) -> Lease |
 
 def holder(tx: Tx, name: str, *, now: float) -> Lease | None:
     """Who holds `name` now, or None."""
-    row = tx.execute(
-        "SELECT * FROM hermes_leases WHERE name = ? AND owner IS NOT NULL AND expires_at > ?", (name, now)
-    ).fetchone()
-    return None if row is None else Lease(row["name"], row["owner"], row["epoch"], row["expires_at"])
+    lease = _granted(tx, name, now)
+    return None if lease is None or is_gone(lease.owner) else lease
 
 
-def evict(tx: Tx, lease: Lease) -> None:
-    """End the lease of an owner that is certainly gone. The epoch stays, so its results are still refused."""
-    tx.execute(
-        "UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ? AND owner = ? AND epoch = ?",
-        (lease.name, lease.owner, lease.epoch),
-    )
+def free_from_gone(tx: Tx, name: str, *, now: float) -> bool:
+    """End the lease of an owner that is gone before it expires; False when there was none."""
+    lease = _granted(tx, name, now)
+    if lease is None or not is_gone(lease.owner):
+        return False
+    revoke(tx, name)
+    return True
 
 
 def revoke(tx: Tx, name: str) -> None:
     """End the lease on `name`, whoever holds it: what they do under it from now on is refused."""
     tx.execute("UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ?", (name,))
+
+
+def _granted(tx: Tx, name: str, now: float) -> Lease | None:
+    row = tx.execute(
+        "SELECT * FROM hermes_leases WHERE name = ? AND owner IS NOT NULL AND expires_at > ?", (name, now)
+    ).fetchone()
+    return None if row is None else Lease(row["name"], row["owner"], row["epoch"], row["expires_at"])
 
 
 def check(tx: Tx, lease: Lease) -> None:

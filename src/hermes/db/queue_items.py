@@ -10,7 +10,6 @@ from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.lanes import lease_name, schedule
 from hermes.db.leases import Lease
-from hermes.db.owners import is_gone
 from hermes.db.queue import Item, State
 from hermes.errors import NotFoundError
 
@@ -133,13 +132,13 @@ def find_held(tx: Tx, ids: Iterable[int], *, now: float) -> list[Lease]:
         if row is not None:
             lanes.add((row["queue"], row["lane"]))
     found = [leases.holder(tx, lease_name(queue, lane), now=now) for queue, lane in sorted(lanes)]
-    return [lease for lease in found if lease is not None and not is_gone(lease.owner)]
+    return [lease for lease in found if lease is not None]
 
 
 def is_held(tx: Tx, lease: Lease, *, now: float) -> bool:
     """Whether what was taken under this lease may still be under way."""
     held = leases.holder(tx, lease.name, now=now)
-    return held is not None and held.epoch == lease.epoch and not is_gone(held.owner)
+    return held is not None and held.epoch == lease.epoch
 
 
 def prune(tx: Tx, queue: str, *, before: float) -> int:

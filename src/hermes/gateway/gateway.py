@@ -20,7 +20,7 @@ from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
-from hermes.db.owners import is_gone, new_owner
+from hermes.db.owners import new_owner
 from hermes.db.worker import Work, Worker, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
@@ -28,13 +28,10 @@ from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.holding import LEASE, let_go, stop_requested
-from hermes.gateway.inbox import Inbox, Received
-from hermes.gateway.inbox_turn import InboxTurns
-from hermes.gateway.item_key import INBOX
-from hermes.gateway.lanes import JOINED, Lanes
-from hermes.gateway.ledger import Ledger
+from hermes.gateway.inbox import INBOX, Inbox, Received
+from hermes.gateway.inbox_record import Ending, Ledger, recall_ending
+from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
 from hermes.gateway.outbound import OUTBOUND, Delivery
-from hermes.gateway.outcome import Ending, recall_ending
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
@@ -258,11 +255,7 @@ class Gateway:
             log.warning("the gateway's lease could not be let go: %s", error.line())
 
     def _take_over(self, tx: Tx) -> Lease:
-        now = self._store.clock.now()
-        held = leases.holder(tx, LEASE, now=now)
-        if held is not None and is_gone(held.owner):
-            leases.evict(tx, held)
-        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=now)
+        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=self._store.clock.now())
         if lease is None:
             raise GatewayRunningError("a gateway is running for this home already")
         inbox_rows.clear_status(tx)

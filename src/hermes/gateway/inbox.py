@@ -1,11 +1,14 @@
-"""The durable inbox: a message is committed before its platform hears that it arrived."""
+"""The durable inbox: a message is committed before its platform hears that it arrived, and one that comes twice has one
+effect.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,13 +16,15 @@ from msgspec.structs import replace
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
 from hermes.db.lanes import join_lanes
+from hermes.db.queue import Item
 from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
-from hermes.gateway.item_key import INBOX, find_item, item_key_of
+from hermes.gateway.inbox_record import done_with
 from hermes.gateway.outbound import enqueue_text
-from hermes.gateway.outcome import done_with
 from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.scope import API, DIRECT, OWNER, Group, Scope
+from hermes.slash.acts import NOT_RUNNING, STOPPED
+from hermes.slash.table import find_command
 from hermes.store.ids import session_key
 from hermes.store.inbox import set_status
 from hermes.store.moved_chats import first_chat_id, record_move
@@ -28,13 +33,12 @@ from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-STOP = "/stop"
-STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 
 
 def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, also when it is addressed or goes on (`/stop@bot now`): it overtakes what waits."""
-    return next(iter(text.split()), "").partition("@")[0].lower() == STOP
+    """Whether a message is `/stop`, which overtakes what waits; also behind blanks: nobody says it to the model."""
+    typed = find_command("chat", text.lstrip())
+    return typed is not None and typed.command.overtakes
 
 
 class Received(Struct, frozen=True):
@@ -227,3 +231,53 @@ def _first_key(tx: Tx, key: str) -> str:
     if len(parts) != 5 or parts[0] != "agent":
         return key
     return ":".join([*parts[:4], first_chat_id(tx, parts[2], parts[4])])
+
+
+INBOX = "inbox"
+"""The queue of what people said. Its lanes are conversations."""
+
+
+def item_key_of(message: Inbound) -> str:
+    """The key that a message is put into the inbox with: its id, within the name that its sender has for the place."""
+    if message.session_id is not None:
+        return _in_session(message, message.session_id)
+    if message.session_key is not None:
+        return _under_key(message, message.session_key)
+    chat = message.chat
+    return _join(chat.platform, chat.chat_type, chat.chat_id, message.message_id)
+
+
+def find_item(tx: Tx, store: Store, message: Inbound) -> Item | None:
+    """The inbox item that a message is already, also when it named the same session in another way then."""
+    found = queue_items.find(tx, INBOX, item_key_of(message))
+    if found is not None or (message.session_id is None and message.session_key is None):
+        return found
+    return next(_renamed(tx, store, message), None)
+
+
+def _renamed(tx: Tx, store: Store, message: Inbound) -> Iterator[Item]:
+    """Items with the same id in the session that a message means, by all its other names."""
+    named = message.session_id or store.routes.lookup(tx, message.session_key or "")
+    if named is None or not store.sessions.exists(tx, named):
+        return
+    lineage = store.sessions.lineage(tx, named)
+    for session_id in lineage:
+        if (item := queue_items.find(tx, INBOX, _in_session(message, session_id))) is not None:
+            yield item
+    keys = {key for one in lineage for key in store.routes.keys_of(tx, one)}
+    for key in {*keys, message.session_key, store.sessions.get(tx, named).session_key} - {None}:
+        item = queue_items.find(tx, INBOX, _under_key(message, key or ""))
+        if item is not None and item.session_id in lineage:  # a key may have meant another session then
+            yield item
+
+
+def _in_session(message: Inbound, session_id: str) -> str:
+    return _join(message.chat.platform, "session", session_id, message.message_id)
+
+
+def _under_key(message: Inbound, key: str) -> str:
+    return _join(message.chat.platform, "key", key, message.message_id)
+
+
+def _join(*parts: str) -> str:
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))

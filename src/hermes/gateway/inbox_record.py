@@ -1,29 +1,128 @@
-"""The record of a turn that answers inbox items: they are settled in the transaction of the reply."""
+"""What is recorded of the inbox: what became of its items, with what a chat is told of it, in one transaction.
+
+A reply and the items that it answers are settled together. What came of an item is kept as a note with it, so that a
+client that asks again is told the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
+from hermes.db.outcomes import Done, Outcome
 from hermes.db.queue import Claim, Item
-from hermes.events import Replied
-from hermes.gateway.ledger import Ledger
+from hermes.events import GONE, Failed, Replied, Stopped
+from hermes.gateway.batch import Batch
 from hermes.gateway.live_reply import LiveReply
-from hermes.gateway.outcome import done_with
-from hermes.gateway.part import Part
+from hermes.gateway.outbound import enqueue_text
+from hermes.gateway.platform import Chat, Platform
 from hermes.gateway.remarks import Remarks
+from hermes.llm.assemble import CUT
 from hermes.store.inbox import record_messages
+from hermes.store.store import Store
 from hermes.types import Message
+
+Ending = Replied | Stopped | Failed
+FORGOTTEN = "the message was handled, but its reply is gone"
+
+
+def done_with(ending: Ending) -> Done:
+    """The outcome of an item whose turn ended so. A stored reply is pointed to, never copied."""
+    match ending:
+        case Replied(message_id=message_id) if message_id:
+            return Done(json.dumps({"reply": message_id}))
+        case Replied(text=text):
+            return Done(json.dumps({"said": text}, ensure_ascii=False))
+        case Stopped(text=text):
+            return Done(json.dumps({"stopped": text}, ensure_ascii=False))
+        case Failed(kind=kind, message=message):
+            return Done(json.dumps({"failed": kind, "message": message}, ensure_ascii=False))
+
+
+def recall_ending(tx: Tx, store: Store, item: Item) -> Ending | None:
+    """How the turn of an item ended, or None while it has not."""
+    session_id = item.session_id or ""
+    if item.state == "waiting":
+        return None
+    if item.state == "dead":
+        return Failed(session_id, "host", item.reason or "it was given up")
+    if item.session_id is None:
+        return Failed("", "gone", GONE)
+    note = json.loads(item.reason or "{}")
+    if "reply" in note:
+        message = store.messages.get(tx, note["reply"])
+        if message is not None:
+            cut = message.finish_reason == CUT
+            return Replied(message.session_id, message.id, message.content or "", None, message.token_count, cut)
+    if "said" in note:
+        return Replied(session_id, 0, note["said"])
+    if "stopped" in note:
+        return Stopped(session_id, note["stopped"])
+    return Failed(session_id, note.get("failed", "host"), note.get("message", FORGOTTEN))
+
+
+class Ledger(Struct, frozen=True):
+    """Settles claims of the inbox. `wake_delivery` tells the delivery that there is something to send."""
+
+    store: Store
+    platforms: Mapping[str, Platform]
+    wake_delivery: asyncio.Event
+
+    async def settle(
+        self,
+        claimed: Claim,
+        outcomes: Sequence[Outcome],
+        *,
+        say: str | None = None,
+        edit_id: str | None = None,
+        remark: str = "",
+    ) -> None:
+        """Record what became of the items, and tell the chat of the first one; `remark` comes after that. StaleError
+        when the claim was lost."""
+        first = claimed.items[0]
+
+        def settle(tx: Tx) -> None:
+            queue.settle(tx, claimed, outcomes, now=self.store.clock.now())
+            chat = Chat(*first.payload["chat"])
+            if say is not None:
+                self.enqueue(tx, chat, claimed.lane, say, f"note:{first.key}", edit_id=edit_id)
+            if remark:
+                self.enqueue(tx, chat, claimed.lane, remark, f"remark:{first.key}")
+
+        await self.store.write(settle)
+        if say is not None or remark:
+            self.wake_delivery.set()
+
+    def enqueue(
+        self,
+        tx: Tx,
+        chat: Chat,
+        lane: str,
+        text: str,
+        key: str,
+        *,
+        edit_id: str | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """Queue a text for a chat; a request over the API hears of it by itself."""
+        platform = self.platforms.get(chat.platform)
+        if chat.chat_type == "api" or platform is None:
+            return
+        now, longest = self.store.clock.now(), platform.longest_message
+        enqueue_text(tx, chat, lane, key, text, now=now, longest=longest, edit_id=edit_id, session_id=session_id)
+
 
 QUOTED = 300
 """Characters of a message that the model is reminded of."""
 
 
 class AnsweredError(Exception):
-    """The first `count` items of a part were said before a crash, and someone has answered them since."""
+    """The first `count` items of a batch were said before a crash, and someone has answered them since."""
 
     def __init__(self, reply: Message, count: int) -> None:
         super().__init__(f"message {reply.id} is the reply")
@@ -32,7 +131,7 @@ class AnsweredError(Exception):
 
 
 class DroppedError(Exception):
-    """Items of a part went with their session while it waited for its turn."""
+    """Items of a batch went with their session while it waited for its turn."""
 
 
 class InboxRecord(Struct):
@@ -45,7 +144,7 @@ class InboxRecord(Struct):
 
     ledger: Ledger
     claimed: Claim
-    part: Part
+    batch: Batch
     session_id: str
     live: LiveReply | None
     fresh: Sequence[Item]
@@ -56,14 +155,14 @@ class InboxRecord(Struct):
     reminder: str = ""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
-        if not queue_items.all_waiting(tx, self.part.items):
+        if not queue_items.all_waiting(tx, self.batch.items):
             raise DroppedError
         others = self._said_by_others(tx, messages)
         self._look_for_reply(tx, others)
         new = dict(zip([item.id for item in self.fresh], messages, strict=True))
         record_messages(tx, self.session_id, [(item, message.id) for item, message in new.items()])
         stored = self.ledger.store.messages
-        said = [new.get(item.id) or stored.get(tx, self.known[item.id]) for item in self.part.items]
+        said = [new.get(item.id) or stored.get(tx, self.known[item.id]) for item in self.batch.items]
         answered = [message for message in said if message is not None]
         self.reminder = remind([message for message in answered if others and message.id < others[-1]])
         return answered
@@ -78,7 +177,7 @@ class InboxRecord(Struct):
 
     def _look_for_reply(self, tx: Tx, others: Sequence[int]) -> None:
         replies: list[Message] = []
-        for item in self.part.items:
+        for item in self.batch.items:
             said = self.known.get(item.id)
             reply = self.ledger.store.messages.reply_after(tx, self.session_id, said) if said is not None else None
             if said is None or reply is None or any(said < other < reply.id for other in others):
@@ -95,10 +194,10 @@ class InboxRecord(Struct):
 
     def replied(self, tx: Tx, message: Message) -> None:
         done = done_with(Replied(self.session_id, message.id, ""))
-        queue.settle(tx, self.claimed, [done] * len(self.part.items), now=self.ledger.store.clock.now())
+        queue.settle(tx, self.claimed, [done] * len(self.batch.items), now=self.ledger.store.clock.now())
         self.ledger.enqueue(
             tx,
-            self.part.first.chat,
+            self.batch.first.chat,
             self.claimed.lane,
             message.content or "",
             f"reply:{message.id}",
@@ -107,7 +206,7 @@ class InboxRecord(Struct):
         )
         if remark := self.remarks.line_of_reply(tx):
             key = f"remark:{message.id}"
-            self.ledger.enqueue(tx, self.part.first.chat, self.claimed.lane, remark, key, session_id=self.session_id)
+            self.ledger.enqueue(tx, self.batch.first.chat, self.claimed.lane, remark, key, session_id=self.session_id)
 
 
 def remind(overtaken: Sequence[Message]) -> str:

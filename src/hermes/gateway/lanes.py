@@ -1,33 +1,175 @@
-"""Lanes: each chat's messages are handled one after another, many chats side by side."""
+"""Lanes: each chat's messages are handled one after another, many chats side by side.
+
+claim ── batch ─┬─ turn: shown as it goes on, heard by whoever asked ─┬─ settled at its end
+                └─ command ───────────────────────────────────────────┘
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.db import queue_items
+from hermes.agent.lane import UNSAID, WAITING
+from hermes.agent.turn import answer
+from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Dead, Outcome
-from hermes.db.queue import Claim, Item
+from hermes.db.outcomes import Dead, Outcome, Retry
+from hermes.db.queue import Claim, Item, backoff
 from hermes.db.worker import Work
 from hermes.errors import SessionBusyError, UsageError
-from hermes.events import Failed, Replied
+from hermes.events import GONE, Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.commands import Asked, Command
-from hermes.gateway.inbox import NOT_RUNNING, Inbox, is_stop
-from hermes.gateway.inbox_turn import InboxTurns, Opened
-from hermes.gateway.ledger import Ledger
-from hermes.gateway.outcome import done_with
-from hermes.gateway.part import Part, next_part
-from hermes.gateway.platform import Chat, Inbound
-from hermes.gateway.remarks import apology
+from hermes.gateway.batch import Batch, draft_of, next_batch
+from hermes.gateway.commands import InChat
+from hermes.gateway.inbox import Inbox, is_stop
+from hermes.gateway.inbox_record import AnsweredError, DroppedError, Ending, InboxRecord, Ledger, done_with
+from hermes.gateway.live_reply import LiveReply
+from hermes.gateway.platform import Chat, Inbound, Platform
+from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.logs import SESSION
+from hermes.scope import Scope
+from hermes.slash.acts import NOT_RUNNING
+from hermes.slash.table import TypedCommand
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
+from hermes.types import Session
+
+BUSY_PAUSE = 1.0
+KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
+
+Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
+"""Told every event of a turn, with the keys of the items it answers."""
+
+
+class Opened(Struct, frozen=True):
+    """The session that a batch is said in."""
+
+    session: Session
+    scope: Scope
+    owners: tuple[bool, ...]
+    """Of each message, whether the owner says it."""
+    known: Mapping[int, int]
+    """The items that were said before a crash, with their messages."""
+
+
+class InboxTurns(Struct, frozen=True):
+    """Runs them. How a turn ended is heard only once that is on the disk."""
+
+    ledger: Ledger
+    platforms: Mapping[str, Platform]
+    locks: Callable[[Chat], asyncio.Lock]
+    hear: Hear
+    remarks: RemarkTerms
+
+    async def run(self, claimed: Claim, batch: Batch, opened: Opened, agent: Agent, stop: asyncio.Event) -> None:
+        """Answer a batch of a lane, and settle it."""
+        known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)
+        new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
+        live = self._show_live(batch.first.chat)
+        remarks, items = Remarks(self.remarks, batch.first.chat, opened.scope), [item for item, _ in new]
+        record = InboxRecord(self.ledger, claimed, batch, agent.session_id, live, items, known, remarks)
+        accepted = not new
+        end: Ending | None = None
+        try:
+            async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
+                async for event in events:
+                    accepted = accepted or isinstance(event, Accepted)
+                    _show(live, event)
+                    remarks.hear(event)
+                    if isinstance(event, Waiting):
+                        await self._tell_waiting(claimed, batch)
+                    if isinstance(event, Replied | Stopped | Failed):
+                        end = end or event  # what fails after a reply does not undo it
+                    if not isinstance(event, Stopped | Failed) and may_hear(event, opened.scope):
+                        self.hear(batch.keys, event)
+        except AnsweredError as answered:
+            await self._settle_answered(claimed, batch, answered)
+            return
+        except DroppedError:
+            await self.ledger.settle(claimed, [])
+            self.hear(batch.keys, Failed(agent.session_id, "gone", GONE))
+            return
+        finally:
+            if live is not None:
+                await live.end()
+        assert end is not None, "a turn has an end"
+        await self._end_turn(claimed, batch, end, record, accepted=accepted)
+
+    async def _settle_answered(self, claimed: Claim, batch: Batch, answered: AnsweredError) -> None:
+        """What was answered while we were away has its reply; what follows it in the lane is next."""
+        reply, store = answered.reply, self.ledger.store
+        ending = Replied(reply.session_id, reply.id, reply.content or "", None, reply.token_count)
+
+        def settle(tx: Tx) -> None:
+            queue.settle(tx, claimed, [done_with(ending)] * answered.count, now=store.clock.now())
+            text, chat = ending.text, batch.first.chat
+            self.ledger.enqueue(tx, chat, claimed.lane, text, f"reply:{reply.id}", session_id=reply.session_id)
+
+        await store.write(settle)
+        self.hear(batch.keys[: answered.count], ending)
+        self.ledger.wake_delivery.set()
+
+    async def _tell_waiting(self, claimed: Claim, batch: Batch) -> None:
+        """Tell a chat why it waits, once however often we try."""
+        text, key = f"{WAITING} /stop ends the wait.", f"waiting:{batch.keys[0]}"
+        await self.ledger.store.write(lambda tx: self.ledger.enqueue(tx, batch.first.chat, claimed.lane, text, key))
+        self.ledger.wake_delivery.set()
+
+    def _show_live(self, chat: Chat) -> LiveReply | None:
+        platform = self.platforms.get(chat.platform)
+        if platform is None or chat.chat_type == "api":
+            return None
+        return LiveReply(platform, chat, self.locks(chat))
+
+    async def _end_turn(
+        self, claimed: Claim, batch: Batch, end: Ending, record: InboxRecord, *, accepted: bool
+    ) -> None:
+        """A reply was settled with its own transaction; anything else is settled here."""
+        ledger, now, live = self.ledger, self.ledger.store.clock.now(), record.live
+        remark = record.remarks.line if accepted else ""
+        match end:
+            case Failed(kind="busy", message=message):
+                await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
+                if not accepted:  # whoever waits over HTTP has waited long enough
+                    self.hear(batch.keys, replace(end, message=f"{message}. {KEPT}"))
+            case Failed(kind="gone"):
+                await ledger.settle(
+                    claimed, [done_with(end)] * len(batch.items), say=apology(end, record.remarks.scope)
+                )
+                self.hear(batch.keys, end)
+            case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
+                wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
+                await ledger.settle(claimed, [Retry(now + wait, message)])
+            case Failed():
+                text = f"{apology(end, record.remarks.scope)} Your message is kept."
+                done = [done_with(end)] * len(batch.items)
+                edit_id = live.message_id if live else None
+                await ledger.settle(claimed, done, say=text, edit_id=edit_id, remark=remark)
+                self.hear(batch.keys, end)
+            case Stopped():
+                done = [done_with(end)] * len(batch.items)
+                await ledger.settle(claimed, done, say=None if accepted else UNSAID, remark=remark)
+                self.hear(batch.keys, end)
+            case Replied() if batch.first.chat.chat_type != "api":
+                ledger.wake_delivery.set()
+
+
+def _show(live: LiveReply | None, event: TurnEvent) -> None:
+    if live is None:
+        return
+    if isinstance(event, TextDelta):
+        live.add(event.text)
+    elif isinstance(event, ToolStarted):
+        live.restart()
+
 
 JOINED = 50
 """Waiting messages of a chat that join one turn at most."""
@@ -52,11 +194,11 @@ class Lanes(Work):
         return running is not None
 
     async def handle(self, claimed: Claim) -> Sequence[Outcome] | None:
-        """One part of a lane; it is settled with its reply."""
-        part = next_part(claimed.items)
-        if is_stop(part.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
-            return [done_with(Replied(part.items[0].session_id or "", 0, NOT_RUNNING))]
-        await self._answer(claimed, part)
+        """One batch of a lane; it is settled with its reply."""
+        batch = next_batch(claimed.items)
+        if is_stop(batch.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
+            return [done_with(Replied(batch.items[0].session_id or "", 0, NOT_RUNNING))]
+        await self._answer(claimed, batch)
         return None
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
@@ -70,44 +212,43 @@ class Lanes(Work):
             self.ledger.wake_delivery.set()
             self.turns.hear([item.key], failed)
 
-    async def _answer(self, claimed: Claim, part: Part) -> None:
-        opened = await self.store.write(lambda tx: self._open_session(tx, part))
+    async def _answer(self, claimed: Claim, batch: Batch) -> None:
+        opened = await self.store.write(lambda tx: self._open_session(tx, batch))
         session = opened.session
         key = session.session_key or ""
         token = SESSION.set(session.id)
         stop = self.stops[session.id] = asyncio.Event()
         try:
-            person = Person(part.first.author_id, part.first.author_alt)
+            person = Person(batch.first.author_id, batch.first.author_alt)
             async with self.agents.use(session, key, opened.scope, person) as agent:
-                if part.command is None:
-                    await self.turns.run(claimed, part, opened, agent, stop)
+                if batch.command is None:
+                    await self.turns.run(claimed, batch, opened, agent, stop)
                 else:
-                    await self._run_command(claimed, part, part.command, key, agent, stop)
+                    await self._run_command(claimed, batch, batch.command, key, agent, stop)
         finally:
             if self.stops.get(session.id) is stop:
                 del self.stops[session.id]
             SESSION.reset(token)
 
-    def _open_session(self, tx: Tx, part: Part) -> Opened:
-        """What a part belongs to by now. Its key is the one that it came by: that is what memory is told."""
-        key, people = self.inbox.key_of(tx, part.first), self.inbox.people
-        session = self.inbox.open_session(tx, key, part.first)
-        queue_items.assign(tx, part.items, session.id)
-        owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in part.messages]
-        known = said_already(tx, [item.id for item in part.items])
+    def _open_session(self, tx: Tx, batch: Batch) -> Opened:
+        """What a batch belongs to by now. Its key is the one that it came by: that is what memory is told."""
+        key, people = self.inbox.key_of(tx, batch.first), self.inbox.people
+        session = self.inbox.open_session(tx, key, batch.first)
+        queue_items.assign(tx, batch.items, session.id)
+        owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in batch.messages]
+        known = said_already(tx, [item.id for item in batch.items])
         return Opened(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
     async def _run_command(
-        self, claimed: Claim, part: Part, asked: tuple[Command, str], key: str, agent: Agent, stop: asyncio.Event
+        self, claimed: Claim, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
     ) -> None:
-        command, rest = asked
         try:
-            text = await command.run(Asked(self.store, self.inbox, agent, key, part.first, rest, stop))
+            text = await typed.run(InChat(self.store, self.inbox, agent, key, batch.first, stop))
         except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
             text = error.line()
         ending = Replied(agent.session_id, 0, text)
         await self.ledger.settle(claimed, [done_with(ending)], say=text)
-        self.turns.hear(part.keys, ending)
+        self.turns.hear(batch.keys, ending)
         bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, key))
         if bound != agent.session_id:
             self.agents.retire(agent.session_id)

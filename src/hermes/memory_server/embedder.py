@@ -29,6 +29,10 @@ SHIPPED = Space("wordllama/l2_supercat_256", 256)
 """Of the vectors that come with us and need no other service."""
 
 
+class RefusedError(Exception):
+    """An embedder does not take these texts; fewer or shorter ones it may."""
+
+
 class Embedder(Protocol):
     """Turns texts into vectors of one space."""
 
@@ -40,7 +44,8 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text, of length 1, or all zeros for one without words.
 
-        It may take long and may raise, so it is never called inside a transaction.
+        It may take long and may raise, so it is never called inside a transaction. A RefusedError says that the same
+        texts would be refused again; after any other failure they may be taken.
         """
         ...
 

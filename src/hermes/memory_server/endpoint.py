@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +12,7 @@ import httpx
 import numpy as np
 
 from hermes.loopback import is_loopback_url
-from hermes.memory_server.embedder import Space, Vector
+from hermes.memory_server.embedder import RefusedError, Space, Vector
 
 SECONDS = 20.0
 """For one request; who asks a question waits less long than that."""
@@ -20,17 +21,22 @@ TEXTS = 64
 ANSWER_BYTES = 64 * 1024 * 1024
 DIMENSIONS = (8, 8192)
 """How many numbers a vector may have."""
+LATER = (408, 425, 429)
+"""Answers that say nothing of the texts: the same request may be taken later."""
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be reached, refuses, or answers with something else than vectors."""
+    """The endpoint cannot be reached, fails, or answers with something else than vectors."""
 
 
 class Endpoint:
     """A model behind a URL. How many numbers its vectors have is said, or seen in its first answer."""
 
     def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
-        self._url = f"{url.rstrip('/')}/embeddings"
+        parts = urlsplit(url)
+        self._url = parts._replace(path=f"{parts.path.rstrip('/')}/embeddings").geturl()
+        for name in ("httpx", "httpcore"):  # their chatter holds the URL, and the URL may hold a key
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._model = model
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._tls = httpx.create_ssl_context()  # takes longer than a request on this machine
@@ -38,7 +44,7 @@ class Endpoint:
         self.space = Space(f"{_place(url)} {model}", dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text. An EndpointError says what went wrong."""
+        """The direction of each text. An EndpointError says what went wrong, a RefusedError what it does not take."""
         found: list[Vector] = []
         client = httpx.AsyncClient(
             timeout=SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here
@@ -56,6 +62,8 @@ class Endpoint:
                 content = await _read(answer)
         except httpx.HTTPError as error:
             raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
+        if 400 <= answer.status_code < 500 and answer.status_code not in LATER:
+            raise RefusedError(f"the embeddings endpoint answers {answer.status_code}")
         if answer.status_code != 200:
             raise EndpointError(f"the embeddings endpoint answers {answer.status_code}")
         return [self._direction(numbers) for numbers in _numbers(content, len(texts))]

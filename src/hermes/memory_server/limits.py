@@ -32,7 +32,7 @@ TEXT_CHARS = 10_000
 REQUEST_BYTES = 16 * 1024 * 1024
 """What a hundred of the longest messages take, as JSON."""
 MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024
-MEMBERS_REQUEST_COMMAS = 20_000
+MEMBERS_REQUEST_COMMAS = 15_000
 """For requests that name members; each is written with a few commas at most. Who sends more is refused unread."""
 SMALL_REQUEST_BYTES = 1024 * 1024
 """For all others."""

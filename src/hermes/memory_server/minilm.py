@@ -28,12 +28,15 @@ INSTALL = (
 )
 TOKENS = 256
 """The model reads no more of a text."""
+LATIN = "\u0250"
+"""Letters before it are those that the model has words of."""
 THREADS = 2
 """One for the background, one for who asks."""
 
 
 class MiniLm:
-    """Each text is read as a whole. The model is loaded with the first text, in a thread."""
+    """Each text is read as a whole; one that is not written in Latin letters has no direction. The model is loaded with
+    the first text, in a thread."""
 
     space: Space = SPACE
 
@@ -50,7 +53,18 @@ class MiniLm:
         with self._guard:
             if self._loaded is None:
                 self._loaded = _Model()
-        return [self._loaded.direction(text) for text in texts]
+        return [
+            self._loaded.direction(text) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32)
+            for text in texts
+        ]
+
+
+def can_read(text: str) -> bool:
+    """Is at least half of a text's letters Latin? Of other scripts the model knows single letters and no words."""
+    if text.isascii():
+        return True
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(letter < LATIN for letter in letters) >= len(letters)
 
 
 def missing_packages() -> list[str]:

@@ -22,9 +22,8 @@ SMALL_SESSION = 100
 """Messages up to which a session is about something; what a larger one is about says less."""
 VOTERS = 5
 """How many of its messages speak for a session."""
-
-COARSE = 0.5
-"""What word vectors still count where finer ones are looked at."""
+ENOUGH = 0.5
+"""The share of the best candidates that a finer embedder must have seen before it is listened to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Weights:
     window: float = 0.4
     meaning: float = 7.0
     meaning_window: float = 0.4
-    finer: float = 9.0
+    finer: float = 0.0
     exact: float = 4.0
     speaker: float = 1.0
     oneself: float = 1.0
@@ -49,6 +48,22 @@ class Weights:
 
 
 WEIGHTS = Weights()
+FINER = Weights(
+    window=0.7,
+    meaning=2.0,
+    finer=15.0,
+    exact=6.0,
+    speaker=0.9,
+    oneself=2.0,
+    answer=4.0,
+    session=3.2,
+    vote=0.15,
+    date=7.0,
+    time=3.5,
+    question=1.6,
+)
+"""The same where a finer embedder was asked. What it says is worth more than what word vectors say, and much that only
+stands for meaning (what the session is about, that a question came before) is worth less beside it."""
 ABOUT = 0.21
 """What is less sure is not about the question: of questions that nothing answers five in six find nothing as sure, of
 those that have an answer one in twenty-five."""
@@ -107,16 +122,22 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     return total
 
 
-def score_finer(found: Evidence, best: Wholes, close: Floats, weights: Weights = WEIGHTS) -> Floats:
+def score_finer(found: Evidence, best: Wholes, close: Floats, weights: Weights = FINER) -> Floats:
     """The scores when an embedder that understands more has said how close the best candidates are. Of one that it has
-    not seen (NaN) nothing is known, so it counts as they do on average."""
+    not seen (NaN) nothing is known, so it counts as they do on average; when it has seen too few of them, the scores
+    are those without it."""
     seen = ~np.isnan(close)
-    if not seen.any():
-        return score(found, weights)
+    if not seen.any() or seen.mean() < ENOUGH:
+        return score(found)
+    return score(with_finer(found, best, close), weights)
+
+
+def with_finer(found: Evidence, best: Wholes, close: Floats) -> Evidence:
+    """The evidence with what a finer embedder says of the best candidates, some of which it has seen."""
+    seen = ~np.isnan(close)
     finer = np.zeros(len(found), dtype=np.float32)
     finer[best[seen]] = close[seen] - close[seen].mean()
-    meaning, before = COARSE * found.meaning, COARSE * found.meaning_before
-    return score(replace(found, meaning=meaning, meaning_before=before, finer=finer), weights)
+    return replace(found, finer=finer)
 
 
 def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:

@@ -3,8 +3,10 @@
     read ── lane 1 (many threads, little time each) ── lane 2 ── … ── the last lane (until the deadline)
 
 A read that takes more processor time than its lane gives is begun again in the next one, so that a few slow reads
-keep nobody else waiting. A read that nobody waits for any more is stopped. SQLite asks between two steps whether it
-may go on, so nothing is done to a connection from another thread.
+keep nobody else waiting. In each lane, who usually asks for little goes first. Behind the first lane one works at a
+time, and pauses after its turn while anything else is read: several would wait for Python's lock all the time, and
+everybody else with them. A read that nobody waits for any more is stopped. SQLite asks between two steps whether it may
+go on, so nothing is done to a connection from another thread.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Generic
 
@@ -22,9 +25,11 @@ from msgspec import Struct
 from hermes.errors import StoreStoppedError
 from hermes.sqlite.connection import Opened, T, Tx
 from hermes.sqlite.faults import translated
+from hermes.sqlite.turns import Threads, Turn, Turns, asker
 
-STEPS = 50_000
-"""After so many steps of SQLite's machine, about a millisecond, a read is asked whether it may go on."""
+STEPS, SLOW_STEPS = 50_000, 5_000
+"""After so many steps of SQLite's machine, about a millisecond, a read is asked whether it may go on. A slow one is
+asked more often: its steps may be functions of ours."""
 
 
 class Lane(Struct, frozen=True):
@@ -46,14 +51,32 @@ class _Reading:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._stopped = False
         self._until: float | None = None
+        self.spent = 0.0
+        """Seconds of a processor, over all lanes."""
+        self.turn: Turn | None = None
 
-    def enter(self, lane: Lane) -> None:
-        """Begin in a lane, in its thread."""
-        self._until = None if lane.seconds is None else time.thread_time() + lane.seconds
+    @contextmanager
+    def within(self, lane: Lane, turns: Turns | None, share: int) -> Iterator[None]:
+        """In a lane, in its thread, for the length of a block; with `turns`, when it is its turn."""
+        begun = time.thread_time()
+        self._until = None if lane.seconds is None else begun + lane.seconds
+        self.turn = None if turns is None else turns.take(share, lambda: self.refusal() is not None)
+        try:
+            yield
+        finally:
+            if self.turn is not None:
+                self.turn.leave()
+            self.spent += time.thread_time() - begun
 
     def stop(self) -> None:
         """Nobody waits for it any more."""
         self._stopped = True
+
+    def ask(self) -> Exception | None:
+        """Let others go on, when it is time to. Why it may not go on, if it may not."""
+        if self.turn is not None:
+            self.turn.give_way()
+        return self.refusal()
 
     def refusal(self) -> Exception | None:
         """Why it may not go on, if it may not."""
@@ -78,13 +101,13 @@ _current = _Current()
 def check_reading() -> None:
     """For what waits or computes for long inside a read: raise when that may not go on. Elsewhere: nothing."""
     reading = _current.reading
-    if reading is not None and (refusal := reading.refusal()) is not None:
+    if reading is not None and (refusal := reading.ask()) is not None:
         raise refusal
 
 
 def _is_refused() -> bool:
     reading = _current.reading
-    return reading is not None and reading.refusal() is not None
+    return reading is not None and reading.ask() is not None
 
 
 class Readers(Generic[Tx]):
@@ -104,46 +127,54 @@ class Readers(Generic[Tx]):
         self._connect = connect
         self._lock_timeout = lock_timeout
         self._seconds = seconds
-        self._lanes = [
-            (lane, ThreadPoolExecutor(lane.threads, thread_name_prefix=f"{path.name} reader")) for lane in lanes
-        ]
+        self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader")) for lane in lanes]
+        self._under_way = 0
+        self._turns = Turns(lambda: self._under_way > 1)
         self._local = threading.local()
         self._opened: list[Opened[Tx]] = []
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It may be begun more than once, and must have no effect outside."""
         reading = _Reading(self._seconds)
+        who = asker.get()
+        self._under_way += 1
         try:
-            for lane, threads in self._lanes:
+            for place, (_, threads) in enumerate(self._lanes):
+                done = threads.submit(partial(self._run, run, reading, place), who.rank if who is not None else 0)
                 try:
-                    return await asyncio.wrap_future(threads.submit(self._run, run, reading, lane))
+                    return await asyncio.wrap_future(done)
                 except _NextLaneError:
                     continue
         finally:
+            self._under_way -= 1
             reading.stop()
+            if who is not None:
+                who.took(reading.spent)
         raise AssertionError("the last lane has no limit")
 
     def close(self) -> None:
         """Wait for what is being read, then close the connections. Twice is fine."""
         for _, threads in self._lanes:
-            threads.shutdown()
+            threads.end()
         for opened in self._opened:
             opened.tx.close()
 
-    def _run(self, run: Callable[[Tx], T], reading: _Reading, lane: Lane) -> T:
-        reading.enter(lane)
+    def _run(self, run: Callable[[Tx], T], reading: _Reading, place: int) -> T:
+        """Read in the lane at a place."""
+        lane = self._lanes[place][0]
 
         def attended(tx: Tx) -> T:
             _current.reading = reading
             try:
-                check_reading()
-                return run(tx)
+                with reading.within(lane, self._turns if place else None, place):
+                    check_reading()
+                    return run(tx)
             finally:
                 _current.reading = None  # what ends the transaction must not be stopped
 
         try:
             with translated(self._path):
-                opened = self._connection()
+                opened = self._connection(SLOW_STEPS if place else STEPS)
                 opened.raw.execute("BEGIN")
                 return opened.run_and_undo(attended)
         except StoreStoppedError:
@@ -151,13 +182,13 @@ class Readers(Generic[Tx]):
                 raise refusal from None
             raise
 
-    def _connection(self) -> Opened[Tx]:
+    def _connection(self, steps: int) -> Opened[Tx]:
         opened: Opened[Tx] | None = getattr(self._local, "opened", None)
         if opened is None:
             opened = self._connect()
             self._opened.append(opened)
             opened.raw.execute(f"PRAGMA busy_timeout = {int(self._lock_timeout * 1000)}")
             opened.raw.execute("PRAGMA query_only = ON")
-            opened.raw.set_progress_handler(_is_refused, STEPS)
+            opened.raw.set_progress_handler(_is_refused, steps)
             self._local.opened = opened
         return opened

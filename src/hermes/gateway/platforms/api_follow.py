@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import cast
 
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import NOT_RUNNING, STOPPED, Received
-from hermes.gateway.item_key import item_key_of
-from hermes.gateway.outcome import Ending
+from hermes.gateway.inbox import Received, item_key_of
+from hermes.gateway.inbox_record import Ending
 from hermes.gateway.platform import Inbound
+from hermes.slash.acts import NOT_RUNNING, STOPPED
 
 LOOK_EVERY = 1.0
 """Seconds of silence after which we look whether what we wait for is still there: another process may delete it."""
 
 
-async def follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received | TurnEvent, None]:
-    """First what became of the message, once it is committed; then the events of its turn, the last one its end.
+async def follow(gateway: Gateway, message: Inbound) -> tuple[Received, AsyncGenerator[TurnEvent, None]]:
+    """What became of the message, once it is committed, and the events of its turn, the last one its end: close them.
 
     A message that was handed in before has no second turn: only its end is heard, be it long past or yet to come.
+    Who may not talk hears nothing.
     """
+    events = _follow(gateway, message)
+    received = await anext(events)
+    assert isinstance(received, Received), "it comes first"
+    return received, cast(AsyncGenerator[TurnEvent, None], events)
+
+
+async def _follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received | TurnEvent, None]:
+    """One generator, begun before the message is handed in: no event is missed, and whoever closes it hears no more."""
     heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
     with gateway.listen(item_key_of(message), heard.put_nowait):
         received = await gateway.receive(message)

@@ -27,7 +27,6 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError, StoreError, UsageError
 from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.inbox import Received
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
 from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
@@ -162,9 +161,7 @@ class HttpApi:
         )
         if session_id is not None:
             check_foreign_id(session_id)
-        events = follow(self._gateway, message)
-        received = await anext(events)
-        assert isinstance(received, Received), "it comes first"
+        received, events = await follow(self._gateway, message)
         if received.verdict.kind != "welcome":
             await events.aclose()
             raise ApiError(403, NOT_YOURS, param=SESSION_ID, code="not_your_session")

@@ -12,12 +12,12 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.chunks import count_units
-from hermes.gateway.commands import COMMANDS
 from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
 from hermes.gateway.platforms.telegram_text import render
 from hermes.gateway.platforms.telegram_updates import NAME, Reader, group_of
 from hermes.gateway.platforms.webhook import Webhook, listen, serve_webhook
+from hermes.slash.table import OFFERED
 from hermes.types import Json
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Telegram:
             )
         else:
             await self._bot.delete_webhook()
-        await self._bot.set_my_commands([(name, command.help[:256]) for name, command in COMMANDS.items()])
+        await self._bot.set_my_commands([(name, command.help) for name, command in OFFERED["chat"].items()])
         return Reader(self._bot.id, self._bot.username, self._terms.mentions_only)
 
     async def _run_webhook(self, intake: Intake, reader: Reader) -> None:

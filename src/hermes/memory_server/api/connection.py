@@ -9,6 +9,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hermes.memory_server import limits
+from hermes.memory_server.api.intake import ASKER
+from hermes.memory_server.db.patience import Asker
 
 
 class PatientConnection(HttpToolsProtocol):
@@ -19,6 +21,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._asker = Asker()
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -42,6 +45,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[ASKER] = self._asker  # type: ignore[literal-required]
         self._wait_for_head()
 
     def on_headers_complete(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import sleep
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -10,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.wire import Json
+from hermes.memory_server.db.patience import asker
 
 MEMBERS = ("/sessions", "/peers")
 LARGE = ("/messages", "/messages/", "/messages/upload", "/conclusions")
@@ -22,6 +24,15 @@ TOO_LONG = f"The request names more than {limits.MEMBERS} members"
 CLOSE = {"Connection": "close"}
 ATTENTION = 0.25
 """Seconds after which one looks whether the client is still there: most requests are answered by then."""
+
+
+ASKER = "hermes.asker"
+"""What of a request's scope says whose connection it came on."""
+REFUSED = 400
+LARGE_BODY = 65_536
+PAUSE = 0.5
+"""Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
+processor from everybody."""
 
 
 class Intake:
@@ -39,16 +50,30 @@ class Intake:
         most = _most(scope["path"])
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told[:20]) > most:
+            await sleep(PAUSE)
             await Json({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
+        asker.set(scope.get(ASKER))
         coming = _Coming(self, receive, most, counts_commas=_names_members(scope["path"]))
+        refusal: list[Message] = []
+
+        async def keep_refusal(message: Message) -> None:
+            if refusal or (message.get("status", 0) >= REFUSED and coming.is_large):
+                refusal.append(message)
+            else:
+                await send(message)
+
         try:
-            await self._app(scope, coming.receive, send)
+            await self._app(scope, coming.receive, keep_refusal)
         except asyncio.CancelledError:
             if not coming.left:
                 raise
         finally:
             coming.end()
+        if refusal:
+            await sleep(PAUSE)
+            for message in refusal:
+                await send(message)
 
     def hold(self, size: int) -> None:
         """Count so many bytes more (or less, when they are let go)."""
@@ -64,7 +89,7 @@ class _Coming:
         self._intake = intake
         self._receive = receive
         self._most = most
-        self._read = 0
+        self._came = self._read = 0
         self._commas: int | None = 0 if counts_commas else None
         self._complete = False
         self._loop = asyncio.get_running_loop()
@@ -84,6 +109,7 @@ class _Coming:
             raise HTTPException(408, TOO_SLOW, CLOSE) from None
         size = len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
+        self._came += size
         self._read += size
         if self._read > self._most:
             self._read -= size
@@ -95,6 +121,10 @@ class _Coming:
                 raise HTTPException(413, TOO_LONG, CLOSE)
         self._intake.hold(size)
         return message
+
+    @property
+    def is_large(self) -> bool:
+        return self._came > LARGE_BODY
 
     def end(self) -> None:
         self._timer.cancel()

@@ -32,19 +32,19 @@ def register_functions(connection: sqlite3.Connection) -> None:
 
 def holds_text(text: str | None, part: str) -> int | None:
     """Is `part` in `text`, whatever the case?"""
-    return None if text is None else int(part.casefold() in text.casefold())
+    return None if text is None else int(_fold(part) in text.casefold())
 
 
 def holds_json(document: str | None, pattern: str) -> int | None:
     """Does the document contain the pattern: every key of an object, every item of a list, equal scalars?"""
-    return None if document is None else int(_holds(json.loads(document), _load(pattern)))
+    return None if document is None else int(_holds(_document(document), _load(pattern)))
 
 
 def compares_json(document: str | None, key: str, op: str, operand: str) -> int | None:
     """Compare the text of `document[key]` with the operand, as a number when the operand is one."""
     if document is None:
         return None
-    value = json.loads(document).get(key)
+    value = _document(document).get(key)
     wanted = _load(operand)
     if op == "ne":
         return int(not _equal(value, wanted))
@@ -61,7 +61,7 @@ def compares_json(document: str | None, key: str, op: str, operand: str) -> int 
 
 def holds_any(document: str | None, values: str) -> int | None:
     """Is one of the values in the list?"""
-    return None if document is None else int(not set(_load(values)).isdisjoint(json.loads(document)))
+    return None if document is None else int(not set(_load(values)).isdisjoint(_document(document)))
 
 
 def _equal(value: Any, wanted: Any) -> bool:
@@ -111,3 +111,14 @@ def _same(value: Any, pattern: Any) -> bool:
 @lru_cache(maxsize=256)
 def _load(text: str) -> Any:
     return json.loads(text)
+
+
+@lru_cache(maxsize=8)
+def _document(text: str) -> Any:
+    """Each condition of a filter asks for the same one. Few are kept: they may be large."""
+    return json.loads(text)
+
+
+@lru_cache(maxsize=16)
+def _fold(text: str) -> str:
+    return text.casefold()

@@ -1,4 +1,4 @@
-"""Waiting and computing inside a read, beside the database."""
+"""Waiting and computing inside a read, beside the database, and who it is done for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hermes.sqlite.reading import check_reading
+from hermes.sqlite.turns import Asker, asker
 
 LOOK = 0.02
 """Seconds between two looks whether a read that waits may go on."""
 
-__all__ = ["check_reading", "holding"]
+__all__ = ["Asker", "asker", "check_reading", "holding"]
 
 
 @contextmanager

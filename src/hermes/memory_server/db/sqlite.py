@@ -19,7 +19,7 @@ from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
 from hermes.sqlite.reading import Lane
 
-LANES = (Lane(threads=1, seconds=0.01), Lane(threads=2, seconds=0.1), Lane(threads=1, seconds=0.5), Lane(threads=1))
+LANES = (Lane(threads=1, seconds=0.01), Lane(threads=1, seconds=0.1), Lane(threads=1, seconds=0.5), Lane(threads=1))
 """Nearly every read takes a few milliseconds. One thread does those: several take turns with Python's lock, and do a
 third less together than one alone."""
 ROOM = 8 * 1024 * 1024

@@ -14,7 +14,7 @@ from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
-from hermes.memory_server.engine.sentences import is_statement, split_sentences
+from hermes.memory_server.engine.sentences import find_statements
 
 KNOWN = Prepared(
     select(conclusions.c.id, conclusions.c.message_ids)
@@ -38,8 +38,7 @@ def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
     return [
         Statement(f"{row.peer}: {sentence}", row)
         for row in find_messages(tx, sorted(message_ids))
-        for sentence in split_sentences(row.content)
-        if is_statement(sentence)
+        for sentence in find_statements(row.content)
     ]
 
 

@@ -11,13 +11,31 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import numpy as np
 
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import Database
-from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Finer, Vector, split_pieces, to_blob
-from hermes.memory_server.engine.finer import Batch, Made, Said, choose_space, chosen_space, next_batch, store_batch
+from hermes.memory_server.embedder import (
+    PIECE_CHARS,
+    Embedder,
+    Finer,
+    RefusedError,
+    Vector,
+    split_pieces,
+    to_blob,
+)
+from hermes.memory_server.engine.finer import (
+    TRIES,
+    Batch,
+    Made,
+    Said,
+    choose_space,
+    chosen_space,
+    next_batch,
+    store_batch,
+)
 from hermes.ranking.scoring import LONG
 from hermes.ranking.traits import LENGTH_AT, traits_of
 
@@ -28,6 +46,10 @@ MESSAGES = 16
 REQUEST_CHARS = 8000
 """In one request, so that a slow model comes to its end in time."""
 REQUEST_SECONDS = 60.0
+CUTS = (PIECE_CHARS, PIECE_CHARS // 2, PIECE_CHARS // 4)
+"""How many characters of each piece of a refused message are tried, one after the other, without the one before it."""
+ALONE_AFTER = TRIES // 2
+"""How often a message may have failed before it is tried without the one before it, which may be the reason."""
 PROBE = "ready"
 """What an embedder that works does not refuse."""
 LONG_QUESTION = 200
@@ -104,7 +126,8 @@ class Refinement:
         self._news.set()
 
     async def ask(self, text: str) -> Finer | None:
-        """The direction of a question, or of its beginning; None while it cannot be had in time."""
+        """The direction of a question, or of its beginning; None while it cannot be had in time, or for one that the
+        embedder cannot read."""
         pace = self._asking if len(text) < LONG_QUESTION else self._asking_long
         if pace.left() > 0:
             return None
@@ -116,7 +139,7 @@ class Refinement:
             return None
         pace.worked()
         self._ask_failure = OK
-        return Finer(str(self._embedder.space), vector)
+        return Finer(str(self._embedder.space), vector) if vector.any() else None
 
     async def run(self, database: Database) -> None:
         """Fill this space from now on, until cancelled. The database is not closed."""
@@ -156,48 +179,61 @@ class Refinement:
         self._other = None if chosen == space else chosen
         if chosen != space:
             return False
-        vectors = [] if batch is None else await self._embed_batch(batch)
+        made = None if batch is None else await self._embed_batch(batch)
         self._filling.worked()
         self._failure = OK
         if batch is None:
             return False
-        if vectors is None:
+        if made is None:
             return True
-        await database.write(lambda tx: store_batch(tx, space, batch, vectors))
+        vectors, failures = made
+        await database.write(lambda tx: store_batch(tx, space, batch, vectors, failures))
         return batch.upto is not None or len(vectors) > 0
 
-    async def _embed_batch(self, batch: Batch) -> list[Made] | None:
-        """The vectors of a batch: none of a message that is refused by an embedder that works. None for a batch of
-        several that is refused: the next one is smaller."""
+    async def _embed_batch(self, batch: Batch) -> tuple[list[Made], int] | None:
+        """The vectors of a batch; or none, and how often its only message has failed now while the embedder works. None
+        for a batch of several that fails: the next one is smaller."""
         size = len(batch.messages)
         try:
-            # What was refused before is tried with less of its text.
-            vectors = await self._embed_messages(batch.messages, PIECE_CHARS >> batch.failures)
+            vectors = await (self._embed_alone(batch) if size == 1 else self._embed_messages(batch.messages))
         except Exception as error:  # noqa: BLE001 - the boundary of an embedder: it fails altogether, or for some texts
             await self._embed([PROBE], REQUEST_SECONDS)
             self._at_once = max(1, size // 2)
             if size > 1:
                 return None
-            log.warning("memory server: %s refuses message %d: %s", self.name, batch.messages[0].id, _reason(error))
-            return []
+            log.warning(
+                "memory server: %s has no vector for message %d: %s", self.name, batch.messages[0].id, _reason(error)
+            )
+            return [], TRIES if isinstance(error, RefusedError) else batch.failures + 1
         self._at_once = min(MESSAGES, self._at_once + 1)
-        return vectors
+        return vectors, 0
 
-    async def _embed_messages(self, messages: Sequence[Said], chars: int) -> list[Made]:
+    async def _embed_alone(self, batch: Batch) -> list[Made]:
+        """The vectors of a message, of less of its text where all of it is refused."""
+        alone = [replace(said, before=None) for said in batch.messages]
+        with suppress(RefusedError):
+            return await self._embed_messages(batch.messages if batch.failures < ALONE_AFTER else alone)
+        for chars in CUTS[:-1]:
+            with suppress(RefusedError):
+                return await self._embed_messages(alone, chars)
+        return await self._embed_messages(alone, CUTS[-1])
+
+    async def _embed_messages(self, messages: Sequence[Said], chars: int = PIECE_CHARS) -> list[Made]:
         """The vectors of messages, of so many characters of each piece. Of a message after a short one, half is what
-        both say, unless it was refused."""
+        both say."""
         pieces = [(said, n, piece[:chars]) for said in messages for n, piece in enumerate(split_pieces(said.text))]
         after = [
             place
             for place, (said, _, _) in enumerate(pieces)
-            if chars == PIECE_CHARS and len(said.text) + 1 < chars and _is_short(said.before)
+            if len(said.text) + 1 < PIECE_CHARS and _is_short(said.before)
         ]
         together = [_with_before(pieces[place][0]) for place in after]
         vectors: list[Vector] = []
         for texts in _requests([*(piece for _, _, piece in pieces), *together]):
             vectors += await self._embed(texts, REQUEST_SECONDS)
         for place, both in zip(after, vectors[len(pieces) :], strict=True):
-            vectors[place] = (vectors[place] + both) / np.float32(2)
+            if vectors[place].any() and both.any():
+                vectors[place] = (vectors[place] + both) / np.float32(2)
         return [(said.id, n, to_blob(v)) for (said, n, _), v in zip(pieces, vectors[: len(pieces)], strict=True)]
 
     async def _embed(self, texts: Sequence[str], seconds: float) -> list[Vector]:

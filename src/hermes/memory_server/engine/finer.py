@@ -12,36 +12,59 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, bindparam, case, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, FromClause, Row, and_, bindparam, case, delete, exists, func, select, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import Prepared, inserting, inserting_new, upserting
-from hermes.memory_server.db.tables import finer_again, finer_progress, finer_vectors, messages, meta, workspaces
+from hermes.memory_server.db.tables import (
+    finer_again,
+    finer_progress,
+    finer_vectors,
+    messages,
+    meta,
+    peers,
+    sessions,
+    workspaces,
+)
 from hermes.memory_server.embedder import Finer, from_blobs
 from hermes.memory_server.engine.candidates import Candidates
+from hermes.memory_server.engine.peers import is_shown
 from hermes.ranking.scoring import Floats, score_finer
 
 CHOSEN = "finer_embedder"
 """What `meta` calls the space that is being filled: that of whoever began last."""
-REFINED = 100
+REFINED = 150
 """How many of the best candidates are looked at again."""
-TRIES = 3
-"""How often a message is tried that the embedder refuses, before it is left out until the next start."""
+TRIES = 10
+"""How often a message is tried that fails alone, before it is left out until the next start."""
 COUNTED = 10_000
 """Messages that are counted as waiting; more are told as so many."""
+
+
+def _is_there(table: FromClause) -> ColumnElement[bool]:
+    """Of messages, or another name of their table: those whose session and author are not deleted. A workspace has no
+    session that is not deleted when it is."""
+    session = exists().where(sessions.c.id == table.c.session_id, sessions.c.is_active.is_(True))
+    return and_(session, exists().where(peers.c.id == table.c.peer_id, is_shown(peers)))
+
+
 IN_SPACE = finer_progress.c.space == bindparam("space")
 UPTO = case((IN_SPACE, finer_progress.c.upto), else_=0)
 WITH_PROGRESS = workspaces.outerjoin(finer_progress, finer_progress.c.workspace_id == workspaces.c.id)
 BEHIND = Prepared(
     select(workspaces.c.id, func.coalesce(UPTO, 0).label("upto"))
     .select_from(WITH_PROGRESS)
-    .where(exists().where(messages.c.workspace_id == workspaces.c.id, messages.c.id > func.coalesce(UPTO, 0)))
+    .where(
+        exists().where(
+            messages.c.workspace_id == workspaces.c.id, messages.c.id > func.coalesce(UPTO, 0), _is_there(messages)
+        )
+    )
     .limit(1)
 )
 AGAIN = Prepared(
     select(finer_again)
     .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
-    .where(finer_again.c.failures < TRIES)
+    .where(finer_again.c.failures < TRIES, _is_there(messages))
     .order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id)
     .limit(bindparam("most"))
 )
@@ -62,9 +85,10 @@ AFTER = (
 )
 WITH_BEFORE = select(
     messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before")
-).select_from(messages.outerjoin(EARLIER, EARLIER.c.id == BEFORE))
+).select_from(messages.outerjoin(EARLIER, and_(EARLIER.c.id == BEFORE, _is_there(EARLIER))))
 NEXT = Prepared(
     WITH_BEFORE.where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
+    .where(_is_there(messages))
     .order_by(messages.c.id)
     .limit(bindparam("most"))
 )
@@ -97,11 +121,11 @@ class Batch:
     """They are all that come after this one; None for some that it has come past before."""
     messages: Sequence[Said]
     failures: int = 0
-    """How often each was refused."""
+    """How often each has failed."""
 
 
 def choose_space(tx: Tx, space: str) -> None:
-    """From now on this space is filled, and no other. What was refused is tried again."""
+    """From now on this space is filled, and no other. What failed is tried again."""
     tx.execute(update(finer_again).where(finer_again.c.failures > 0).values(failures=0))
     tx.execute(upserting(meta, ("name",), {"name": CHOSEN, "value": space}))
 
@@ -131,8 +155,8 @@ def _again(tx: Tx, most: int) -> Batch | None:
     return Batch(first.workspace_id, None, [Said(*row) for row in found], first.failures)
 
 
-def store_batch(tx: Tx, space: str, batch: Batch, vectors: Sequence[Made]) -> bool:
-    """Keep the vectors of a batch in place of older ones; a message without any was refused.
+def store_batch(tx: Tx, space: str, batch: Batch, vectors: Sequence[Made], failures: int = 0) -> bool:
+    """Keep the vectors of a batch in place of older ones; a message without any has failed so often now.
     False when that is of no use any more: another space was chosen, somebody else was faster, or a message that they
     were made of was deleted."""
     if chosen_space(tx) != space or (batch.upto is not None and _upto(tx, space, batch.workspace_id) != batch.upto):
@@ -149,8 +173,8 @@ def store_batch(tx: Tx, space: str, batch: Batch, vectors: Sequence[Made]) -> bo
     ]
     INSERT.run_many(tx, rows)
     made = {message for message, _, _ in vectors}
-    refused = {"workspace_id": batch.workspace_id, "failures": batch.failures + 1}
-    LEAVE.run_many(tx, [refused | {"message_id": message} for message in ids if message not in made])
+    failed = {"workspace_id": batch.workspace_id, "failures": failures}
+    LEAVE.run_many(tx, [failed | {"message_id": message} for message in ids if message not in made])
     if batch.upto is not None:
         progress = {"workspace_id": batch.workspace_id, "space": space, "upto": ids[-1]}
         tx.execute(upserting(finer_progress, ("workspace_id",), progress))
@@ -164,7 +188,7 @@ def _upto(tx: Tx, space: str, workspace_id: int) -> int:
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
     """Drop the vectors that messages of one session, which are still there, have a part in: their own, and those of the
-    messages that follow them, which are embedded again."""
+    messages that follow them, which are embedded again unless the session is deleted."""
     ids = [row.id for row in rows]
     following = select(messages.c.id).where(EARLIER.c.id.in_(ids), messages.c.id.not_in(ids))
     after = tx.execute(following.select_from(EARLIER.join(messages, messages.c.id == AFTER))).scalars().all()
@@ -174,7 +198,8 @@ def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
     tx.execute(delete(finer_vectors).where(own, finer_vectors.c.message_id.in_([*ids, *after])))
     gone = (finer_again.c.workspace_id == rows[0].workspace_id, finer_again.c.message_id.in_(ids))
     tx.execute(delete(finer_again).where(*gone))
-    LEAVE.run_many(tx, [each | {"failures": 0} for each in again])
+    if tx.execute(select(sessions.c.is_active).where(sessions.c.id == rows[0].session_id)).scalar_one():
+        LEAVE.run_many(tx, [each | {"failures": 0} for each in again])
 
 
 def count_behind(tx: Tx, space: str) -> int:
@@ -182,31 +207,37 @@ def count_behind(tx: Tx, space: str) -> int:
     new = (
         select(messages.c.id)
         .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
-        .where(messages.c.id > func.coalesce(UPTO, 0))
+        .where(messages.c.id > func.coalesce(UPTO, 0), _is_there(messages))
     )
-    again = select(finer_again.c.message_id).where(finer_again.c.failures < TRIES)
+    again = (
+        select(finer_again.c.message_id)
+        .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
+        .where(finer_again.c.failures < TRIES, _is_there(messages))
+    )
     counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, again))
     return min(COUNTED, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
 
 
 def count_refused(tx: Tx) -> int:
-    """How many messages are left out because the embedder refused them, counted up to COUNTED."""
+    """How many messages are left out because the embedder refused them or failed, counted up to COUNTED."""
     refused = select(finer_again.c.message_id).where(finer_again.c.failures >= TRIES).limit(COUNTED)
     return int(tx.execute(select(func.count()).select_from(refused.subquery())).scalar_one())
 
 
 def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:
-    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space."""
+    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space, or
+    that the embedder cannot read."""
     query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(
         finer_vectors.c.workspace_id == workspace_id,
         finer_vectors.c.message_id.in_(ids),
         finer_vectors.c.space == finer.space,
     )
     rows = tx.execute(query).all()
-    close = from_blobs([row.vector for row in rows], len(finer.vector)) @ finer.vector
+    vectors = from_blobs([row.vector for row in rows], len(finer.vector))
+    close = np.where(vectors.any(axis=1), vectors @ finer.vector, np.nan)
     best: dict[int, float] = {}
     for row, value in zip(rows, close.tolist(), strict=True):
-        best[row.message_id] = max(best.get(row.message_id, value), value)
+        best[row.message_id] = float(np.fmax(best.get(row.message_id, value), value))
     return np.array([best.get(message, np.nan) for message in ids], dtype=np.float32)
 
 

@@ -1,8 +1,9 @@
 """An outline on the disk, so that the first search after a start need not read all vectors again.
 
-It is trusted only when it is whole, was made the same way, and ends at a message that is still there under its name:
-a database that was replaced since has others. What came or went later is followed as always. It holds no text, but what
-was worked out of one: a file that knows of deleted messages is removed.
+It is trusted only when it is whole, was made the same way, is of no later generation than the tables, and ends at a
+message that is still there under its name: a database that was replaced since has others, and one that was put back
+from a copy is of an earlier generation. What came or went later is followed as always. It holds no text, but what was
+worked out of one: a file that knows of deleted messages is removed.
 """
 
 from __future__ import annotations
@@ -52,15 +53,17 @@ def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: s
         logger.warning("An outline for searches cannot be kept: %s", error)
 
 
-def load_outline(folder: Path, workspace_id: int, outline: Outline, name_of: Callable[[int], str]) -> None:
-    """Fill an empty outline from its file, if that is there and true."""
+def load_outline(
+    folder: Path, workspace_id: int, outline: Outline, generation: int, name_of: Callable[[int], str]
+) -> None:
+    """Fill an empty outline from its file, if that is there and true for tables of this generation."""
     try:
         content = _path(folder, workspace_id).read_bytes()
         head = json.loads(content[:HEAD_BYTES])
         body = memoryview(content)[HEAD_BYTES:]
         if head["format"] != FORMAT or hashlib.blake2b(body, digest_size=16).hexdigest() != head["digest"]:
             return
-        rows = _rows(body, head["arrays"])
+        rows, made_at = _rows(body, head["arrays"]), int(head["generation"])
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -68,11 +71,12 @@ def load_outline(folder: Path, workspace_id: int, outline: Outline, name_of: Cal
         return
     if (
         len(rows)
+        and made_at <= generation
         and rows.signs.shape[0] == outline.rows().signs.shape[0]
         and (name_of(int(rows.ids[-1])) == head["last_name"])
     ):
         outline.restore(rows)
-        outline.generation = int(head["generation"])
+        outline.generation = made_at
 
 
 def discard_outline(folder: Path, workspace_id: int) -> None:
@@ -81,8 +85,9 @@ def discard_outline(folder: Path, workspace_id: int) -> None:
 
 
 def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED) -> None:
-    """Remove the files of workspaces that are gone or of which something is, and those that nobody finished: not
-    written for so many seconds. `generations` are those of all workspaces."""
+    """Remove the files of workspaces that are gone, those of another generation than their workspace (something is gone
+    since, or the database was put back from a copy), and those that nobody finished: not written for so many seconds.
+    `generations` are those of all workspaces."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
@@ -92,10 +97,10 @@ def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandone
         workspace = name.removeprefix(NAME)
         if name.startswith(UNFINISHED) and time.time() - _written_at(folder / name) >= abandoned:
             _remove(folder / name)
-        elif workspace != name and workspace.isdecimal():
-            now = generations.get(int(workspace))
-            if now is None or _generation(folder / name) < now:
-                _remove(folder / name)
+        elif workspace == name or not workspace.isdecimal():
+            continue  # not ours
+        elif _generation(folder / name) != generations.get(int(workspace)):
+            _remove(folder / name)
 
 
 def _written_at(path: Path) -> float:
@@ -106,7 +111,7 @@ def _written_at(path: Path) -> float:
 
 
 def _generation(path: Path) -> int:
-    """That of a file; less than any when it says none."""
+    """That of a file; -1, which no workspace has, when it says none."""
     try:
         with path.open("rb") as file:
             return int(json.loads(file.read(HEAD_BYTES))["generation"])

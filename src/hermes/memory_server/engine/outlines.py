@@ -138,11 +138,10 @@ class Outlines:
         """Read what is not known yet of a workspace."""
         known = self._of(workspace_id)
         outline = known.outline
-        state = STATE.first(tx, workspace_id=workspace_id)
-        generation, newest = (0, 0) if state is None else (int(state.generation), int(state.newest or 0))
+        generation, newest = _state_of(tx, workspace_id)
         with holding(outline.guard):
             if outline.generation == NONE:
-                self._restore(tx, outline, workspace_id)
+                self._restore(tx, outline, workspace_id, generation)
             if generation < outline.generation:
                 # An older snapshot still has what was left out: it takes what there is, and adds nothing.
                 return Seen(Postings(), outline.rows(), min(newest, outline.last_id), outline.ends)
@@ -171,12 +170,12 @@ class Outlines:
     def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
         with holding(outline.guard):
             if outline.generation == NONE:
-                self._restore(tx, outline, workspace_id)
+                self._restore(tx, outline, workspace_id, _state_of(tx, workspace_id)[0])
             return int(WAITING.rows(tx, workspace_id=workspace_id, last=outline.last_id)[0].size) > AT_ONCE
 
-    def _restore(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
+    def _restore(self, tx: Tx, outline: Outline, workspace_id: int, generation: int) -> None:
         if self._folder is not None:
-            load_outline(self._folder, workspace_id, outline, lambda last: _name_of(tx, last))
+            load_outline(self._folder, workspace_id, outline, generation, lambda last: _name_of(tx, last))
 
     def _of(self, workspace_id: int) -> Known:
         with self._guard:
@@ -220,6 +219,12 @@ def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
         if is_last:
             return
         check_reading()
+
+
+def _state_of(tx: Tx, workspace_id: int) -> tuple[int, int]:
+    """The generation of a workspace and its newest message; 0 where there is none."""
+    state = STATE.first(tx, workspace_id=workspace_id)
+    return (0, 0) if state is None else (int(state.generation), int(state.newest or 0))
 
 
 def _name_of(tx: Tx, message_id: int) -> str:

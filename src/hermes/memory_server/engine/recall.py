@@ -106,19 +106,22 @@ def query_views(
     they hold. At least so sure must it be that one is about the question."""
     owner = next((_workspace_of(tx, view) for view in views), 0)
     asked = understand(tx, owner, question)
-    hits: list[tuple[int, float, View]] = []
+    hits: list[tuple[int, float, int, View]] = []
     for view in views:
         for collection in _collections(tx, view):
             near = index.nearest_conclusions(
                 tx, collection, asked.vector, max(CANDIDATES, top_k * 2), sessions=view.sessions
             )
-            hits += [(*hit, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
+            hits += [(*hit, collection, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
     hits = sorted(hits, key=lambda hit: -hit[1])[: max(CANDIDATES, top_k * 2)]
     rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
     fits: dict[int, float] = {}
-    for row_id, closeness, view in hits:
+    for row_id, closeness, collection, view in hits:
+        row = rows.get(row_id)
+        if row is None or row.collection_id != collection:
+            continue  # this transaction sees it nowhere, or about somebody else
         # Only what was said has a session that it surely comes from.
-        if (row := rows.get(row_id)) is not None and (view.sessions is None or row.level == "explicit"):
+        if view.sessions is None or row.level == "explicit":
             fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least][:top_k]

@@ -3,23 +3,89 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-END = re.compile(r"(?<=[.!?。！？])\s+|\n+|(?<=[。！？])")
-FIRST_PERSON = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|mine|me|we|our|us)\b", re.IGNORECASE)
+END = re.compile(r"(?<=[.!?])\s+|\s*\n\s*|(?<=[。！？])\s*")
+TITLE = re.compile(
+    r"(?:^|[\s(])(?:dr|mr|mrs|ms|mx|prof|rev|hon|gen|col|capt|sgt|lt|st|ste|sta|sto|sr|sra|srta|jr|fr|hr|mme|mlle|mt|ft"
+    r"|ca|approx|vs|cf|e\.g|i\.e|z\. ?b|d\. ?h|u\. ?a|p\. ?ej)\.$",
+    re.IGNORECASE,
+)
+"""Ends with a word after which a sentence goes on."""
+SHORTENED = re.compile(
+    r"(?:^|[\s(])(?:etc|usw|bzw|inc|ltd|co|corp|str|ave|rd|blvd|nr|no|jan|feb|apr|aug|sept?|oct|okt|nov|dec|dez)\.$",
+    re.IGNORECASE,
+)
+"""Ends with a word after which it goes on, if what follows does not begin like a sentence."""
+INITIAL = re.compile(r"(?:^|[\s.(])[A-HJ-Z]\.$")
+ORDINAL = re.compile(r"(?:^|\s)\d{1,2}\.$")
+NUMBERED = re.compile(r"\s*\d{1,3}\.$")
+MONTH = re.compile(
+    r"jan|feb|fév|m[aä]r|apr|avr|abr|ma[ijy]|jun|jui|jul|aug|aoû|ago|se[pt]|o[ck]t|out|nov|d[eé][cz]|des|gen|giu|lug|dic",
+    re.IGNORECASE,
+)
+LONGEST_WORD = 12
+"""Characters before the end of a sentence that tell whether it is one."""
+QUOTED = re.compile(
+    r"\"[^\"\n]*\"|“[^“”\n]*”|„[^„“”\n]*[“”]|«[^«»\n]*»|「[^「」\n]*」|‘[^‘’\n]{2,200}’(?!\w)"
+    r"|(?<!\w)'(?:[^'\n]|'(?=\w)){2,200}'(?!\w)"
+)
+HIDDEN = "\x00"
+FIRST_PERSON = re.compile(
+    r"\b(?:i|i'm|i’m|i've|i’ve|i'd|i'll|my|mine|me|we|we're|our|ours|us"  # English
+    r"|ich|mein(?:e[mnrs]?)?|mich|mir|wir|unser(?:e[mnrs]?)?|uns"  # German
+    r"|je|mon|ma|mes|moi|nous|notre|nos"  # French
+    r"|yo|mi|mis|soy|tengo|vivo|nosotr[oa]s|nuestr[oa]s?"  # Spanish
+    r"|mio|mia|miei|mie|sono|noi|nostr[aeio]"  # Italian
+    r"|meus?|minhas?|sou|tenho|moro|nossos?|nossas?"  # Portuguese
+    r"|ik|mijn|mij|wij|ons|onze"  # Dutch
+    r"|jag|jeg|mitt|mina|mine|vår|vårt|våra|oss"  # Scandinavian
+    r"|mój|moja|moje|moim|jestem|mam|mieszkam|nasz[ae]?"  # Polish
+    r"|ben|benim|bizim"  # Turkish
+    r"|я|мой|моя|моё|мое|мои|моего|моей|моих|меня|мне|мной|мы|наш|наша|наше|наши|нас|нам"  # Russian
+    r"|أنا|انا|نحن|عندي|لدي|اسمي)\b"  # Arabic
+    r"|\b[jJ]['’]|\bm['’](?=app)"
+    r"|[我咱俺]|私|僕|わたし|ぼく|うちの"  # Chinese and Japanese
+    r"|(?:^|\s)(?:나는|나의|내|내가|저는|저의|제|제가|우리)(?=\s|$)",  # Korean
+    re.IGNORECASE,
+)
+ASKED = re.compile(
+    r"(?:(?:and|but|so|ok|okay|hey|hi|please)[\s,]+)*"
+    r"(?:(?:who|what|when|where|why|how|which|whose)(?:'s\b|\s+(?:do|does|did|is|are|am|was|were|can|could|should|would"
+    r"|will|shall|have|has|had|to|many|much|long|often|old|far|come)\b)"
+    r"|(?:can|could|would|will|should|shall|may|might|do|does|did|is|are|am|was|were|have|has|had)\s+"
+    r"(?:i|you|we|they|he|she|it|there|this|that|my|our|someone|anyone|anybody)\b)",
+    re.IGNORECASE,
+)
+"""Begins as questions do, though there may be no question mark."""
+WANTED = re.compile(
+    r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just)[\s,]+)*"
+    r"(?:tell|give|show|help|let|let's|let’s|write|rewrite|explain|fix|translate|summari[sz]e|list|find|make|send|describe"
+    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish)\b(?!:\s)",
+    re.IGNORECASE,
+)
+"""Begins as requests do that want something done now. What is to be kept in mind is none: `remember that …`."""
+EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 MAX_CHARS = 400
 MIN_CHARS = 8
+MIN_EAST_ASIAN = 4
 
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, without empty ones."""
-    return [part.strip() for part in END.split(text) if part and part.strip()]
+    return [text[start:end] for start, end in _spans(text)]
+
+
+def find_statements(text: str) -> list[str]:
+    """The sentences in which whoever speaks states something about themselves. What is quoted, or stands in a block of
+    code, is nobody's statement."""
+    hidden = _hide_quotes(_hide_code(text))
+    return [text[start:end] for start, end in _spans(hidden) if _states(hidden[start:end])]
 
 
 def is_statement(sentence: str) -> bool:
-    """Does it state something about the speaker, rather than ask or chat?"""
-    if sentence.endswith(("?", "？")) or not MIN_CHARS <= len(sentence) <= MAX_CHARS:
-        return False
-    return bool(FIRST_PERSON.search(sentence))
+    """Does it state something about the speaker, rather than ask, want something or quote?"""
+    return _states(_hide_quotes(sentence))
 
 
 def telling(sentence: str) -> int:
@@ -27,3 +93,58 @@ def telling(sentence: str) -> int:
     words = re.findall(r"\w+", sentence)
     weight = sum(2 if word[:1].isupper() or word.isdigit() else 1 for word in words[:40])
     return weight - (8 if sentence.endswith("?") else 0)
+
+
+def _states(sentence: str) -> bool:
+    least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
+    if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
+        return False
+    if ASKED.match(sentence) or WANTED.match(sentence) or sentence.startswith(">"):
+        return False
+    return bool(FIRST_PERSON.search(sentence))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where sentences begin and end."""
+    start = 0
+    for end in END.finditer(text):
+        if "\n" in end[0] or not _goes_on(text, start, end):
+            yield from _trimmed(text, start, end.start())
+            start = end.end()
+    yield from _trimmed(text, start, len(text))
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    part = text[start:end]
+    if kept := part.strip():
+        begin = start + part.index(kept[0])
+        yield begin, begin + len(kept)
+
+
+def _goes_on(text: str, start: int, end: re.Match[str]) -> bool:
+    """Whether the full stop before a gap belongs to a shortened word or a number."""
+    before, after = text[max(start, end.start() - LONGEST_WORD) : end.start()], text[end.end() : end.end() + 3]
+    if not before.endswith("."):
+        return False
+    if TITLE.search(before) or INITIAL.search(before) or NUMBERED.fullmatch(text, start, end.start()):
+        return True
+    if ORDINAL.search(before):
+        return after[:1].islower() or MONTH.match(after) is not None
+    return SHORTENED.search(before) is not None and not after[:1].isupper()
+
+
+def _hide_quotes(text: str) -> str:
+    return QUOTED.sub(lambda quoted: HIDDEN * len(quoted[0]), text)
+
+
+def _hide_code(text: str) -> str:
+    """The text with blocks between lines of three backticks hidden, line ends too."""
+    if "```" not in text:
+        return text
+    lines, inside = text.splitlines(keepends=True), False
+    for place, line in enumerate(lines):
+        fence = line.lstrip().startswith("```")
+        if inside or fence:
+            lines[place] = HIDDEN * len(line)
+        inside ^= fence
+    return "".join(lines)

@@ -194,6 +194,8 @@ class VectorIndex:
 def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> None:
     """Read what the tables have beyond the matrix, or everything again when something disappeared."""
     [(generation,)] = source.generation.rows(tx, **place)
+    if generation < matrix.generation:
+        return  # an older snapshot still has what left: it takes what there is, and adds nothing
     if matrix.generation < generation:
         matrix.clear(generation)
     while rows := source.rows.rows(tx, last=matrix.last_id, **place):

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.db.queue import Item
-from hermes.gateway.commands import Command, find_command
 from hermes.gateway.platform import Inbound
+from hermes.slash.table import TypedCommand, find_command
 from hermes.types import Draft
 
 
-class Part(Struct, frozen=True):
+class Batch(Struct, frozen=True):
     """Inbox items that are handled together: messages for one turn, or one command."""
 
     items: tuple[Item, ...]
     messages: tuple[Inbound, ...]
-    command: tuple[Command, str] | None = None
+    command: TypedCommand | None = None
 
     @property
     def first(self) -> Inbound:
@@ -28,17 +28,21 @@ class Part(Struct, frozen=True):
         return [item.key for item in self.items]
 
 
-def next_part(items: Sequence[Item]) -> Part:
+def next_batch(items: Sequence[Item]) -> Batch:
     """What comes next in a lane: on chat platforms all messages up to a command, over the API one request."""
     messages = [Inbound.from_json(item.payload) for item in items]
     first = messages[0]
-    if (command := find_command(first.text)) is not None:
-        return Part((items[0],), (first,), command)
+    if (command := find_command("chat", first.text)) is not None:
+        return Batch((items[0],), (first,), command)
     count = 1
     if first.chat.chat_type != "api":
-        while count < len(items) and messages[count].chat == first.chat and find_command(messages[count].text) is None:
+        while count < len(items) and messages[count].chat == first.chat and _is_said(messages[count]):
             count += 1
-    return Part(tuple(items[:count]), tuple(messages[:count]))
+    return Batch(tuple(items[:count]), tuple(messages[:count]))
+
+
+def _is_said(message: Inbound) -> bool:
+    return find_command("chat", message.text) is None
 
 
 def draft_of(message: Inbound, *, is_owner: bool) -> Draft:

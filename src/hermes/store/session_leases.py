@@ -14,7 +14,7 @@ def compression_lease(session_id: str) -> str:
     return f"compression:{session_id}"
 
 
-def revoke_holdings(tx: Tx, session_id: str) -> None:
+def revoke_session_leases(tx: Tx, session_id: str) -> None:
     """Whoever works on a session has lost it: they write nothing more, also not into a new one of the same id."""
     lanes.revoke_lane(tx, SESSIONS, session_id)
     leases.revoke(tx, compression_lease(session_id))

@@ -16,10 +16,10 @@ from hermes.db.leases import Lease
 from hermes.errors import StaleError, StoreError
 from hermes.store.store import Store
 
-log = logging.getLogger("hermes.tenure")
+log = logging.getLogger("hermes.leases")
 
 
-class Claim(Struct, frozen=True):
+class WantedLease(Struct, frozen=True):
     """How a lease is taken and let go: its name for a person, two steps of a transaction, and its life in seconds."""
 
     name: str
@@ -28,7 +28,7 @@ class Claim(Struct, frozen=True):
     ttl: float
 
 
-class Tenure:
+class HeldLease:
     """A lease that is held. `check` inside a transaction proves that it still is."""
 
     def __init__(self, lease: Lease) -> None:
@@ -41,49 +41,58 @@ class Tenure:
         leases.check(tx, self.lease)
 
 
-async def take(store: Store, claim: Claim) -> Tenure | None:
+def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) -> WantedLease:
+    """A lease that is its name alone."""
+
+    def acquire(tx: Tx) -> Lease | None:
+        return leases.acquire(tx, name, owner, ttl=ttl, now=store.clock.now())
+
+    return WantedLease(about, acquire, leases.release, ttl)
+
+
+async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
     """The lease, or None. One that is granted while we are being cancelled is given back: nobody would hold it."""
-    taking = asyncio.ensure_future(store.write(claim.take))
+    taking = asyncio.ensure_future(store.write(wanted.take))
     try:
         lease = await asyncio.shield(taking)
     except asyncio.CancelledError:
         if (lease := await taking) is not None:
-            await _let_go(store, claim, Tenure(lease))
+            await _let_go(store, wanted, HeldLease(lease))
         raise
-    return None if lease is None else Tenure(lease)
+    return None if lease is None else HeldLease(lease)
 
 
 @asynccontextmanager
-async def kept(store: Store, claim: Claim, tenure: Tenure) -> AsyncIterator[Tenure]:
+async def kept(store: Store, wanted: WantedLease, held: HeldLease) -> AsyncIterator[HeldLease]:
     """Keep what was taken while the block runs, then let it go."""
-    heart = asyncio.create_task(_beat(store, claim, tenure))
+    heart = asyncio.create_task(_beat(store, wanted, held))
     try:
-        yield tenure
+        yield held
     finally:
         heart.cancel()
-        if not tenure.is_over:
-            await asyncio.shield(_let_go(store, claim, tenure))
+        if not held.is_over:
+            await asyncio.shield(_let_go(store, wanted, held))
 
 
-async def _beat(store: Store, claim: Claim, tenure: Tenure) -> None:
+async def _beat(store: Store, wanted: WantedLease, held: HeldLease) -> None:
     def renew(tx: Tx) -> Lease:
-        return leases.renew(tx, tenure.lease, ttl=claim.ttl, now=store.clock.now())
+        return leases.renew(tx, held.lease, ttl=wanted.ttl, now=store.clock.now())
 
     while True:
-        await store.clock.sleep(claim.ttl / 3)
+        await store.clock.sleep(wanted.ttl / 3)
         try:
-            tenure.lease = await store.write(renew)
+            held.lease = await store.write(renew)
         except StaleError:
             return  # the next write under it finds out and is refused
         except StoreError as error:  # the next beat may succeed, and it is ours until someone takes it
-            log.warning("%s could not be kept: %s", claim.name, error.line())
+            log.warning("%s could not be kept: %s", wanted.name, error.line())
 
 
-async def _let_go(store: Store, claim: Claim, tenure: Tenure) -> None:
+async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
     """Must not raise: what was done under the lease stands."""
     try:
-        await store.write(lambda tx: claim.release(tx, tenure.lease))
+        await store.write(lambda tx: wanted.release(tx, held.lease))
     except StaleError:
         pass  # lost already: there is nothing to let go
     except StoreError as error:
-        log.warning("%s could not be let go and ends in %g s: %s", claim.name, claim.ttl, error.line())
+        log.warning("%s could not be let go and ends in %g s: %s", wanted.name, wanted.ttl, error.line())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.db.queue import Item
-from hermes.gateway.part import next_part
+from hermes.gateway.batch import next_batch
 from hermes.gateway.platform import ChatType
 from tests.gateway.core import message
 
@@ -17,15 +17,15 @@ def item(number: int, text: str, kind: ChatType = "dm", chat_id: str = "7") -> I
     return Item(number, "inbox", "lane", f"k{number}", "s", payload, "waiting", 1, 0, 0.0, 0.0, None, None)
 
 
-def parts(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:
-    """Everything that waits, in the parts in which it is handled."""
+def batches(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:
+    """Everything that waits, in the batches in which it is handled."""
     waiting = [item(number, text, kind) for number, text in enumerate(texts)]
     found: list[list[str]] = []
     while waiting:
-        part = next_part(waiting)
-        found.append([said.text for said in part.messages])
-        assert (part.command is not None) == (found[-1][0].startswith("/") and found[-1][0] != "/etc")
-        waiting = waiting[len(part.items) :]
+        batch = next_batch(waiting)
+        found.append([said.text for said in batch.messages])
+        assert (batch.command is not None) == (found[-1][0].startswith("/") and found[-1][0] != "/etc")
+        waiting = waiting[len(batch.items) :]
     return found
 
 
@@ -45,16 +45,16 @@ def parts(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:
     ],
 )
 def test_waiting_messages_join_up_to_a_command(texts: list[str], kind: ChatType, expected: list[list[str]]) -> None:
-    assert parts(texts, kind) == expected
+    assert batches(texts, kind) == expected
 
 
 def test_messages_of_different_chats_in_one_lane_do_not_join() -> None:
     over_http = item(2, "from the API", "api", "s")
-    assert len(next_part([item(1, "from the chat"), over_http]).items) == 1
-    assert len(next_part([over_http, item(1, "from the chat")]).items) == 1
+    assert len(next_batch([item(1, "from the chat"), over_http]).items) == 1
+    assert len(next_batch([over_http, item(1, "from the chat")]).items) == 1
 
 
 @pytest.mark.contract("2.4", "P1", "P2")
 @given(st.lists(st.sampled_from(["a", "b", "/new", "/title x", "/etc"]), min_size=1), st.sampled_from(["dm", "api"]))
 def test_every_message_is_in_one_part_and_in_order(texts: list[str], kind: ChatType) -> None:
-    assert [text for part in parts(texts, kind) for text in part] == texts
+    assert [text for batch in batches(texts, kind) for text in batch] == texts

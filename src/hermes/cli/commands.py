@@ -1,0 +1,85 @@
+"""Slash commands at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.agent.agent import Agent
+from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.output import show_time
+from hermes.cli.rows import head
+from hermes.slash.acts import BEGINS
+from hermes.slash.here import Beginning, Console, Surface, Word
+from hermes.slash.table import find_command, unknown_command
+from hermes.store.sessions import Listed
+
+LISTED = 10
+
+
+class Answered(Struct, frozen=True):
+    """What a slash command answers; `over` ends the conversation."""
+
+    text: str
+    over: bool = False
+
+
+async def run_command(conversation: Conversation, line: str, stop: asyncio.Event) -> Answered:
+    """Run a slash command, until `stop` is set. Raises UsageError for one that does not exist."""
+    typed = find_command("terminal", line)
+    if typed is None:
+        raise unknown_command("terminal", line)
+    here = AtTerminal(conversation, stop)
+    text = await typed.run(here)
+    await conversation.look_again()
+    return Answered(text, here.is_over)
+
+
+class AtTerminal(Struct):
+    """A terminal as commands see it: a `Here` with a `Console`."""
+
+    conversation: Conversation
+    stop: asyncio.Event
+    is_over: bool = False
+    surface: Surface = "terminal"
+
+    @property
+    def console(self) -> Console:
+        return self
+
+    async def place(self) -> Agent | Beginning:
+        return await self.conversation.place()
+
+    async def begin_session(self) -> str:
+        await self.conversation.leave()
+        return BEGINS
+
+    async def list_sessions(self) -> str:
+        # id, two gaps and the time take 44 columns.
+        room = max(16, shutil.get_terminal_size().columns - 44)
+        lines = [
+            f"{one.session.id}  {show_time(one.last_active)}  {_called(one, room)}" for one in await self._recent()
+        ]
+        return "\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet."
+
+    async def recent_sessions(self) -> Sequence[Word]:
+        return [(one.session.id, _called(one, 40)) for one in await self._recent()]
+
+    async def _recent(self) -> list[Listed]:
+        store = self.conversation.store
+        return await store.read(lambda tx: store.sessions.recent(tx, limit=LISTED))
+
+    async def resume(self, name: str) -> str:
+        store = self.conversation.store
+        await self.conversation.resume(await store.read(lambda tx: find_live(store, tx, name)))
+        return await self.conversation.recap()
+
+    def leave(self) -> None:
+        self.is_over = True
+
+
+def _called(listed: Listed, columns: int) -> str:
+    return head(listed.session.title or listed.preview, columns)

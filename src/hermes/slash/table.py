@@ -1,0 +1,134 @@
+"""The table of slash commands, for every surface on which people talk.
+
+    text ── find_command ── TypedCommand ── run over a Here ── what the person is told
+
+A new command is a function in `acts.py` and its line in `TABLE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
+from typing import get_args
+
+from msgspec import Struct
+
+from hermes.errors import UsageError
+from hermes.slash import acts
+from hermes.slash.here import Here, Surface, Word
+
+QUOTED = 40
+"""Characters of a name that nobody knows which are repeated."""
+
+
+async def _help(here: Here, _: str) -> str:
+    offered = OFFERED[here.surface].values()
+    if here.surface == "chat":  # its letters have no fixed width
+        return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
+    width = max(len(command.usage) for command in offered)
+    return "\n".join(f"/{command.usage:<{width}}  {command.help}" for command in offered)
+
+
+async def _no_words(_: Here) -> Sequence[Word]:
+    return ()
+
+
+class Command(Struct, frozen=True):
+    """One slash command. `run` gets what follows its name, without blanks around it."""
+
+    name: str
+    takes: str
+    help: str
+    run: Callable[[Here, str], Awaitable[str]]
+    where: tuple[Surface, ...] = ("terminal", "chat")
+    overtakes: bool = False
+    """It acts at once, whatever waits; every other command waits its turn like a message."""
+    aliases: tuple[str, ...] = ()
+    words: Callable[[Here], Awaitable[Sequence[Word]]] = _no_words
+    """What may follow it, for completion."""
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name} {self.takes}".rstrip()
+
+
+TABLE = (
+    Command("new", "", "Begin a new session.", acts.begin_new),
+    Command("title", "[TEXT]", "Show or change this session's title.", acts.title),
+    Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
+    Command(
+        "resume",
+        "ID",
+        "Go on with another session, by id, its beginning, or its title.",
+        acts.resume,
+        where=("terminal",),
+        words=acts.recent_sessions,
+    ),
+    Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
+    Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
+    Command(
+        "memory",
+        "[on|off]",
+        "Show the notes; off makes this conversation incognito.",
+        acts.memory,
+        words=acts.memory_words,
+    ),
+    Command("status", "", "Session, model, context and memory.", acts.status),
+    Command("help", "", "This list.", _help),
+    Command("quit", "", "Leave.", acts.leave, where=("terminal",), overtakes=True, aliases=("exit",)),
+)
+OFFERED: dict[Surface, dict[str, Command]] = {
+    surface: {command.name: command for command in TABLE if surface in command.where} for surface in get_args(Surface)
+}
+
+
+class TypedCommand(Struct, frozen=True):
+    """A command as someone typed it, with what follows its name."""
+
+    command: Command
+    rest: str
+
+    async def run(self, here: Here) -> str:
+        """Do it; what the person is told. Raises UsageError for what the person can mend."""
+        return await self.command.run(here, self.rest)
+
+
+def find_command(surface: Surface, text: str) -> TypedCommand | None:
+    """The command that a text is; None for an ordinary message, as any is that begins with a blank.
+
+    `/new@bot` and `/NEW` count too. In a chat a text with an unknown name is a message like any other.
+    """
+    name, rest = _split(text)
+    for command in OFFERED[surface].values():
+        if name == command.name or name in command.aliases:
+            return TypedCommand(command, rest)
+    return None
+
+
+def unknown_command(surface: Surface, text: str) -> UsageError:
+    """What is said of a command that does not exist, where a slash means a command and nothing else."""
+    name = _split(text)[0][:QUOTED]
+    near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, OFFERED[surface], n=1))
+    hint = "`/help` lists them; to say it as a message, put a space before it"
+    return UsageError(f"there is no command /{name}{near}", hint=hint)
+
+
+async def complete(here: Here, typed: str) -> list[Word]:
+    """What may stand in place of the last word of `typed`, each with what it means. Nothing for a plain message."""
+    if not typed.startswith("/") or "\n" in typed:
+        return []
+    name, space, word = typed.partition(" ")
+    if not space:
+        known = [(f"/{command.name}", command.help) for command in OFFERED[here.surface].values()]
+        return [(text, meaning) for text, meaning in known if text.startswith(name)]
+    found = find_command(here.surface, name)
+    words = () if found is None else await found.command.words(here)
+    return [(text, meaning) for text, meaning in words if text.startswith(word)]
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The name of a command, "" for a text that is none, and what follows it."""
+    if not text.startswith("/"):
+        return "", ""
+    word, *rest = text.split(maxsplit=1)
+    return word[1:].partition("@")[0].lower(), rest[0].strip() if rest else ""

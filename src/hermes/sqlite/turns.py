@@ -1,0 +1,144 @@
+"""Whose turn it is: who asks for little goes first, and slow work is done by one at a time, with pauses."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import TypeVar
+
+T = TypeVar("T")
+LITTLE = 0.01
+"""Seconds of a processor that anybody may ask for and still go first."""
+NEWEST = 0.2
+"""What the newest request of an asker counts for, among all before."""
+TURN = 0.002
+"""Seconds that slow work goes on before others are let go on."""
+LOOK = 0.02
+"""Seconds between two looks whether one who waits for a turn still wants it."""
+
+
+class Asker:
+    """One who asks again and again, such as a connection."""
+
+    def __init__(self) -> None:
+        self._usual = 0.0
+
+    def took(self, seconds: float) -> None:
+        """So much of a processor was the last request."""
+        self._usual += NEWEST * (seconds - self._usual)
+
+    @property
+    def rank(self) -> int:
+        """0 for who asks for little, one more each time that it doubles."""
+        return int(self._usual / LITTLE).bit_length()
+
+
+asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+"""Who is being answered; None for ourselves."""
+
+
+class Threads:
+    """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._waiting: queue.PriorityQueue[tuple[float, int, Callable[[], None]]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
+        self._guard = threading.Lock()
+        self._begun = self._ended = False
+
+    def submit(self, run: Callable[[], T], rank: int) -> Future[T]:
+        """What `run` returns, in one of the threads."""
+        done: Future[T] = Future()
+        with self._guard:
+            if self._ended:
+                raise RuntimeError("the threads have ended")
+            if not self._begun:
+                self._begun = True
+                for thread in self._threads:
+                    thread.start()
+        self._waiting.put((rank, next(self._numbers), lambda: _fulfil(done, run)))
+        return done
+
+    def end(self) -> None:
+        """Do what was handed over, then end. Twice is fine."""
+        with self._guard:
+            first, self._ended = not self._ended, True
+        if not self._begun:
+            return
+        if first:
+            for _ in self._threads:
+                self._waiting.put((float("inf"), next(self._numbers), _end_thread))
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            *_, run = self._waiting.get()
+            if run is _end_thread:
+                return
+            run()
+            del run  # what it holds must not live until the next one comes
+
+
+def _end_thread() -> None:
+    """The last that a thread is handed."""
+
+
+def _fulfil(done: Future[T], run: Callable[[], T]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        result = run()
+    except BaseException as error:  # noqa: BLE001 - handed to the caller
+        done.set_exception(error)
+    else:
+        done.set_result(result)
+
+
+class Turns:
+    """Slow work is done by one at a time. `others` tells whether anybody else wants to go on."""
+
+    def __init__(self, others: Callable[[], bool]) -> None:
+        self._others = others
+        self._lock = threading.Lock()
+
+    def take(self, share: int, is_over: Callable[[], bool]) -> Turn:
+        """Wait for a turn, or until it is over anyway. Who has a share of 2 pauses twice as long as it works."""
+        turn = Turn(self._lock, self._others, share, is_over)
+        turn.take()
+        return turn
+
+
+class Turn:
+    """The turn of one who works slowly, in its thread."""
+
+    def __init__(
+        self, lock: threading.Lock, others: Callable[[], bool], share: int, is_over: Callable[[], bool]
+    ) -> None:
+        self._lock, self._others, self._share, self._is_over = lock, others, share, is_over
+        self._has = False
+        self._since = 0.0
+
+    def give_way(self) -> None:
+        """Let others go on, when this one worked for a while."""
+        worked = time.perf_counter() - self._since
+        if worked > TURN and self._others():
+            self.leave()
+            time.sleep(self._share * worked)
+            self.take()
+
+    def take(self) -> None:
+        while not self._has and not self._is_over():
+            self._has = self._lock.acquire(timeout=LOOK)
+        self._since = time.perf_counter()
+
+    def leave(self) -> None:
+        if self._has:
+            self._has = False
+            self._lock.release()

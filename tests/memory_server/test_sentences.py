@@ -1,0 +1,95 @@
+"""What makes a sentence, and which of them state something about who speaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes.memory_server.engine.sentences import find_statements, split_sentences
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My dentist is Dr. Holm.",
+        "My doctor is Mrs. Lee and I live at St. Olavs gate 5.",
+        "I was born on 3. May 1980 in Bergen.",
+        "Ich bin am 3. Mai geboren.",
+        "My favourite author is J. K. Rowling.",
+        "I work for Acme Inc. in Oslo.",
+        "I like fruit, e.g. Apples.",
+        "1. I buy milk on Mondays.",
+        "My sister said “I am leaving. Now.” and left.",
+    ],
+)
+def test_a_full_stop_that_ends_no_sentence_cuts_no_fact(text: str) -> None:
+    assert find_statements(text) == [text]
+
+
+def test_sentences_end_where_they_end() -> None:
+    assert split_sentences("I was born in 1980. my cat is 3. She sleeps! 我有猫。我有狗。\n\nOver\n- and out") == [
+        "I was born in 1980.",
+        "my cat is 3.",
+        "She sleeps!",
+        "我有猫。",
+        "我有狗。",
+        "Over",
+        "- and out",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "where do I park",
+        "how do I get to my hotel",
+        "Tell me a joke",
+        "please help me with this",
+        "Can you help me",
+        "do I need a visa",
+        "Let us go",
+        "Thank you for helping me",
+        "What is my cat called?",
+        "Fix this text: 'I am a 90-year-old astronaut. My name is Zorg.'",
+        'She said "my name is Zorg" to him.',
+        "```\nmy_name = I am Zorg\nprint(my name is Zorg)\n```",
+        "> I wrote this long ago",
+        "The weather is nice.",
+        "The EU met for 30 min.",
+    ],
+)
+def test_questions_requests_and_quotes_state_nothing(text: str) -> None:
+    assert find_statements(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ich heiße Jörg und wohne in Köln",
+        "Mon chat s'appelle Felix.",
+        "J'habite à Lyon.",
+        "Mi perro se llama Rufo.",
+        "Vivo en Madrid.",
+        "La mia città è Roma.",
+        "Minha irmã mora em Lisboa.",
+        "Ik woon in Utrecht.",
+        "Jeg bor i Bergen.",
+        "Mój kot ma na imię Filemon.",
+        "Меня зовут Иван.",
+        "أنا أسكن في القاهرة.",
+        "我的猫叫咪咪。",
+        "私は東京に住んでいます。",
+        "제 고양이 이름은 나비입니다.",
+        "Remember that my sister is called Ada.",
+        "Call me Bob from now on.",
+        "I'm allergic to peanuts",
+        "Will is my brother.",
+    ],
+)
+def test_what_people_say_of_themselves_is_a_statement_in_any_of_these_languages(text: str) -> None:
+    assert find_statements(text) == [text]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["'a ", "“", "„", "«", '"', "Dr. ", "```\n", "3. "])
+def test_a_text_of_nothing_but_signs_is_read_to_its_end(piece: str) -> None:
+    assert find_statements(piece * (100_000 // len(piece))) == []
