@@ -175,6 +175,19 @@ def drop(tx: Tx, ids: Iterable[int]) -> int:
     return dropped
 
 
+def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
+    """Undo that items were queued, keys included, so that they can be queued again: those that were never
+    taken."""
+    gone = []
+    for item in items:
+        untaken = "id = ? AND state = 'waiting' AND claimed = 0 AND tried_at IS NULL"
+        row = tx.execute(f"DELETE FROM hermes_queue WHERE {untaken} RETURNING queue, lane", (item.id,)).fetchone()
+        if row is not None:
+            schedule(tx, row["queue"], row["lane"])
+            gone.append(item)
+    return gone
+
+
 def drop_session(tx: Tx, session_id: str) -> int:
     """Forget what is queued for a session that goes."""
     rows = tx.execute("SELECT id FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()

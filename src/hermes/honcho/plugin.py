@@ -1,4 +1,4 @@
-"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured."""
+"""The plugin's hooks, as `hermes.memory.provider.MemoryPlugin` describes them; each leads to a file of this room."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HonchoPlugin(MemoryPlugin):
         return True
 
     def configuration(self) -> Configuration:
-        """What is in force now. Raises ProviderError while there is nothing that could be."""
+        """The configuration in force. Raises ProviderError while there has been no valid one."""
         try:
             return self._watch.current()
         except SettingsError as error:
@@ -106,6 +106,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
+        is_on = config.get(ENABLED) is not False
         access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
@@ -113,9 +114,9 @@ class HonchoPlugin(MemoryPlugin):
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
-            "switched": "off" if config.get(ENABLED) is False else "on",
-            "writing": _writing(config),
-            "recall": config.get(RECALL_MODE),
+            "switched": "on" if is_on else "off",
+            "writing": _writing(config) if is_on else "nothing",
+            "recall": config.get(RECALL_MODE) if is_on else "nothing",
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""One profile's configuration as a command works on it."""
+"""What commands of `hermes honcho` work with: a profile's configuration, and where they ask and print."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Workbench(Struct, frozen=True):
         """Keys with their values and where these come from."""
         config = self.load()
         if as_json:
-            self.desk.print_json({row.key: row.shown(config.get(row)) for row in rows})
+            self.desk.print_json({row.key: value_of(config, row) for row in rows})
             return
         self.desk.print_lines([(row.key, f"{shown(config, row)}  ({origin(config, row)})") for row in rows])
 
@@ -114,21 +114,25 @@ def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
 
 def shown(config: Configuration, row: Key[Json]) -> str:
     """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
+    value = value_of(config, row)
+    return "–" if value is None or value == "" or value == {} else in_words(value)
+
+
+def value_of(config: Configuration, row: Key[Json]) -> Json:
+    """What is in force of a key, without secrets, also where it is not set."""
     value = config.get(row)
-    if value is None or value == "" or value == {}:
-        return _follows(config).get(row.key, "–")
-    return in_words(row.shown(value))
+    return _follows(config).get(row.key, value) if value is None or value == "" else row.shown(value)
 
 
-def _follows(config: Configuration) -> Mapping[str, str]:
+def _follows(config: Configuration) -> Mapping[str, Json]:
     """What holds for keys that are not set."""
     who = config.identities
     return {
-        keys.ENABLED.key: "true",
+        keys.ENABLED.key: True,
         keys.WORKSPACE.key: config.workspace,
         keys.PEER_NAME.key: who.owner,
         keys.AI_PEER.key: who.ai,
-        keys.CONTEXT_TOKENS.key: str(DEFAULT_TOKENS),
+        keys.CONTEXT_TOKENS.key: DEFAULT_TOKENS,
     }
 
 
