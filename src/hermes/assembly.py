@@ -12,7 +12,6 @@ from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
 from hermes.agent.notes_tool import read_notes_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
 from hermes.db.engine import Tx
@@ -102,12 +101,11 @@ def open_agent(
     owner: str,
     provider: ActiveProvider | None = None,
     person: Person = NOBODY,
-    renderings: Renderings | None = None,
 ) -> Agent:
     """The agent for one session, of one person in a direct chat, which reaches as far as `scope`. It may hold a session
     of the provider: close it.
 
-    Agents of one process share their `provider` and their `renderings`.
+    Agents of one process share their `provider`.
     """
     notes = open_notes(app, scope)
     return Agent(
@@ -134,7 +132,6 @@ def open_agent(
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
-        renderings=renderings or Renderings(),
     )
 
 

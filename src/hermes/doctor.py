@@ -1,4 +1,8 @@
-"""Looks at an installation and says what is wrong and what to do. It changes nothing."""
+"""Looks at an installation and says what is wrong and what to do. It changes nothing.
+
+A new check is a function that yields a `Finding` for each thing it looked at, and its line in `examine`. A finding that
+programs should recognise has a `code`, which docs/repair.md explains.
+"""
 
 from __future__ import annotations
 

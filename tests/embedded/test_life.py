@@ -148,6 +148,7 @@ def test_server_that_is_told_to_end_has_written_down_every_request(place: Place)
     with running(place.folder, HERMES_HOME=str(place.home)) as served, served.client() as client:
         client.get("/metrics").raise_for_status()
         client.get("/nothing")
+    assert served.process.returncode == 0
     lines = place.access_log.read_text().splitlines()
     assert [line.split()[2:5] for line in lines] == [["GET", "/metrics", "200"], ["GET", "/nothing", "404"]]
 

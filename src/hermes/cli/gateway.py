@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -17,6 +14,7 @@ from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
@@ -27,6 +25,7 @@ from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
 from hermes.gateway.holding import request_stop, running_gateway
+from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
@@ -34,13 +33,10 @@ from hermes.memory.registry import NONE
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import (
     ALLOW,
-    API_KEY,
-    API_SERVER_KEY,
     LOG_FORMAT,
     LOG_LEVEL,
     PROVIDER,
-    TELEGRAM_TOKEN,
-    TELEGRAM_WEBHOOK_SECRET,
+    secrets_in,
 )
 from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
 from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
@@ -55,14 +51,13 @@ STOP_PATIENCE = 60.0
 def run_gateway(ctx: typer.Context) -> None:
     """Serve the platforms that are configured, until Ctrl-C or `hermes gateway stop`."""
     host = load_app(ctx)
-    secrets = [host.settings.get(s) for s in (API_KEY, API_SERVER_KEY, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET)]
 
     async def work(store: Store) -> None:
         start_log(
             host.home.log_file,
             level=host.settings.get(LOG_LEVEL),
             form=host.settings.get(LOG_FORMAT),
-            secrets=secrets,
+            secrets=secrets_in(host.settings),
         )
         with keeping(find_place(host.home, load_shared_env(host.home))):
             await _serve(host, store)
@@ -75,9 +70,8 @@ async def _serve(host: App, store: Store) -> None:
     gateway = open_gateway(host, store, model)
     platforms = open_platforms(host, store, model, gateway)
     if not platforms:
-        raise UsageError(
-            "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
-        )
+        switches = ", or ".join(f"`{setting.key}`" for setting in SWITCHES.values())
+        raise UsageError("no platform is configured", hint=f"Set {switches} (docs/gateway.md)")
     stopping = asyncio.Event()
     telling: list[asyncio.Task[None]] = []
 
@@ -88,7 +82,7 @@ async def _serve(host: App, store: Store) -> None:
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
 
     try:
-        with _signals(stopping):
+        with ending_on_signals(stopping.set):
             await gateway.run(platforms, stopping, note, begun)
     finally:
         await asyncio.gather(*telling)
@@ -108,24 +102,6 @@ async def _tell_of_guests(host: App, store: Store) -> None:
     if host.settings.get(PROVIDER) != NONE:
         for line in await read_remarks(host, store):
             note(f"gateway: {printable(line)}")
-
-
-@contextmanager
-def _signals(stopping: asyncio.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM end the gateway in good order; where signals cannot be watched, `hermes gateway stop` does."""
-    loop = asyncio.get_running_loop()
-    watched: list[signal.Signals] = []
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(wanted, stopping.set)
-            watched.append(wanted)
-        except NotImplementedError:
-            continue
-    try:
-        yield
-    finally:
-        for wanted in watched:
-            loop.remove_signal_handler(wanted)
 
 
 @app.command("status")

@@ -28,7 +28,7 @@ from hermes.errors import NotFoundError, UsageError
 from hermes.logs import start_log
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
-from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL
+from hermes.settings import LOG_FORMAT, LOG_LEVEL, secrets_in
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.store import Store
 from hermes.types import Json
@@ -61,7 +61,7 @@ def deliver(
         found.home.log_file,
         level=found.settings.get(LOG_LEVEL),
         form=found.settings.get(LOG_FORMAT),
-        secrets=[found.settings.get(API_KEY)],
+        secrets=secrets_in(found.settings),
     )
     return with_store(found, lambda store: _deliver(found, store, unless_running))
 

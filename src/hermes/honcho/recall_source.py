@@ -1,4 +1,4 @@
-"""What a conversation may ask of a Honcho server, and nothing beyond it: whose memory is asked follows from its reach.
+"""All that a conversation may read from a Honcho server. Its reach decides whose memory that is.
 
 | reach | about the person | about the agent | answers |
 |---|---|---|---|
@@ -9,8 +9,8 @@
 What an agent knows of a person is its own view and, beside it, the person's: so agents that share a workspace recall
 what any of them was told. Cards and conclusions that an agent made are its own.
 
-A Honcho server that is not ours puts cards into its answers, which say nothing of where they come from: there guests
-and groups get none, and nobody gets one about the agent. Asking makes nothing on the server.
+A Honcho server that is not ours uses cards in its answers, and a card does not say which session it comes from. There
+guests and groups get no answers, and nobody gets one about the agent. Reading creates nothing on the server.
 """
 
 from __future__ import annotations

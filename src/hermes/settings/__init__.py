@@ -268,6 +268,11 @@ LOG_FORMAT = Setting("log.format", Choice(("text", "json")), "text", "Lines of t
 TABLE = collect(globals())
 
 
+def secrets_in(settings: Settings) -> list[str]:
+    """Every value in force that nobody should see, such as a key: what a log must hide."""
+    return [settings.get(setting) for setting in TABLE if isinstance(setting.kind, Secret)]
+
+
 def find_setting(key: str) -> Setting[Any]:
     """The row called `key`, or a SettingsError that offers the one that was probably meant, or its neighbours."""
     for setting in TABLE:
