@@ -431,7 +431,6 @@ def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_t
             "DELETE FROM hermes_migrations WHERE version >= 10",
             "DROP TABLE hermes_note_remarks",
             "DROP TABLE hermes_memory_told",
-            "DROP TABLE hermes_note_remarks",
             "ALTER TABLE hermes_memory_places DROP COLUMN earlier",
             "ALTER TABLE hermes_queue DROP COLUMN lost",
         ):
