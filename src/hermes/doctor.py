@@ -151,7 +151,7 @@ def _check_deliveries(home: Home, provider: str) -> Iterator[Finding]:
     if health.failing_since is not None:
         since = datetime.fromtimestamp(health.failing_since).strftime("%Y-%m-%d %H:%M")
         detail = f"what {provider} is to be told has not arrived since {since}: {health.last_error}"
-        yield Finding("memory", "fail", detail, "`hermes memory status` says more", "not-delivered")
+        yield Finding("memory", "fail", detail, "`hermes memory status` says more")
 
 
 def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
