@@ -56,6 +56,7 @@ fmt: install
 docs: install
 	$(BIN)/python -m scripts.write_reference
 	$(BIN)/python -m scripts.write_honcho_reference
+	$(BIN)/python -m scripts.draw_rooms
 
 bench: install
 	$(BIN)/python -m bench

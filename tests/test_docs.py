@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from hermes import settings
+from hermes import doctor, errors, settings
+from hermes.audit import damage, log
 from hermes.slash.table import OFFERED, TABLE
+from scripts import draw_rooms
 from scripts.write_reference import TARGET, render
 
 ROOT = Path(__file__).parent.parent
@@ -20,24 +25,39 @@ def test_reference_names_every_command_setting_and_error() -> None:
     assert TARGET.read_text(encoding="utf-8") == render(), "run `make docs`"
 
 
-def test_every_file_and_function_the_architecture_names_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([^`\s]+)`", text)
+def test_the_drawing_of_the_rooms_shows_what_they_import() -> None:
+    page = draw_rooms.TARGET.read_text(encoding="utf-8")
+    assert page == draw_rooms.with_drawing(page), "run `make docs`"
+
+
+def test_a_drawing_leaves_out_what_other_arrows_say() -> None:
+    arrows = {"cli": {"agent", "store", "errors"}, "agent": {"store"}, "store": {"errors"}, "errors": set[str]()}
+    reduced = draw_rooms.reduce_arrows(arrows)
+    assert reduced == {"cli": {"agent"}, "agent": {"store"}, "store": {"errors"}, "errors": set()}
+
+
+@cache
+def defined_in(folder: Path) -> frozenset[str]:
+    """Every function and class below a folder."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/discussions.md"])
+def test_every_file_function_and_test_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(r"`([^`\s]+)`", (ROOT / page).read_text(encoding="utf-8"))
     files = [name for name in named if name.endswith((".py", "/"))]
     functions = [name.removesuffix("()") for name in named if name.endswith("()")]
     assert files
     assert functions
     for name in files:
         inside = [SOURCE / name, ROOT / name, *SOURCE.glob(f"*/{name}")]
-        assert any(path.exists() for path in inside), f"ARCHITECTURE.md names {name}"
-    defined = {
-        node.name
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+        assert any(path.exists() for path in inside), f"{page} names {name}"
     for name in functions:
-        assert name.split(".")[-1] in defined, f"ARCHITECTURE.md names {name}()"
+        assert name.split(".")[-1] in defined_in(SOURCE), f"{page} names {name}()"
+    for name in [name for name in named if re.fullmatch(r"test_\w+", name)]:
+        assert name in defined_in(ROOT / "tests"), f"{page} names {name}"
 
 
 def test_every_link_in_the_docs_leads_somewhere() -> None:
@@ -51,6 +71,28 @@ def test_no_setting_is_read_by_nobody() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     for name in [name for name, found in vars(settings).items() if isinstance(found, settings.Setting)]:
         assert re.search(rf"\b{name}\b", sources), f"{name} is in the table but nothing reads it"
+
+
+def test_the_tree_of_errors_shows_every_error_below_its_kind() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.HermesError)]
+    above = {1: "HermesError"}
+    drawn = {"HermesError": "Exception"}
+    for stem, name in re.findall(r"^    ([│├└─ ]+)(\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(stem) // 4
+        drawn[name] = above[depth]
+        above[depth + 1] = name
+    assert drawn == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
+
+
+def test_the_page_about_repairs_explains_every_code_of_a_finding() -> None:
+    """A code is the fifth thing that a finding is made with."""
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(doctor))) if isinstance(node, ast.Call)]
+    made = [call.args for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Finding"]
+    given = {args[4].value for args in made if len(args) > 4 and isinstance(args[4], ast.Constant)}
+    assert given, "no finding has a code"
+    text = (ROOT / "docs" / "repair.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.MULTILINE))
+    assert explained == {*given, *get_args(damage.Code), *get_args(log.AnomalyCode)}
 
 
 @pytest.mark.parametrize("pattern", [r"/root/", r"/home/[a-z]+/", r"files\.pythonhosted", r"registry\.npmjs"])

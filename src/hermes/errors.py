@@ -23,7 +23,8 @@
         ├── StoreGoneError      deleted, moved or replaced while it was in use
         └── StoreEmbedderError  its vectors were made by another embedder than the one in use
 
-An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person.
+An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person. A new one is
+a class here, whose docstring says when it happens, and its line in this tree.
 """
 
 from __future__ import annotations

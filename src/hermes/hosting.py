@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from hermes.agent.agent import Agent
 from hermes.agent.loop import Speaker
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_people, open_provider, scoped, tools_off
@@ -16,6 +16,7 @@ from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
+from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
@@ -27,7 +28,6 @@ from hermes.settings import (
     AGENT_NAME,
     ALLOW,
     API_CONNECTIONS,
-    API_ENABLED,
     API_HOST,
     API_PORT,
     API_SERVER_KEY,
@@ -55,10 +55,10 @@ LANES_AT_ONCE = 8
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
-    owner, renderings, provider = new_owner(), Renderings(), open_provider(app, store)
+    owner, provider = new_owner(), open_provider(app, store)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
-        return open_agent(app, store, model, session, scope, owner, provider, person, renderings)
+        return open_agent(app, store, model, session, scope, owner, provider, person)
 
     get = app.settings.get
     agents = AgentCache(
@@ -87,21 +87,20 @@ async def _nothing_frozen() -> None:
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
     """The platforms that are configured."""
-    platforms: list[Platform] = []
-    if app.settings.get(API_ENABLED):
-        platforms.append(_open_api(app, store, model, gateway))
+    return [OPENERS[name](app, store, model, gateway) for name in switched_on(app.settings)]
+
+
+def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    if get(TELEGRAM_TOKEN):
-        terms = TelegramTerms(
-            token=get(TELEGRAM_TOKEN),
-            base_url=get(TELEGRAM_BASE_URL),
-            mentions_only=get(TELEGRAM_MENTIONS),
-            webhook_url=get(TELEGRAM_WEBHOOK_URL),
-            webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
-            webhook_port=get(TELEGRAM_WEBHOOK_PORT),
-        )
-        platforms.append(Telegram(terms, app.clock))
-    return platforms
+    terms = TelegramTerms(
+        token=get(TELEGRAM_TOKEN),
+        base_url=get(TELEGRAM_BASE_URL),
+        mentions_only=get(TELEGRAM_MENTIONS),
+        webhook_url=get(TELEGRAM_WEBHOOK_URL),
+        webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
+        webhook_port=get(TELEGRAM_WEBHOOK_PORT),
+    )
+    return Telegram(terms, app.clock)
 
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
@@ -129,3 +128,10 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     )
     platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
     return platform
+
+
+OPENERS: Mapping[str, Callable[[App, Store, Model, Gateway], Platform]] = {
+    "api": _open_api,
+    "telegram": _open_telegram,
+}
+"""How each platform of `SWITCHES` is opened."""

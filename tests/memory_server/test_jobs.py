@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import pytest
 
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.engine import jobs
+from hermes.memory_server.engine.kinds import KINDS
 
 NOW = 1_700_000_000_000_000
 
 
-async def add(database: Database, kind: str = "summary", unit: str = "u") -> None:
+async def add(database: Database, kind: jobs.JobKind = "summary", unit: str = "u") -> None:
     await database.write(lambda tx: jobs.add_job(tx, kind, unit, NOW, workspace_id=1, payload={}))
 
 
@@ -22,6 +24,10 @@ async def claim(database: Database, at: int) -> jobs.Job | None:
 
 async def give_up(database: Database, job: jobs.Job, at: int) -> None:
     await database.write(lambda tx: jobs.fail_job(tx, job, "no", at))
+
+
+def test_every_kind_of_job_that_can_be_added_is_done_by_somebody() -> None:
+    assert {*KINDS} == {*get_args(jobs.JobKind)}
 
 
 async def test_jobs_of_one_unit_run_one_after_another_and_other_units_meanwhile(database: Database) -> None:
@@ -147,7 +153,7 @@ async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is
 
 @pytest.mark.contract("9.9")
 @pytest.mark.parametrize("kind", jobs.PROMISED)
-async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database, kind: str) -> None:
+async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database, kind: jobs.JobKind) -> None:
     await add(database, kind=kind)
     at = NOW
     for tries in range(1, 4 * jobs.ATTEMPTS):

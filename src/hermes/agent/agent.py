@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
@@ -77,8 +76,6 @@ class Agent(Struct):
     """The agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
     """No model is configured: the offline floor speaks."""
-    renderings: Renderings = field(default_factory=Renderings)
-    """What is kept of long sessions between requests; the agents of one process share it."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
     overhead: int = 0
@@ -86,7 +83,7 @@ class Agent(Struct):
     untold: list[TurnEvent] = field(default_factory=list)
     """What is to be said of the host; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None
-    """What waits for the person to be silent; the next turn ends it."""
+    """Background work that starts when nobody speaks for a while; the next turn cancels it."""
     note_problems: tuple[str, ...] = ()
     """The notes that could not be read last time, a line for each."""
 
@@ -109,7 +106,7 @@ class Agent(Struct):
         )
 
     def read_notes(self) -> NotesRead:
-        """The notes. One that cannot be read is told once, and once again when all can be."""
+        """The notes. A note that cannot be read is reported once, and once more when all can be read again."""
         read = self.notes.read_all()
         before, self.note_problems = self.note_problems, tuple(problem.line() for problem in read.problems)
         for line in self.note_problems:
@@ -121,7 +118,7 @@ class Agent(Struct):
         return read
 
     async def be_busy(self) -> None:
-        """Nobody is idle any more: work that waited for that is given up."""
+        """Cancel the work that was to start when nobody speaks."""
         if self.idle_work is not None:
             self.idle_work.cancel()
             await asyncio.wait({self.idle_work})
@@ -140,7 +137,6 @@ class Agent(Struct):
             if late:
                 await asyncio.wait(late)
         await self.memory.close(why)
-        self.renderings.forget(self.session_id)
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
 

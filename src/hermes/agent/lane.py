@@ -23,8 +23,8 @@ UNSAID = "Stopped while waiting: this was not said, and is no part of the conver
 
 
 class LaneTerms(Struct, frozen=True):
-    """Seconds: `ttl` without a sign of life frees a lane; who wants one asks every `poll`, for `patience` at most, and
-    the person hears of it after `silence`."""
+    """Times in seconds. A lane is free again `ttl` after its holder's last sign of life. Whoever waits for it asks
+    every `poll`, gives up after `patience`, and tells the person after `silence` that it waits."""
 
     ttl: float = 30.0
     poll: float = 0.1
@@ -64,9 +64,9 @@ class Entered(Struct, Generic[T], frozen=True):
 
 
 class LaneDoor(Generic[T]):
-    """The way into a session's lane, as a block: what was taken in it is let go at its end.
+    """An `async with` block that waits for a session's lane, and lets it go at the end of the block.
 
-    `begin` is the first step: it runs in the transaction that takes the lane, and when it raises neither happens.
+    `begin` runs in the transaction that takes the lane. When it raises, the lane is not taken.
     """
 
     def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Callable[[Tx], T]) -> None:
@@ -86,9 +86,10 @@ class LaneDoor(Generic[T]):
         await self._held.aclose()
 
     async def wait(self, stop: asyncio.Event) -> AsyncGenerator[None, None]:
-        """Wait for whoever has the lane, until it is ours or `stop` is set; a step comes when that takes a while, once.
+        """Wait until the lane is ours (`entered` is set) or `stop` is set.
 
-        Raises SessionBusyError when it takes too long.
+        Yields once, after `silence` seconds, so that the caller can tell the person that it waits. Raises
+        SessionBusyError when it takes longer than `patience`.
         """
         since, told = self._store.clock.now(), False
         while (held := await take(self._store, self._wanted)) is None:

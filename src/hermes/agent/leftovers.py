@@ -1,4 +1,4 @@
-"""What was said in sessions that were left before a review had read it: read now, off everybody's turn."""
+"""Reviews of sessions that were left before a review had read them to the end; they run outside of any turn."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def converse(
 
 
 def _insist_on_reply(end: Completed | model_events.Failed | None, steps: int) -> Completed | model_events.Failed | None:
-    """In the last round no tools are on offer: calls that come all the same are not run."""
+    """The last round offers no tools, so that the model has to answer. Calls that it makes all the same are not run."""
     if isinstance(end, Completed) and end.reply.tool_calls:
         line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
         return model_events.Failed("bad_reply", line, retryable=False)

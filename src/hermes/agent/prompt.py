@@ -25,7 +25,7 @@ NOTES_GUIDE = (
 
 
 RULES = "2"
-"""The version of these rules: prompts that were made by others are made anew."""
+"""The version of these rules. A stored prompt of another version is made again."""
 TITLES: dict[Target, str] = {"user": "What you noted about the person", "memory": "What you noted about the work"}
 IN_GROUPS: dict[Target, str] = {"user": "What you noted about the people here", "memory": "What you noted here"}
 

@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class Stopping:
-    """Waits with work for a person's stop. It costs no task of its own for each thing that is waited for."""
+    """Waits for work to end or for the person to stop it, whichever comes first, with one task for many waits."""
 
     def __init__(self, stopped: asyncio.Future[Any]) -> None:
         self._stopped = stopped
 
     async def unless_stopped(self, work: Awaitable[T]) -> T | None:
-        """What `work` gives; None once the person stops it, and then it is at rest."""
+        """The result of `work`; None if the person stops it: then it was cancelled and has ended."""
         over = False
         limit = asyncio.timeout(None)
 
@@ -50,6 +50,6 @@ async def heeding(stop: asyncio.Event) -> AsyncIterator[Stopping]:
 
 
 async def unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
-    """What `work` gives; None once the person stops it, and then it is at rest."""
+    """The result of `work`; None if the person stops it: then it was cancelled and has ended."""
     async with heeding(stop) as stopping:
         return await stopping.unless_stopped(work)

@@ -1,4 +1,4 @@
-"""Who keeps a record of a turn beside the conversation: a gateway settles its inbox with it."""
+"""What may be written in the same commits as a turn: the gateway settles its inbox so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class TurnRecord(Protocol):
         ...
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
-        """Runs in the transaction that stores what was said. All that the turn answers: also what was stored before."""
+        """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
+        those that were stored before."""
         ...
 
     async def concluding(self) -> None:

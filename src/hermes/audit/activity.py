@@ -1,4 +1,4 @@
-"""Where people spoke: what was said in the sessions that a compression touched, and was not put there by one."""
+"""Where people spoke: messages in compressed sessions that a person wrote, not a compression that copied them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BIRTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A session's live messages: the newest, and the newest words of a person that no compression put there: what was
-    said after the one that ended the session, or else after the one that made it. 0 is none."""
+    """Ids of a session's newest live message, and of the newest that a person wrote there: after the compression that
+    ended the session, else after the one that made it. 0 where there is none."""
 
     newest: int = 0
     went_on: int = 0
@@ -30,7 +30,7 @@ class _Words:
     id: int
     time: float
     text: int
-    """What was said, as a number: only whether it is the same matters."""
+    """A hash of what was said, to see whether two messages are the same."""
     is_summary: bool
 
 

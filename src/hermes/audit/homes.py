@@ -1,4 +1,4 @@
-"""Where a conversation lives: of the sessions that older versions made of it, the one that a person's words reach."""
+"""Which of the sessions that older versions made of one conversation is the one where people talk today (its home)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def _mend_all(store: Store, places: Places, crossings: Sequence[Crossing],
 
 
 def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
-    """Those that have no session in common with one before; the others are looked at again when that is mended."""
+    """The damages that share no session with an earlier one. The rest is judged again once those are mended."""
     touched: set[str] = set()
     for damage in found:
         if touched.isdisjoint(damage.sessions):

@@ -31,7 +31,7 @@ class _Row:
     role: str
     time: float
     wording: int
-    """Who said what, as a number: only whether it is the same matters."""
+    """A hash of who said what, to see whether two messages are the same."""
     is_summary: bool
     is_live: bool
 
@@ -39,8 +39,8 @@ class _Row:
 def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Unseen]:
     """What compressions left behind; sessions that a damage names are judged when it is mended.
 
-    A compression carries the end of a conversation over as it was. What a person said after the first message that it
-    carried, and does not stand beside it, was not there for it.
+    A compression copies the end of a conversation unchanged. What a person said after the first message that it copied,
+    and that is not among the copies, had not been written yet when it read the session.
     """
     named = {session for found in damage for session in found.sessions}
     moved = {

@@ -26,7 +26,7 @@ from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
-from hermes.settings import API_KEY, LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES
+from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
 
 INTERRUPTED = 130
 ONE_SHOT = 2.0
@@ -55,9 +55,9 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             app.home.log_file,
             level=app.settings.get(LOG_LEVEL),
             form=app.settings.get(LOG_FORMAT),
-            secrets=[app.settings.get(API_KEY)],
+            secrets=secrets_in(app.settings),
         )
-        conversation = Conversation(app, store)
+        conversation = Conversation(app, store, for_one_turn=question is not None)
         try:
             if session is not None:
                 await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))

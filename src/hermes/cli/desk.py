@@ -13,12 +13,13 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
+from hermes.gateway.platforms import switched_on
 from hermes.memory.acquaintances import acquaintances, invited
 from hermes.memory.command_host import CommandHost, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.redaction import hide_passwords
-from hermes.settings import ALLOW, API_ENABLED, PROVIDER, TELEGRAM_TOKEN
+from hermes.settings import ALLOW, PROVIDER
 from hermes.store.people import mark
 from hermes.types import Json
 
@@ -34,8 +35,7 @@ class TerminalDesk(Struct, frozen=True):
 
     @property
     def platforms(self) -> Sequence[str]:
-        get = self.app.settings.get
-        return [name for name, on in (("api_server", get(API_ENABLED)), ("telegram", bool(get(TELEGRAM_TOKEN)))) if on]
+        return switched_on(self.app.settings)
 
     def people(self) -> Sequence[Acquaintance]:
         allowed = self.app.settings.get(ALLOW)

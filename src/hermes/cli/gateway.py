@@ -25,6 +25,7 @@ from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
 from hermes.gateway.holding import request_stop, running_gateway
+from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.logs import start_log
@@ -32,13 +33,10 @@ from hermes.memory.registry import NONE
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import (
     ALLOW,
-    API_KEY,
-    API_SERVER_KEY,
     LOG_FORMAT,
     LOG_LEVEL,
     PROVIDER,
-    TELEGRAM_TOKEN,
-    TELEGRAM_WEBHOOK_SECRET,
+    secrets_in,
 )
 from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
 from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
@@ -53,14 +51,13 @@ STOP_PATIENCE = 60.0
 def run_gateway(ctx: typer.Context) -> None:
     """Serve the platforms that are configured, until Ctrl-C or `hermes gateway stop`."""
     host = load_app(ctx)
-    secrets = [host.settings.get(s) for s in (API_KEY, API_SERVER_KEY, TELEGRAM_TOKEN, TELEGRAM_WEBHOOK_SECRET)]
 
     async def work(store: Store) -> None:
         start_log(
             host.home.log_file,
             level=host.settings.get(LOG_LEVEL),
             form=host.settings.get(LOG_FORMAT),
-            secrets=secrets,
+            secrets=secrets_in(host.settings),
         )
         with keeping(find_place(host.home, load_shared_env(host.home))):
             await _serve(host, store)
@@ -73,9 +70,8 @@ async def _serve(host: App, store: Store) -> None:
     gateway = open_gateway(host, store, model)
     platforms = open_platforms(host, store, model, gateway)
     if not platforms:
-        raise UsageError(
-            "no platform is configured", hint="Set `api.enabled` to true, or `telegram.token` (docs/gateway.md)"
-        )
+        switches = ", or ".join(f"`{setting.key}`" for setting in SWITCHES.values())
+        raise UsageError("no platform is configured", hint=f"Set {switches} (docs/gateway.md)")
     stopping = asyncio.Event()
     telling: list[asyncio.Task[None]] = []
 

@@ -39,9 +39,10 @@ LEASE = 30.0
 LAST_LOOK = 20.0
 HEAD_START = 0.05
 READING = 0.03
-"""Seconds: the reading beside the model begins when it has not answered by then, and is waited for as long after it."""
+"""Seconds. While the model works, the messages are read for facts too: that starts after HEAD_START, and is waited for
+up to READING after the model's answer."""
 TICK = 2e-6
-"""Seconds between two snapshots of a session at least: their ids tell microseconds."""
+"""Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
 
 
 class Request(Struct, frozen=True):

@@ -45,8 +45,8 @@ class _Entry(Struct):
 
 
 class AgentCache(Struct):
-    """Keyed by session key, session, its scope, the person of a direct chat, and what a provider has frozen into an
-    agent: someone who is marked as the owner, or no longer is, gets another one."""
+    """Keyed by session key, session, scope, the person of a direct chat, and the provider's signature. So a person who
+    is marked as the owner, or no longer is, gets another agent."""
 
     make: MakeAgent
     signature: Signature
@@ -100,7 +100,8 @@ class AgentCache(Struct):
             await asyncio.wait(self._closing)
 
     async def _enter(self, key: Hashable, session: Session, scope: Scope, person: Person) -> _Entry:
-        """Find or make an entry and count us in. Making one waits for the same one alone."""
+        """Find or make an entry and count one more user of it. Only callers that want the same entry wait for each
+        other."""
         signature = await self.signature()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
@@ -129,7 +130,7 @@ class AgentCache(Struct):
         task.add_done_callback(self._closing.discard)
 
     async def _let_go(self, agent: Agent, why: Ending) -> None:
-        """Nobody will talk to it for now: what no review has read is read first, unless we are ending."""
+        """Close an agent that is not needed for now. Unless we are ending, a review reads what is unread first."""
         if agent.turns and why != "settings":
             await unless_stopped(review_now(agent), self._ending)
         await _close(agent, why)

@@ -37,7 +37,8 @@ class InChat(Struct, frozen=True):
         return f"A new session begins: {await self.store.write(self._begin)}. What was said before is kept."
 
     def _begin(self, tx: Tx) -> str:
-        """A session that nobody has spoken in is new enough: a command that a crash repeats begins no second one."""
+        """Begin a new session, unless the present one is still empty: a `/new` that runs again after a crash must not
+        begin a second one."""
         now = self.store.clock.now()
         bound = self.inbox.open_session(tx, self.key, self.message)
         if self.store.messages.last_id(tx, bound.id) == 0:

@@ -22,7 +22,7 @@ def stop_requested(tx: Tx) -> bool:
 
 
 def let_go(tx: Tx, lease: Lease) -> None:
-    """What was told of the gateway is over with its lease; once that is another's, so is the status."""
+    """Remove the gateway's status and release its lease. If another gateway has the lease by now, leave both."""
     try:
         leases.release(tx, lease)
     except StaleError:

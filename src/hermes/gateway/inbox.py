@@ -36,7 +36,7 @@ log = logging.getLogger("hermes.gateway")
 
 
 def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, which overtakes what waits; also behind blanks: nobody says it to the model."""
+    """Whether a message is `/stop`, which acts at once, before messages that wait. Blanks before it do not matter."""
     typed = find_command("chat", text.lstrip())
     return typed is not None and typed.command.overtakes
 
@@ -118,7 +118,8 @@ class Inbox:
         return Received(key, item_key, session.id, True, verdict)
 
     def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
-        """Whoever asks again is told the same; a chat is sent it, a request hears of it by itself."""
+        """Record the answer to `/stop`, so that a repeated one gets the same, and queue it for a chat. Over HTTP the
+        open request gets it."""
         now, text = self._store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
         note = done_with(Replied(received.session_id or "", 0, text)).note
         queue_items.conclude(tx, INBOX, received.item_key, note or "", now=now)
@@ -140,7 +141,8 @@ class Inbox:
         return session_key(self._agent_name, chat.platform, chat.chat_type, chat_id, chat.thread_id)
 
     def _move(self, tx: Tx, old: Chat, new: Chat) -> bool:
-        """True when it is news. Where people spoke in the new chat before we knew, the older conversation goes on."""
+        """Record that a chat has a new id; False if that is known. If people already spoke under the new id, that
+        session ends and the older conversation goes on."""
         now, routes = self._store.clock.now(), self._store.routes
         before, after = self._key_of_chat(tx, old), self._key_of_chat(tx, new)
         if not record_move(tx, old.platform, old.chat_id, new.chat_id, now=now):
@@ -156,8 +158,8 @@ class Inbox:
         return True
 
     def _lane_of(self, session: Session) -> str:
-        """A session has one lane, by whatever name a message comes to it. `/new` passes it on to the next session, so
-        that nothing overtakes what waits behind it."""
+        """The inbox lane of a session, the same however a message names the session. After `/new` the next session uses
+        the same lane, so that order is kept."""
         return session.session_key or session_key(self._agent_name, API, API, session.id)
 
     def open_session(self, tx: Tx, key: str, message: Inbound) -> Session:
@@ -176,13 +178,13 @@ class Inbox:
         return session
 
     def _bound(self, tx: Tx, key: str, message: Inbound) -> str | None:
-        """The session that a key is bound to, if it is one of those who write: a client that took a chat's key before
-        the chat did gets nobody's words. The owner may name any session over the API."""
+        """The session that a key is bound to, or None if the author may not talk in it. So a client that has taken a
+        chat's key before the chat used it never gets what others say."""
         bound = self._store.routes.lookup(tx, key)
         return bound if bound is not None and self._admits(tx, bound, message) else None
 
     def _may_name(self, tx: Tx, key: str, message: Inbound) -> bool:
-        """Whether someone may name the session, or the key, that a message names: their own, or one that is new."""
+        """Whether the author may use the session or key that the message names: their own, or a new one."""
         sessions, named = self._store.sessions, message.session_id
         meant = [] if named is None or not sessions.exists(tx, named) else [named, sessions.live_id(tx, named)]
         if message.session_key is not None and (bound := self._store.routes.lookup(tx, key)) is not None:
@@ -238,7 +240,7 @@ INBOX = "inbox"
 
 
 def item_key_of(message: Inbound) -> str:
-    """The key that a message is put into the inbox with: its id, within the name that its sender has for the place."""
+    """The inbox key of a message: the platform's message id, together with how the message names its conversation."""
     if message.session_id is not None:
         return _in_session(message, message.session_id)
     if message.session_key is not None:
@@ -248,7 +250,7 @@ def item_key_of(message: Inbound) -> str:
 
 
 def find_item(tx: Tx, store: Store, message: Inbound) -> Item | None:
-    """The inbox item that a message is already, also when it named the same session in another way then."""
+    """The inbox item of a message that arrived before, even if it named the same session in another way then."""
     found = queue_items.find(tx, INBOX, item_key_of(message))
     if found is not None or (message.session_id is None and message.session_key is None):
         return found
@@ -256,7 +258,7 @@ def find_item(tx: Tx, store: Store, message: Inbound) -> Item | None:
 
 
 def _renamed(tx: Tx, store: Store, message: Inbound) -> Iterator[Item]:
-    """Items with the same id in the session that a message means, by all its other names."""
+    """Items with the same message id under every other name of the session."""
     named = message.session_id or store.routes.lookup(tx, message.session_key or "")
     if named is None or not store.sessions.exists(tx, named):
         return

@@ -82,8 +82,8 @@ class Ledger(Struct, frozen=True):
         edit_id: str | None = None,
         remark: str = "",
     ) -> None:
-        """Record what became of the items, and tell the chat of the first one; `remark` comes after that. StaleError
-        when the claim was lost."""
+        """Record the outcomes, and in the same commit queue `say` and then `remark` for the chat of the first item.
+        Raises StaleError when the claim was lost."""
         first = claimed.items[0]
 
         def settle(tx: Tx) -> None:
@@ -109,7 +109,7 @@ class Ledger(Struct, frozen=True):
         edit_id: str | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Queue a text for a chat; a request over the API hears of it by itself."""
+        """Queue a text for a chat. Nothing is queued for the HTTP API: there the open request gets the answer."""
         platform = self.platforms.get(chat.platform)
         if chat.chat_type == "api" or platform is None:
             return
@@ -135,11 +135,13 @@ class DroppedError(Exception):
 
 
 class InboxRecord(Struct):
-    """Settles the inbox with the reply. Nothing is said when the first item has its reply already: AnsweredError; nor
-    what went with a session that was deleted, should there be one of the same id again: DroppedError.
+    """Settles the items of a batch in the commit of their reply.
 
-    A reply is an item's own when nobody else has spoken in between. Otherwise it was given to them, in another place:
-    the item gets one of its own, and the model is reminded of what it is to answer.
+    `accepted` refuses a turn that must not run: with AnsweredError when the first item got its reply before a crash,
+    and with DroppedError when the items were deleted with their session.
+
+    A stored reply belongs to an item only if nobody else spoke in between. Otherwise it was meant for somebody in
+    another place: the item gets a reply of its own, and the model is reminded of what it has to answer.
     """
 
     ledger: Ledger
@@ -149,7 +151,7 @@ class InboxRecord(Struct):
     live: LiveReply | None
     fresh: Sequence[Item]
     known: Mapping[int, int]
-    """The items that were said before, with their messages."""
+    """Item id -> message id, for items whose text a crashed turn has stored already."""
     remarks: Remarks
     """What is said after the reply, recorded with it."""
     reminder: str = ""
@@ -168,7 +170,7 @@ class InboxRecord(Struct):
         return answered
 
     def _said_by_others(self, tx: Tx, messages: Sequence[Message]) -> list[int]:
-        """What was said by nobody of ours since the first item was, by its ids, in order."""
+        """Ids, in order, of messages that others said in the session after the first known item of this batch."""
         if not self.known:
             return []
         ours = {*self.known.values(), *(message.id for message in messages)}

@@ -104,7 +104,7 @@ class InboxTurns(Struct, frozen=True):
         await self._end_turn(claimed, batch, end, record, accepted=accepted)
 
     async def _settle_answered(self, claimed: Claim, batch: Batch, answered: AnsweredError) -> None:
-        """What was answered while we were away has its reply; what follows it in the lane is next."""
+        """Settle the items that got their reply before a crash. Those behind them are claimed next."""
         reply, store = answered.reply, self.ledger.store
         ending = Replied(reply.session_id, reply.id, reply.content or "", None, reply.token_count)
 
@@ -202,7 +202,7 @@ class Lanes(Work):
         return None
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
-        """A message that is given up is not passed over in silence."""
+        """Tell the chat of messages that were given up."""
         for item, failed in _given_up(claimed, recorded):
             text = apology(failed, self.inbox.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
@@ -231,7 +231,7 @@ class Lanes(Work):
             SESSION.reset(token)
 
     def _open_session(self, tx: Tx, batch: Batch) -> Opened:
-        """What a batch belongs to by now. Its key is the one that it came by: that is what memory is told."""
+        """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
         key, people = self.inbox.key_of(tx, batch.first), self.inbox.people
         session = self.inbox.open_session(tx, key, batch.first)
         queue_items.assign(tx, batch.items, session.id)

@@ -1,4 +1,4 @@
-"""Whether the store takes what it is given: said once when it stops, once when it is well again, shown meanwhile."""
+"""Whether the store can be written. A failure is reported once, so is the recovery; in between `status` shows it."""
 
 from __future__ import annotations
 

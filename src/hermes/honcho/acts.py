@@ -1,6 +1,7 @@
-"""Entries of our own: what the agent's tools do to a memory, and the files. `Host.put(…, encode_act(act), speaker)`.
+"""Outbox entries of our own: what the agent's tools change in memory, and the owner's files.
 
-The entry's outcome tells what came of it: for a conclusion, `Delivered.note` is its id.
+They are queued with `Host.put(…, encode_act(act), speaker)`. The entry's outcome tells what came of it: for a
+conclusion, `Delivered.note` is its id.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 from hermes.types import Json
 
 Whom: TypeAlias = Literal["user", "ai"]
-"""The speaker of the entry, or the agent."""
+"""Whom it is about: the speaker of the entry, or the agent."""
 
 
 class Conclude(msgspec.Struct, frozen=True, tag_field="act", tag="conclude"):

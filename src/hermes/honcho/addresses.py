@@ -27,15 +27,15 @@ class Target(Struct, frozen=True):
     session: str | None
     ai_peer: str
     naming: str = ""
-    """What the name was made by: while that is the same, a conversation keeps its name."""
+    """A hash of the settings that the session's name was made from. While it is the same, the name is kept."""
     session_key: str | None = None
-    """It names whoever has no id: the chat's key on a gateway, else in a conversation that is not the owner's the
-    session's id."""
+    """Stands for the id of a speaker who has none: on a gateway the chat's key; in another conversation that is not the
+    owner's, the session's id."""
     max_chars: int = MESSAGE_MAX_CHARS.default
-    """Where long messages are parted: an entry is parted in the same way at every attempt."""
+    """The length at which long messages are split. It is kept with the entry, so that every attempt splits alike."""
 
     takes_files: bool = False
-    """Whether it is one of the owner's own sessions, which are told once what the owner's files hold."""
+    """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
 
     def to_json(self) -> Json:
         return {
@@ -57,7 +57,7 @@ class Target(Struct, frozen=True):
 
 
 def find_address(config: Configuration, place: Conversation | Notebook) -> Address:
-    """Where the entries of a place go, which of them, and when."""
+    """The address of a conversation or notebook: where its entries go, which kinds are wanted, and when."""
     ai = config.identities.ai
     if isinstance(place, Notebook):
         whose = find_peer(config.identities, place.person, place.gateway_session_key).name
@@ -78,7 +78,7 @@ def speaker_key(conversation: Conversation) -> str | None:
 
 
 def session_name(config: Configuration, conversation: Conversation) -> SessionName:
-    """The conversation's session. One that was begun keeps its name while what it is named by is the same."""
+    """The name of the conversation's session. It keeps its first name while the settings that name it are the same."""
     bound = conversation.bound
     found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
     if isinstance(bound, dict) and bound.get("session") and bound.get("naming") == _naming_mark(config, conversation):
@@ -93,7 +93,7 @@ def _place(config: Configuration, conversation: Conversation) -> Place:
 
 
 def _prefix_peer(config: Configuration, conversation: Conversation) -> str:
-    """Whose name goes before the session's; in a group the owner's."""
+    """The peer whose name is put before the session's name; in a group the owner."""
     if conversation.person is None:
         return config.identities.owner
     return find_peer(config.identities, conversation.person, speaker_key(conversation)).name

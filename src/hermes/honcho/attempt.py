@@ -18,11 +18,11 @@ from hermes.memory.provider import Entry, Host, Later, Speaker
 from hermes.types import Json
 
 KEYS_LAST = 6 * 86_400.0
-"""Seconds for which our server surely knows a key; a row that is older is looked for there as anywhere else."""
+"""Seconds for which our own server remembers a key. For an older row we look whether it arrived, as on any server."""
 
 
 class Attempt(Struct, frozen=True):
-    """What everything that is written in one delivery is given."""
+    """What all writing functions of one delivery share."""
 
     link: Link
     config: Configuration
@@ -55,7 +55,7 @@ class Attempt(Struct, frozen=True):
         return True if wait == 0 else Later("it may have arrived, which can be seen in a while", after=wait)
 
     def peer_of(self, target: Target, speaker: Speaker | None) -> str:
-        """The peer that a speaker is now."""
+        """The peer of a speaker, by the settings of this moment."""
         return find_peer(self.config.identities, speaker, target.session_key or target.session).name
 
     def observing(self, target: Target, peer: str) -> Observing:

@@ -1,4 +1,4 @@
-"""How one proves who one is to the server: by a key, or by the token of a sign-in; never with the secret itself."""
+"""By what the server lets us in, in words: a key, or the token of a sign-in. The secret itself is never shown."""
 
 from __future__ import annotations
 

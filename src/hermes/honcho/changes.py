@@ -12,9 +12,10 @@ from hermes.settings.kinds import plain
 
 
 def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | None = None) -> Edit:
-    """Put values of keys where they belong. Raises SettingsError before anything is changed when one is wrong.
+    """Write values of keys into the file, each where it belongs. Raises SettingsError, and changes nothing, when one is
+    wrong.
 
-    `seen` has maps as they were when the new value was made from them: what others put there meanwhile stays.
+    `seen` has the maps from which new values were made. What other programs have added to such a map since is kept.
     """
     rows = {row.key: row for row in TABLE}
     if unknown := values.keys() - rows:
@@ -40,7 +41,7 @@ def set_entry(row: Key[Mapping[str, str]], name: str, value: str) -> Edit:
 
 
 def move_old_pin(block: Block) -> None:
-    """The pin under the name that it has now, in the place of the old one."""
+    """Rename the old key of the pin to the one of today."""
     for old in PIN_USER_PEER.also:
         if old in block:
             value = block.get(PIN_USER_PEER.key, block[old])
@@ -55,14 +56,14 @@ def _place(row: Key[Any], block: Block, root: Block) -> Block:
 
 
 def _known(row: Key[Any], target: Block, root: Block) -> Mapping[str, Any]:
-    """The map as the file has it, with the root's where the block has none. Raises SettingsError when it is none."""
+    """The map as it is in the host block, else at the root. Raises SettingsError when it is not a map."""
     known = target.get(row.key, root.get(row.key)) or {}
     row.parse(known, "the file")
     return dict(known)
 
 
 def _merge(known: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known, with what changed from `before` to `after`."""
+    """The map `known`, with the changes that lead from `before` to `after`."""
     gone = before.keys() - after.keys()
     changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
     return {**{name: value for name, value in known.items() if name not in gone}, **changed}

@@ -90,7 +90,7 @@ async def remove_conclusion(attempt: Attempt, target: Target, conclusion: str) -
 
 
 async def write_note(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
-    """A built-in note that was added, changed or removed: its conclusion is written, and the one that it was goes."""
+    """Bring a change of the built-in notes to the server: write the new conclusion, delete the old one."""
     data: Mapping[str, Json] = entry.data
     observed = attempt.peer_of(target, entry.speaker)
     outcome: Outcome = Delivered()
@@ -108,7 +108,7 @@ async def write_note(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
 
 
 async def _remove_note(attempt: Attempt, target: Target, old: Saying, note: str) -> Outcome:
-    """The conclusion that a note became: by its id, else by what it says."""
+    """Delete the conclusion of a note, found by its id, else by its text."""
     kept_as = _kept_as(target, old, note)
     conclusion = await attempt.host.kept(kept_as)
     if conclusion is None:
@@ -124,7 +124,7 @@ async def _remove_note(attempt: Attempt, target: Target, old: Saying, note: str)
 
 
 async def _find(attempt: Attempt, target: Target, saying: Saying, since: float | None = None) -> list[str]:
-    """The ids of conclusions that say the same of the same in the same view, of those written since then."""
+    """Ids of conclusions with the same text, observer and observed peer that were written since a time."""
     told = await attempt.ask(
         "POST", f"{workspace_path(target.workspace)}/conclusions/list?size=100", {"filters": saying.filters()}
     )

@@ -37,7 +37,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
 
 
 class Configuration(Struct, frozen=True, dict=True):
-    """What one host is told. Where something is wrong the default stands in its place: for looking, not for running."""
+    """The configuration of one host. A wrong value is replaced by its default, so that it can be shown; call `checked`
+    before running with it."""
 
     host: str
     file: Path | None
@@ -67,7 +68,7 @@ class Configuration(Struct, frozen=True, dict=True):
 
     @property
     def grant(self) -> Mapping[str, object] | None:
-        """The sign-in whose token `apiKey` is. One that does not stand beside the key in force is not used."""
+        """The sign-in that `apiKey` is the token of; only one that stands in the same place as the key counts."""
         beside = self.settings.where(keys.OAUTH) == self.settings.where(keys.API_KEY)
         return self.get(keys.OAUTH) if beside else None
 
@@ -134,6 +135,9 @@ def resolve(
         environment(keys.TABLE, env),
     ]
     settings, problems = try_resolve(keys.TABLE, layers)
+    if not settings.get(keys.API_KEY):  # an empty key of the file is none: it hides the root's, and no variable
+        of_env, _ = try_resolve([keys.API_KEY], layers[2:])
+        settings = Settings({**settings.found, **of_env.found})
     found = Configuration(host, path, settings, [*broken, *problems], [], login_name(env))
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"

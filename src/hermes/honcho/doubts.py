@@ -1,4 +1,4 @@
-"""Entries that may have arrived though nobody said so, and since when that can be found out."""
+"""Entries whose last attempt got no answer, so that they may have arrived; and from when on a look can tell."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Doubts:
         return None if doubt is None else max(0.0, doubt + self._patience.look_after - self._clock.now())
 
     def taken(self, entries: Iterable[Entry]) -> None:
-        """We have these entries now: what is known of them stays known, though nothing may come of this attempt."""
+        """This process has taken these entries: what it knows of their earlier attempts stays valid."""
         for entry in entries:
             self._set(entry.key, self._doubt(entry))
 
     def sending(self, entries: Iterable[Entry]) -> None:
-        """A request begins that may arrive."""
+        """A request with these entries is being sent; from now on it may arrive."""
         for entry in entries:
             self._set(entry.key, self._clock.now())
 
@@ -48,7 +48,7 @@ class Doubts:
         self.sending(entries)
 
     def absent(self, entries: Iterable[Entry]) -> None:
-        """They are surely not there."""
+        """The server surely does not have these entries."""
         for entry in entries:
             self._set(entry.key, None)
 

@@ -4,7 +4,7 @@ Failure
 ├── Unreached     nothing was sent
 │   └── NoTime    because there was no time left for it
 ├── Refusal       the server said no; nothing was written, unless its status leaves that open
-├── Unready       it said no to setting up what the entry needs there, which says nothing of the entry
+├── Unready       the session or peer that the entry needs could not be set up; the entry itself was not judged
 └── Unanswered    it may have arrived: cut off, too late, or not the answer of a Honcho server
 """
 

@@ -2,8 +2,8 @@
 
     pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · unknown
 
-The first that applies wins. Two ids never become one peer, unless an alias or a pin says so: an id that cannot stand as
-it is, or would be taken for another peer of the configuration, gets a hash. Nobody is the owner for want of an id.
+The first that applies wins. Two ids never become one peer, unless an alias or a pin says so: an id that is no valid
+name, or equals another name of the configuration, gets a hash. A speaker without an id is never taken for the owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN = "unknown"
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
 HASHES = (8, 12, 16, 24, 32, 64)
 HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})$")
-"""How an id ends that could be taken for one of ours with a hash."""
+"""The end of an id that looks as if we had added a hash to it."""
 
 Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "unknown"]
 
@@ -76,7 +76,8 @@ def peer_text(raw: str) -> str:
 
 
 def _name_id(who: Identities, prefix: str, raw: str) -> str:
-    """An id as it stands, or with a hash of all of it. What could be taken for one with a hash gets one of its own."""
+    """An id as a peer's name: unchanged where possible, else with a hash of the whole id. An id that already looks
+    hashed gets a hash too, so that it cannot be mistaken for another."""
     whole = f"{prefix}{raw}"
     name = peer_text(whole)
     is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name)

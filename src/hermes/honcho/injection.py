@@ -15,9 +15,9 @@ DEFAULT_TOKENS = 2000
 MOST_CHARS = 32_000
 """What the host takes of one recall."""
 READ = 2
-"""Budgets of text that are read of one section: what it repeats is left out, the rest would not fit."""
+"""So many times the budget is read of one section: repetitions in it are left out, and more would not fit."""
 USUAL, LINES_KEPT = 400, 4096
-"""Characters of a line that is kept as it is compared, and how many of them are."""
+"""Lines up to this length are cached in the form in which they are compared, and so many of them."""
 BETWEEN = 2
 """Characters that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
@@ -55,8 +55,8 @@ def budget_chars(tokens: int | None) -> int:
 
 
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
-    """The sections as parts that, joined, have at most `limit` characters. A part whose text is empty was cut away, and
-    says how much that was. What an earlier section says is left out of a later one."""
+    """The sections as parts that, joined, have at most `limit` characters. What an earlier section says is left out of
+    later ones. A part with empty text did not fit; its `cut` says how long it was."""
     fresh = _without_repetition([_beginning(section, READ * limit) for section in sections])
     supplement = [section for section in fresh if section.layer == SUPPLEMENT]
     base = [section for section in fresh if section.layer != SUPPLEMENT]

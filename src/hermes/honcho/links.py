@@ -1,4 +1,4 @@
-"""The server in force: one client for all that a process has to say to it, found anew when it moved."""
+"""The connection to the server in force: one client per process, which is opened again when the server has moved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ one by one; and a question that names sessions is answered from them alone, with
 
 
 class Link:
-    """A server that was reached. What was set up there is known for as long as the link is used."""
+    """A connection to a server, which remembers what was set up there over it."""
 
     def __init__(self, wire: Wire, extensions: Collection[Json]) -> None:
         self.wire = wire

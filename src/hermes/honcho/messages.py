@@ -73,7 +73,7 @@ def _written(attempt: Attempt, target: Target, entry: Entry) -> Written:
 
 
 def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
-    """Entries that go in one request. One that has several pieces, or none, goes alone."""
+    """The entries in groups of one request each. An entry that has several pieces, or none, is a group of its own."""
     run: list[Written] = []
     for one in written:
         is_full = len(run) == AT_ONCE or sum(len(other.pieces[0]) for other in run) > CHARS_AT_ONCE
@@ -89,7 +89,8 @@ def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
 
 
 async def _write_run(attempt: Attempt, path: str, run: list[Written]) -> list[Outcome]:
-    """When several are refused together each is tried alone, so that only the one that is to blame is put aside."""
+    """Write several entries in one request. If it is refused, each is tried alone, so that only the one at fault is put
+    aside."""
     try:
         if len(run) == 1:
             return [await _write_one(attempt, path, run[0])]

@@ -5,7 +5,7 @@ A session's name is the first of these that has one:
     gateway session key · session id (`per-session`) · manual map of the directory · title
     · repository (`per-repo`) · directory · workspace (`global`)
 
-What stays the same comes before what is a label, so a title never moves a conversation that is named by its key or id.
+Keys and ids, which never change, come before labels: a title never moves a conversation that has a key or an id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
 Strategy = Literal["per-directory", "per-session", "per-repo", "global"]
 Source = Literal["gateway key", "session id", "map", "title", "repository", "directory", "workspace"]
 UNPREFIXED: frozenset[Source] = frozenset({"map", "workspace"})
-"""What a person or the configuration named as a whole: the peer's name is not put before it."""
+"""Kinds of names that are complete: the peer's name is not put before them."""
 
 
 class Naming(Struct, frozen=True):
@@ -66,7 +66,7 @@ def clean(text: str) -> str:
 
 
 def digest(text: str, length: int = HASH) -> str:
-    """So many hex digits of the text's SHA-256. Half a character, which no encoding has, counts as it stands."""
+    """So many hex digits of the text's SHA-256. A lone surrogate, which UTF-8 cannot hold, is hashed as it is."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
@@ -116,5 +116,6 @@ def _candidates(naming: Naming, place: Place) -> Iterator[tuple[Source, str]]:
 
 
 def _name_directory(directory: Path) -> str:
-    """Its last step; `/`, and one without any character that a name may have, get a name of their own."""
+    """The last part of the path. `/`, and a folder without any character that a name may have, get a name of their
+    own."""
     return directory.name if clean(directory.name) else f"directory-{digest(str(directory))}"

@@ -11,6 +11,6 @@ class Patience(Struct, frozen=True):
     request: float = 30.0
     """For one request."""
     look_after: float = 30.0
-    """After a request was answered wrong or given up, until a look on the server says whether it arrived."""
+    """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
     attempt: float = 45.0
-    """From the beginning of an attempt until its last request may have begun: the host's deadline."""
+    """The host's deadline for one delivery: later than this after its beginning no request is begun."""

@@ -1,4 +1,4 @@
-"""Honcho behind the seam: where entries go and how they get there, what sessions have frozen, how it is configured."""
+"""The plugin's hooks, as `hermes.memory.provider.MemoryPlugin` describes them; each leads to a file of this room."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
@@ -69,7 +71,7 @@ class HonchoPlugin(MemoryPlugin):
         return True
 
     def configuration(self) -> Configuration:
-        """What is in force now. Raises ProviderError while there is nothing that could be."""
+        """The configuration in force. Raises ProviderError while there has been no valid one."""
         try:
             return self._watch.current()
         except SettingsError as error:
@@ -104,6 +106,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
+        is_on = config.get(ENABLED) is not False
         access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
@@ -111,9 +114,9 @@ class HonchoPlugin(MemoryPlugin):
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
-            "switched": "off" if config.get(ENABLED) is False else "on",
-            "writing": _writing(config),
-            "recall": config.get(RECALL_MODE),
+            "switched": "on" if is_on else "off",
+            "writing": _writing(config) if is_on else "nothing",
+            "recall": config.get(RECALL_MODE) if is_on else "nothing",
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
@@ -128,7 +131,13 @@ class HonchoPlugin(MemoryPlugin):
 
     def find_remembered(self, wording: Wording) -> Holding:
         found: Holding = self._remembered().find(wording)
-        return found
+        others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, self.configuration()))
+        unknown = [
+            f"profile {name} may tell it again: its Honcho configuration is broken"
+            for name in others
+            if not others[name]
+        ]
+        return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
 
     def forget(self, items: Sequence[Remembered]) -> None:
         self._remembered().forget(items)

@@ -4,8 +4,8 @@
             └─> dialectic (cold or warm, up to three passes) ├─ what is there by the deadline ──> parts
     recall ───> words (a server without a model: this question itself) ┘
 
-A fetch that misses a turn's deadline goes on, is named in `missed`, and its result is used in the next turn. It makes
-one turn wait, not those after it.
+A fetch that misses a turn's deadline is named in `missed` and goes on; its result is used in the next turn. Later turns
+do not wait for it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hermes.honcho.injection import (
     compose,
     cut_at_word,
 )
-from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits
+from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits, merge_answers
 from hermes.honcho.recall_policy import Dialectic, choose_levels, is_due, is_strong, is_trivial, word_pass
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, Source
 from hermes.memory.provider import Question, Recalled
@@ -37,7 +37,7 @@ CARD_TOKENS = 200
 """What of a card is recalled."""
 BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
 MARGIN = 0.1
-"""Of the time there is, what is left for giving what is there: an answer that comes too late is none."""
+"""The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
 LATE = "it was not there in time"
 CANCELLED = "it took too long to prepare, and was stopped"
 
@@ -63,12 +63,12 @@ class Habits(Struct, frozen=True):
 
 
 class Layer:
-    """One thing that is fetched: what came of it last, and the fetch that is under way."""
+    """One kind of recalled text: its last result, and the fetch that is under way."""
 
     def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
         self.cadence = cadence
         self.is_for_one_turn = is_for_one_turn
-        """What it brings answers the question of one turn: that turn waits for it, whatever an earlier one left."""
+        """Its result answers the question of one turn, so that turn waits for it even if an older result is there."""
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
@@ -84,7 +84,7 @@ class Layer:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is being fetched, and what there is of it does not do."""
+        """Whether a turn should wait for it: it is being fetched, and there is no older result to use instead."""
         return self.is_running and (self.is_for_one_turn or not self.sections)
 
     def is_due(self, turn: int) -> bool:
@@ -111,7 +111,7 @@ class Layer:
         self.sections, self.task, self.fetched_for, self.failure = (), None, None, None
 
     def missed(self) -> str | None:
-        """Why what is here is not of this turn; None when nothing is missing."""
+        """Why there is no result for this turn; None when there is one."""
         if self.is_awaited:
             return LATE
         if self.failure is not None:
@@ -181,7 +181,7 @@ class Recaller:
             await asyncio.wait(running)
 
     def _meet(self, turn: int, about: str | None) -> None:
-        """The first question: what was fetched ahead was for its turn. It may have come before any preparation."""
+        """Take in the first question: what was fetched ahead of it was meant for its turn. Nothing may have been."""
         self._about = about
         for layer in self._layers.values():
             layer.asked_for = turn
@@ -191,7 +191,7 @@ class Recaller:
             self._begin(turn, "")
 
     def _forget_before(self, since: float) -> bool:
-        """Whether anything was there that may hold what was forgotten; it is gone."""
+        """Drop what was fetched before a time, since it may hold what was forgotten then. Was there any?"""
         old = [layer for layer in self._layers.values() if layer.task is not None and layer.begun_at < since]
         for layer in old:
             layer.drop()
@@ -215,13 +215,13 @@ class Recaller:
             words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
 
     def _in_use(self) -> dict[str, Layer]:
-        """The layers that count: where a model answers, nobody asks with the words of a question."""
+        """The layers in use. `words` is one only where the server has no model."""
         unused = WORDS if self._source.reader.has_model else None
         return {name: layer for name, layer in self._layers.items() if name != unused}
 
     async def _finish(self) -> None:
-        """Wait for what was begun; cancelled, it is stopped. A failure that stands is raised, also when nothing was
-        asked: it is not over."""
+        """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
+        one of an earlier turn, until that layer works again."""
         running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
         try:
             if running:
@@ -237,7 +237,7 @@ class Recaller:
                 layer.task.result()  # a defect is raised, and named by the host
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for what is awaited. What made one turn wait in vain, or failed before, makes none wait."""
+        """Wait for layers that this turn should wait for; not for one that was late or failed before."""
         waits = [layer for layer in self._in_use().values() if layer.is_awaited]
         waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
@@ -273,8 +273,11 @@ class Recaller:
         how = self._habits.dialectic
         asked = cut_at_word(question, how.longest_question)
         level = choose_levels(Dialectic(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
-        answer = await self._source.answer(asked, level, about, in_session=False) if asked else None
-        return self._answer_section(keep_what_fits(answer, question) if answer else "")
+        views = (False, True) if self._source.has_own_view(about) else (False,)
+        answers = await asyncio.gather(
+            *(self._source.answer(asked, level, about, in_session=False, is_own=own) for own in views if asked)
+        )
+        return self._answer_section(merge_answers(keep_what_fits(answer, question) for answer in answers if answer))
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._habits.dialectic.longest_answer)

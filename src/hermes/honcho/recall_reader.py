@@ -1,4 +1,4 @@
-"""Reading from a Honcho server: answers in the shape they should have, what is not there as None, trouble in words."""
+"""Reading from a Honcho server: answers are checked for their shape, a 404 is None, everything else a ProviderError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.types import Json
 
 T = TypeVar("T")
 PATIENCE = 60.0
-"""Seconds for finding the server and one request. Who waits for less goes on without it."""
+"""Seconds for finding the server and for one request. A turn with less time goes on without the answer."""
 THINKING = 110.0
 """Seconds for an answer that a model thinks about: nobody waits for it, but the host ends preparing after 120."""
 NOT_FOUND = 404

@@ -56,7 +56,7 @@ class Server(Struct, frozen=True):
 
     @property
     def is_overheard(self) -> bool:
-        """Whether what is sent there can be read on the way."""
+        """Whether the connection to another machine is not encrypted."""
         return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 

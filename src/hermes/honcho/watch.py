@@ -1,4 +1,5 @@
-"""The configuration as a running process sees it: read again when a file changed; a broken one leaves the last good."""
+"""The configuration of a running process: read again when a file changes. While a file is broken the last good
+configuration stays in force."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ ABOUT = "configuration"
 class Watch:
     """Costs one `stat` per place where the file may be, and a read when one of them changed.
 
-    `trouble` is told once when the file in force is broken, and with None when it is whole again. What does not count
-    as it was written is logged once.
+    `trouble` is called once when the file becomes broken, and with None when it can be read again. A value that counts
+    as another than was written is logged once.
     """
 
     def __init__(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import httpx
 
 SHORTEST_REQUEST = 1.0
-"""Seconds below which it is not worth beginning one."""
+"""With less time left than these seconds no request is begun."""
 MOST_BYTES = 64 * 1024 * 1024
-"""Of an answer."""
+"""Bytes of an answer that are read at most."""
 LONGEST_PAUSE = 900.0
-"""Seconds that a server may ask for: what has changed meanwhile, such as the key, is tried after that."""
+"""Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Wire:
-    """Whoever asks for more time than there is until then gets a NoTime: nothing was begun."""
+    """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
     def __init__(self, server: Server, client: httpx.AsyncClient, clock: Clock, patience: Patience) -> None:
         self.server = server
@@ -97,10 +97,11 @@ class Wire:
                 read += part
                 if len(read) > MOST_BYTES:
                     raise Unanswered(f"the server's answer has more than {MOST_BYTES} bytes")
-        return _understand(response.status_code, bytes(read), response.headers)
+        return understand(response.status_code, bytes(read), response.headers)
 
 
-def _understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+def understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+    """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
     try:
         value = msgspec.json.decode(read) if read else None
     except (msgspec.DecodeError, UnicodeDecodeError):

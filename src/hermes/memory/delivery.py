@@ -14,7 +14,6 @@ from hermes.db.queue import Claim, Item, backoff
 from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
-from hermes.types import Json
 
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
@@ -49,7 +48,7 @@ def read_batch(store: Store, tx: Tx, claimed: Claim) -> Batch:
 
 def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
     row = item.payload
-    if row is None or not _is_wanted(row):
+    if row is None:
         return None
     text, at = row.get("text", ""), item.created_at
     if "message" in row:
@@ -69,12 +68,6 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         tried_at=item.tried_at,
         queued_at=item.created_at,
     )
-
-
-def _is_wanted(row: dict[str, Json]) -> bool:
-    """What was recorded with an address was wanted, whatever the settings say since. What waited for its address is
-    judged by what that address wants."""
-    return "wants" not in row or row["kind"] in row["wants"]
 
 
 def settle_batch(

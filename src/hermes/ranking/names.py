@@ -1,4 +1,4 @@
-"""Names of people in a question: they say whose words are looked for, and not which."""
+"""Names of people in a question. They say whose messages are meant, not what these are about."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Collection
 from itertools import pairwise
 
 LOOKED_AT = 24
-"""In how many words of a question names are looked for."""
+"""Names are looked for in the first so many words of a question."""
 WORD = re.compile(r"[^\W_]+", re.UNICODE)
 OWN = re.compile(r"['’]s\b")
 ROLES = frozenset({"ai", "agent", "assistant", "bot", "human", "me", "system", "user", "you"})
-"""A peer that is called so is not named when the word stands in a question: it may mean anything."""
+"""Common words that do not count as a name, even where a peer is called so."""
 
 
 def spellings(text: str) -> list[str]:
-    """How peers that a text names may be called, each once: its words and its pairs of words, as people write ids."""
+    """Every name that a peer mentioned in the text could have: its words and pairs of words, in the usual spellings of
+    ids."""
     words = WORD.findall(OWN.sub("", text))[:LOOKED_AT]
     found: dict[str, None] = {}
     for word in words:
@@ -27,7 +28,7 @@ def spellings(text: str) -> list[str]:
 
 
 def leave_out(text: str, names: Collection[str]) -> str:
-    """The text without these names; all of it when nothing else is in it."""
+    """The text without these names, or the whole text if nothing else would be left."""
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)

@@ -7,11 +7,11 @@ import numpy as np
 from hermes.ranking.scoring import Floats
 
 FEW = 5
-"""A number that no more messages hold is meant exactly."""
+"""A number that at most so many messages hold is taken to be meant exactly."""
 
 
 def rarity(holders: Floats, size: int) -> Floats:
-    """What each word tells, by how many of `size` messages hold it."""
+    """The weight of each word, given how many of `size` messages hold it."""
     weights: Floats = np.log1p(np.maximum(size - holders + 0.5, 0.5) / (holders + 0.5))
     return weights
 

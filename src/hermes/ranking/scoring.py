@@ -15,15 +15,15 @@ Floats = NDArray[np.floating[Any]]
 Wholes = NDArray[np.signedinteger[Any]]
 Flags = NDArray[np.bool_]
 LONG = 40
-"""Words from which on a message says more than the answer to it is about."""
+"""An answer to a question counts in full up to so many words; a longer message says much else."""
 ESSAY = 60
-"""Words from which on length counts against a message: it holds many words, and is about few."""
+"""Beyond so many words, length counts against a message: it holds many words by chance."""
 SMALL_SESSION = 100
-"""Messages up to which a session is about something; what a larger one is about says less."""
+"""Beyond so many messages, what a session is about counts less and less for each of them."""
 VOTERS = 5
-"""How many of its messages speak for a session."""
+"""The best so many candidates of a session count as its votes."""
 ENOUGH = 0.5
-"""The share of the best candidates that a finer embedder must have seen before it is listened to."""
+"""A finer embedder is used only if it has vectors of at least this share of the best candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +65,27 @@ FINER = Weights(
 """The same where a finer embedder was asked. What it says is worth more than what word vectors say, and much that only
 stands for meaning (what the session is about, that a question came before) is worth less beside it."""
 ABOUT = 0.21
-"""What is less sure is not about the question: of questions that nothing answers five in six find nothing as sure, of
-those that have an answer one in twenty-five."""
+"""A hit with a lower certainty counts as not about the question. Measured: of questions without an answer five in six
+find nothing above it, of those with one only one in twenty-five."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for each of the candidates, by their number."""
+    """Every kind of evidence as an array, with one element for each candidate."""
 
     words: Floats
-    """The share of the question's words, by their rarity, that it holds."""
+    """The share of the question's words that the message holds, rare words counting more."""
     before: Floats
-    """The same of the message before it; 0 when that is long."""
+    """The same for the message before it; 0 when that one is long."""
     only_before: Floats
-    """The share that the message before holds and it does not; also, for less, what only the one before that holds."""
+    """The share that only the message before it holds; and, at half the weight, only the one before that."""
     meaning: Floats
-    """How close it is to the question, 1.0 being the same."""
+    """How close its vector is to the question's; 1.0 is the same direction."""
     meaning_before: Floats
     exact: Flags
     """It holds a number of the question that hardly any other holds."""
     by_named: Flags
-    """Its author is the only one that the question names, or who asks about themselves."""
+    """Its author is the one whom the question names, or asks about as "I"."""
     oneself: Flags
     question: Flags
     after_question: Flags
@@ -99,14 +99,14 @@ class Evidence:
     """The share of the question's words that each session holds."""
     session_size: Wholes
     finer: Floats | float = 0.0
-    """By how much it is closer than others are, as far as a finer embedder has looked."""
+    """By how much it is closer than the average, by a finer embedder; 0 where that has not seen it."""
 
     def __len__(self) -> int:
         return len(self.words)
 
 
 def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
-    """How well each candidate fits; what is below zero hardly does."""
+    """The score of each candidate; below zero it hardly fits."""
     total = weights.words * (found.words + weights.window * found.only_before)
     total += weights.meaning * (found.meaning + weights.meaning_window * found.meaning_before)
     total += weights.finer * found.finer + weights.exact * found.exact
@@ -123,9 +123,8 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
 
 
 def score_finer(found: Evidence, best: Wholes, close: Floats, weights: Weights = FINER) -> Floats:
-    """The scores when an embedder that understands more has said how close the best candidates are. Of one that it has
-    not seen (NaN) nothing is known, so it counts as they do on average; when it has seen too few of them, the scores
-    are those without it."""
+    """The scores with the closeness `close` that a finer embedder gives to the candidates `best`. One that it has no
+    vector of (NaN) counts as the average. When it has too few of them, its opinion is not used."""
     seen = ~np.isnan(close)
     if not seen.any() or seen.mean() < ENOUGH:
         return score(found)
@@ -148,7 +147,7 @@ def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floa
 
 
 def _votes(total: Floats, found: Evidence) -> Floats:
-    """For each session, by how much its best candidates are better than candidates are."""
+    """For each session, by how much its best candidates are better than the average candidate."""
     if not len(total):
         return np.zeros(0)
     above = np.maximum(total - total.sum() / len(total), 0)

@@ -1,4 +1,4 @@
-"""What is known of a message without its words: kept as one whole number beside its vector."""
+"""What a search needs to know of a message without its text, packed into one number beside the message's vector."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hermes.ranking.words import split_words
 ASKS = 1
 """It holds a question."""
 IS_QUESTION = 2
-"""It ends as one."""
+"""It ends with a question mark."""
 TELLS_TIME = 4
 """It names a time: a day, a month, yesterday."""
 OF_ONESELF = 8
 """Who wrote it speaks of themselves."""
 LENGTH_AT = 4
-"""Above the flags stands how many words it has."""
+"""From this bit on, the number holds how many words the message has."""
 LONGEST = 0xFFFF
 READ = 4000
-"""How many characters are looked at; a longer text has as many words more as it is longer."""
+"""Only so many characters are read; the word count of a longer text is extrapolated."""
 QUESTION_MARKS = "?？؟"
 TIME = frozenset(
     """

@@ -17,12 +17,12 @@ SPACELESS = (
     "\U00020000-\U0003ffff"
 )
 SAME = 5
-"""Words that begin with so many letters alike count as forms of one."""
+"""Two words whose first so many letters are equal count as forms of one word."""
 MOST = 48
 """How many words of a long question are looked for."""
 PLAIN = re.compile(r"\w+")
 OWN = re.compile(r"['’]s\b")
-"""What English hangs on a name."""
+"""The English possessive, as in "Anna's"."""
 ENGLISH = frozenset(
     """
     a about all am an and any are as at be been but by can could d did do does during ever for from had has have he her
@@ -45,7 +45,7 @@ SPANISH = frozenset(
     """.split()  # noqa: SIM905
 )
 STOP_WORDS = (ENGLISH, GERMAN, SPANISH)
-"""Of three languages; elsewhere it is rarity that tells."""
+"""For three languages. In others, frequent words count little because they are frequent."""
 
 
 @cache
@@ -128,7 +128,8 @@ def _is_letter(sign: str) -> bool:
 
 
 def telling_words(words: list[str]) -> list[str]:
-    """Those that tell what a question is about, each once; when none does, all. `x*` is whatever begins with x."""
+    """The words that say what a question is about, each once: all but stop words, or all words if nothing else is left.
+    A word `x*` stands for every word that begins with x."""
     spoken = [word for word in words if any(letter.isalnum() for letter in word)]
     language = max(STOP_WORDS, key=lambda stops: sum(word in stops for word in spoken))
     return list(dict.fromkeys([word for word in spoken if word not in language] or spoken))[:MOST]

@@ -103,7 +103,12 @@ PROVIDER = Setting(
     env="HERMES_MEMORY_PROVIDER",
 )
 MEMORY_DEADLINE = Setting("memory.deadline", Number(0.0, 60.0), 2.0, "Seconds that a turn waits for memory at most.")
-FIRST_DEADLINE = Setting("memory.first_deadline", Number(0.0, 60.0), 3.0, "The same for the first turn of a session.")
+FIRST_DEADLINE = Setting(
+    "memory.first_deadline",
+    Number(0.0, 60.0),
+    3.0,
+    "The same for the first turn of a session. Unset, `hermes chat -q` waits up to 8 seconds: no turn follows.",
+)
 MEMORY_LIMIT = Setting(
     "memory.notes_limit",
     Integer(100),
@@ -261,6 +266,11 @@ LOG_LEVEL = Setting(
 LOG_FORMAT = Setting("log.format", Choice(("text", "json")), "text", "Lines of text or of JSON.")
 
 TABLE = collect(globals())
+
+
+def secrets_in(settings: Settings) -> list[str]:
+    """Every value in force that nobody should see, such as a key: what a log must hide."""
+    return [settings.get(setting) for setting in TABLE if isinstance(setting.kind, Secret)]
 
 
 def find_setting(key: str) -> Setting[Any]:

@@ -14,9 +14,9 @@ from msgspec import Struct
 from hermes.sqlite.faults import is_busy
 
 UNREADABLE = "Could not decode to UTF-8"
-"""How Python's module begins what it says of text that is none."""
+"""How the message of Python's sqlite3 begins for text that is not UTF-8."""
 LOCK_PAUSE = (0.001, 0.005)
-"""Seconds between two tries for the write lock. SQLite's own pauses grow, so that who waits longest gets it last."""
+"""Seconds between two tries for the write lock. SQLite's own pauses grow: whoever waits longest would come last."""
 
 
 class Closable(Protocol):

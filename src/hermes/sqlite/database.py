@@ -1,7 +1,7 @@
 """An open file with one writer and a few readers.
 
-Whoever must know what others did since is let look through the writer's own connection: only there can SQLite tell
-what it changed from what others changed.
+`look` reads through the writer's own connection: only there can SQLite tell our own changes from those of other
+processes (`data_version`).
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
     read ── lane 1 (many threads, little time each) ── lane 2 ── … ── the last lane (until the deadline)
 
-A read that takes more processor time than its lane gives is begun again in the next one, so that a few slow reads
-keep nobody else waiting. In each lane, who usually asks for little goes first. Behind the first lane one works at a
-time, and pauses after its turn while anything else is read: several would wait for Python's lock all the time, and
-everybody else with them. A read that nobody waits for any more is stopped. SQLite asks between two steps whether it may
-go on, so nothing is done to a connection from another thread.
+A read that takes more processor time than its lane allows is started again in the next lane, so that a few slow reads
+keep nobody else waiting. Within a lane, whoever usually asks for little goes first. In the slower lanes one read works
+at a time and pauses while others read, because several would compete for Python's global lock and slow everybody down.
+A read that nobody waits for any more is stopped. SQLite's progress callback does all this, in the read's own thread.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from hermes.sqlite.faults import translated
 from hermes.sqlite.turns import Threads, Turn, Turns, asker
 
 STEPS, SLOW_STEPS = 50_000, 5_000
-"""After so many steps of SQLite's machine, about a millisecond, a read is asked whether it may go on. A slow one is
-asked more often: its steps may be functions of ours."""
+"""The progress callback runs after so many steps of SQLite's machine, about a millisecond; more often for slow reads,
+whose steps may be Python functions of ours."""
 
 
 class Lane(Struct, frozen=True):
@@ -99,7 +98,7 @@ _current = _Current()
 
 
 def check_reading() -> None:
-    """For what waits or computes for long inside a read: raise when that may not go on. Elsewhere: nothing."""
+    """To be called by long work inside a read: raises when the read must stop. Outside of a read it does nothing."""
     reading = _current.reading
     if reading is not None and (refusal := reading.ask()) is not None:
         raise refusal

@@ -1,4 +1,4 @@
-"""Whose turn it is: who asks for little goes first, and slow work is done by one at a time, with pauses."""
+"""Fair order among readers: those who usually ask for little go first; slow work goes one at a time, with pauses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LITTLE = 0.01
-"""Seconds of a processor that anybody may ask for and still go first."""
+"""Who uses up to so many seconds of processor time on average counts as asking for little."""
 NEWEST = 0.2
-"""What the newest request of an asker counts for, among all before."""
+"""The weight of the newest request in an asker's running average."""
 TURN = 0.002
-"""Seconds that slow work goes on before others are let go on."""
+"""Seconds that slow work runs before it pauses for others."""
 LOOK = 0.02
-"""Seconds between two looks whether one who waits for a turn still wants it."""
+"""While waiting for a turn, so many seconds pass between two checks whether the work was cancelled."""
 
 
 class Asker:
@@ -109,7 +109,8 @@ class Turns:
         self._lock = threading.Lock()
 
     def take(self, share: int, is_over: Callable[[], bool]) -> Turn:
-        """Wait for a turn, or until it is over anyway. Who has a share of 2 pauses twice as long as it works."""
+        """Wait for a turn, or until `is_over` says that nobody wants the result. With a `share` of 2 the work pauses
+        twice as long as it runs."""
         turn = Turn(self._lock, self._others, share, is_over)
         turn.take()
         return turn

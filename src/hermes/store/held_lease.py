@@ -1,5 +1,5 @@
-"""A lease held for as long as a piece of work takes: renewed while it lasts, let go at its end, given back when nobody
-wants it any more."""
+"""A lease held for as long as a piece of work takes: renewed while it lasts, let go at its end, and given back when
+whoever asked for it was cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ log = logging.getLogger("hermes.leases")
 
 
 class WantedLease(Struct, frozen=True):
-    """How a lease is taken and let go: its name for a person, two steps of a transaction, and its life in seconds."""
+    """How to take and release one lease. `name` is what the log calls it; `ttl` is how many seconds it lasts without
+    being renewed. `take` and `release` run inside a transaction."""
 
     name: str
     take: Callable[[Tx], Lease | None]
@@ -34,7 +35,7 @@ class HeldLease:
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.is_over = False
-        """Its holder has let it go already, with something else."""
+        """It was released already, in the transaction of the holder's last write."""
 
     def check(self, tx: Tx) -> None:
         """Raise StaleError when another process has taken over."""
@@ -42,7 +43,7 @@ class HeldLease:
 
 
 def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) -> WantedLease:
-    """A lease that is its name alone."""
+    """How to take the plain lease called `name`; `about` is what the log calls it."""
 
     def acquire(tx: Tx) -> Lease | None:
         return leases.acquire(tx, name, owner, ttl=ttl, now=store.clock.now())
@@ -51,7 +52,7 @@ def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) ->
 
 
 async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
-    """The lease, or None. One that is granted while we are being cancelled is given back: nobody would hold it."""
+    """The lease, or None while another holds it. A lease that is granted while we are cancelled is given back."""
     taking = asyncio.ensure_future(store.write(wanted.take))
     try:
         lease = await asyncio.shield(taking)
@@ -64,7 +65,7 @@ async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
 
 @asynccontextmanager
 async def kept(store: Store, wanted: WantedLease, held: HeldLease) -> AsyncIterator[HeldLease]:
-    """Keep what was taken while the block runs, then let it go."""
+    """Renew the lease while the block runs, then release it."""
     heart = asyncio.create_task(_beat(store, wanted, held))
     try:
         yield held

@@ -6,7 +6,8 @@ from hermes.db import lanes, leases
 from hermes.db.engine import Tx
 
 SESSIONS = "session"
-"""Whose lanes are sessions. The gateway holds a lane of its inbox around this one: no name of theirs may meet."""
+"""The queue name under which sessions have their lanes. It differs from the inbox's: the gateway holds a lane of the
+inbox while a turn holds the session's, and the two must not have the same name."""
 
 
 def compression_lease(session_id: str) -> str:
@@ -15,6 +16,7 @@ def compression_lease(session_id: str) -> str:
 
 
 def revoke_session_leases(tx: Tx, session_id: str) -> None:
-    """Whoever works on a session has lost it: they write nothing more, also not into a new one of the same id."""
+    """End every lease on a session: whoever still works on it can write nothing more, not even into a later session of
+    the same id."""
     lanes.revoke_lane(tx, SESSIONS, session_id)
     leases.revoke(tx, compression_lease(session_id))

@@ -17,10 +17,10 @@ PART = 2000
 
 
 class Allowed:
-    """The messages of a place that a condition holds for. Found out for a few, or, when that is not enough, for all."""
+    """The messages of a place that satisfy a condition. It is evaluated for a few ids (`keep`), or for all (`all`)."""
 
     def __init__(self, tx: Tx, place: Place, condition: ColumnElement[bool], candidates: Sequence[int] | None) -> None:
-        """`candidates` are all that can be meant, if they are known."""
+        """`candidates`: the only messages that can satisfy the condition, where an index told them; else None."""
         self.condition = condition
         self.known: Ids | None = None
         self._place = place
@@ -43,7 +43,7 @@ class Allowed:
         return np.concatenate(asked) if asked else np.zeros(0, dtype=np.int64)
 
     def _in_place(self, *, by_index: bool = True) -> ColumnElement[bool]:
-        """In the place. Without the index of its column when the ids themselves are a better one."""
+        """The condition "in this place". With few ids it is written so that the database uses the index of ids."""
         place = self._place
         inside: list[ColumnElement[bool]] = []
         if place.sessions is not None:
@@ -54,7 +54,7 @@ class Allowed:
 
 
 def _bare(column: ColumnElement[int], by_index: bool) -> ColumnElement[int]:
-    """A sum has no index."""
+    """The column as a sum, so that the database does not choose its index."""
     return column if by_index else column + 0
 
 

@@ -1,6 +1,6 @@
 """First answers, kept for a week: who asks again with the same key reads the first answer, and nothing is done twice.
 
-An answer is written in the transaction of what it tells. Where it repeats the request, only the rest of it is kept.
+An answer is kept in the transaction of the change that it reports. What it only repeats of the request is not kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INSERT = Prepared(inserting_new(answers, *answers.c.keys()))
 
 
 CLONE = "route = 'clone'"
-"""A query must say it in these words, or the database does not see that the index of copies fits."""
+"""The condition of the partial index of copies. A query must repeat it literally, or the index is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where keys are told apart: a workspace, and in it the session for a session's own routes."""
+    """Within what a key must be unique: a workspace, and for routes of a session that session."""
 
     workspace_id: int
     session_id: int = 0
@@ -68,7 +68,7 @@ def check_same(first: Asked | None, again: Asked) -> None:
 
 
 def keep_answer(tx: Tx, place: Place, asked: Asked, status: int, answer: str, at: int) -> None:
-    """Keep the first answer, with what it tells: both or neither."""
+    """Keep the first answer. Call it in the transaction of the change, so that there are both or neither."""
     named = {name.removesuffix("_"): value for name, value in _named(place, asked).items()}
     if INSERT.run(tx, digest=asked.digest, status=status, answer=answer, kept_at=at, **named) == 0:
         # Two at once, where a database lets two write at once: the second is undone.

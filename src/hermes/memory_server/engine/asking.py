@@ -28,7 +28,7 @@ NAMED = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question without the names of peers, which say whose words are meant."""
+    """A question as a search uses it. Names of peers are taken out of its text: they say who is meant, not what."""
 
     text: str
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ class Asked:
 
 
 def understand(tx: Tx, workspace_id: int, question: Question) -> Asked:
-    """Read a question in the light of who is in the workspace."""
+    """Split a question into its words and the peers of the workspace that it names."""
     named = _named(tx, workspace_id, question.text)
     text = leave_out(question.text, [*named.values()])
     words = split_words(text)

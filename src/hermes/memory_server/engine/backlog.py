@@ -14,7 +14,7 @@ from hermes.memory_server.engine.jobs import PROMISED
 from hermes.memory_server.engine.kinds import KINDS
 
 COUNTED = 10_000
-"""Jobs that are counted; more are told as so many."""
+"""Jobs are counted up to this number."""
 NEWEST = 100
 """Messages that are looked at, the newest first."""
 LOOKED_AT = 1000
@@ -42,7 +42,7 @@ UNFINDABLE = _unfindable()
 
 
 def _tries() -> Prepared:
-    """How often the most stubborn of the oldest open jobs of a kind was begun."""
+    """The highest number of tries among the oldest open jobs of a kind."""
     oldest = select(jobs.c.attempts).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
     return Prepared(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
 
@@ -52,8 +52,8 @@ TRIES = _tries()
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says of promised work
-    that failed how often it was tried, by its kind."""
+    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says for each kind of
+    promised work that has failed how often it was tried."""
 
     waiting: int = 0
     oldest: float = 0.0
@@ -62,7 +62,7 @@ class Backlog:
 
 
 def has_open_jobs(tx: Tx) -> bool:
-    """Does anything wait or run, also for later?"""
+    """Is any job waiting, even for a later time, or running?"""
     [(number,)] = ANY.rows(tx)
     return bool(number)
 
@@ -72,6 +72,6 @@ def read_backlog(tx: Tx, at: int) -> Backlog:
     [(waiting,)] = ALL.rows(tx)
     firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
     [(unfindable,)] = UNFINDABLE.rows(tx)
-    tries = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
+    tries: dict[str, int] = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
     retried = {kind: number for kind, number in tries.items() if number > 1}
     return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried)

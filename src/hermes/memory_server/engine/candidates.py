@@ -1,4 +1,4 @@
-"""From a question to messages that may answer it, and what speaks for each."""
+"""From a question to the messages that may answer it (candidates), each with the evidence for it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from hermes.ranking.words import is_pair
 
 BY_WORDS = 250
 BY_MEANING = 120
-"""How many candidates come from each side; in one session, or of one author, half as many do."""
+"""How many candidates are taken by their words and by their meaning; half as many within one session or author."""
 LOOKED_AT = 5000
-"""How many of the closest are asked about, before it is found out for all messages whether they are allowed."""
+"""Up to how many of the closest messages are checked one by one against a filter. If too few of them pass, the filter
+is evaluated for all messages instead."""
 FURTHER = 0.5
-"""What a word in the message before the last counts, of what it counts in the last."""
+"""A word two messages back counts for this share of what it counts one message back."""
 REPEATED = 3
-"""How often a word counts that comes again and again in a session."""
+"""A word that a session repeats counts at most so many times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Messages with what speaks for each, in no order."""
+    """Messages with the evidence for each, in no particular order."""
 
     ids: Ids
     evidence: Evidence
@@ -71,7 +72,7 @@ class Held:
         self.known = float(self.weights.sum() / max(self.weights.sum() + unknown, 1e-6))
         """The share of the question's words that anybody uses. A pair of characters may be no word at all."""
         self.held = np.zeros((len(self.words), len(rows) + 1), dtype=bool)
-        """A line for each word; the last row is that of no message."""
+        """A line for each word, a column for each row of the outline. The last column, NONE, is that of no message."""
         for line, places in zip(self.held, self.rows, strict=True):
             line[places] = True
         self.everything = holders.all_of_them
@@ -131,7 +132,7 @@ def _following(rows: Rows, chosen: Places, place: Place) -> Places:
 
 
 def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
-    """What speaks for each of the messages, given by their first rows."""
+    """The evidence for each message; a message is given by its first row in the outline."""
     rows = seen.rows
     before = rows.before[chosen]
     kinds, kinds_before = rows.traits[chosen], rows.traits[before]
@@ -167,8 +168,8 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
 
 
 def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Asked) -> Flags:
-    """Whose words are meant: those of the one that is named. Who asks about themselves means one who speaks so, and not
-    at the length of an assistant."""
+    """Which messages are by the person that the question means: the one that it names. A question about oneself means
+    messages in which somebody speaks of themselves, unless they are as long as an assistant's."""
     meant: Flags = authors == (next(iter(asked.named)) if len(asked.named) == 1 else NONE)
     if asked.of_oneself:
         meant = (kinds & traits.OF_ONESELF != 0) & (kinds >> traits.LENGTH_AT < LONG)

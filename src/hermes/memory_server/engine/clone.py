@@ -49,7 +49,7 @@ class Copy:
 
 
 def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Copy:
-    """A hidden session under a new name. What was reasoned about the original is not reasoned about again."""
+    """Make a hidden session under a new name. Nothing is learnt from the copied messages a second time."""
     source = lock_session(tx, workspace, name)
     last = source.message_count if message_id is None else get_message(tx, workspace, name, message_id).seq
     new_name = new_id()
@@ -64,7 +64,7 @@ def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: i
 
 
 def copy_part(tx: Tx, copy: Copy, after: int) -> int:
-    """Copy the messages that come after a number: the number of the last."""
+    """Copy some of the messages that come after number `after`. Returns the number up to which all are copied."""
     get_session(tx, copy.workspace, copy.source)  # one that was deleted meanwhile is not copied
     last = min(after + PART, copy.last)
     query = select(messages).where(messages.c.session_id == copy.source_id, messages.c.seq > after)
@@ -93,7 +93,7 @@ def finish_clone(tx: Tx, copy: Copy, at: int) -> Record:
 
 
 def abandon_clone(tx: Tx, copy: Copy) -> None:
-    """Let a copy that cannot be finished be removed now."""
+    """Have a copy that cannot be finished removed now, not after an hour."""
     tx.execute(update(jobs).where(jobs.c.unit == _unit(copy.id), text(OPEN_JOB)).values(not_before=0))
 
 
@@ -109,7 +109,8 @@ def _copy_members(tx: Tx, copy: Copy, at: int) -> None:
             "peer_id": row.peer_id,
             "observe_me": row.observe_me,
             "observe_others": row.observe_others,
-            "joined_seq": min(row.joined_seq, copy.last),  # who came after the cut is in from the cut on
+            # Who joined the original after the cut joins the copy at the cut.
+            "joined_seq": min(row.joined_seq, copy.last),
             "joined_at": at,
         }
         for row in tx.execute(active.order_by(memberships.c.id))

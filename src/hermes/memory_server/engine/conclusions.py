@@ -175,12 +175,13 @@ def link_messages(tx: Tx, conclusion_id: int, message_ids: Iterable[int]) -> Non
 
 
 def digest(content: str) -> str:
-    """Equal for texts that differ in case or outer spaces alone."""
+    """A hash that is equal for texts that differ only in case or in spaces around them."""
     return hashlib.sha256(content.strip().lower().encode()).hexdigest()[:24]
 
 
 def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> int:
-    """The id of what one peer holds about another. Nobody else adds to it before this transaction ends."""
+    """The id of the collection of what one peer holds about another, made where it is missing and locked until this
+    transaction ends."""
     found = lock_collection(tx, observer_id, observed_id)
     if found is not None:
         return found
@@ -189,13 +190,13 @@ def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: 
 
 
 def lock_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
-    """As `ensure_collection`, or None when there is nothing yet."""
+    """As `ensure_collection`, but None where there is no collection yet."""
     found = LOCK_PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
     return None if found is None else int(found.id)
 
 
 def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
-    """The id of what one peer holds about another, to read it; None when there is nothing yet."""
+    """The id of that collection for reading, without a lock; None where there is none yet."""
     found = PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
     return None if found is None else int(found.id)
 
@@ -232,7 +233,7 @@ def drop_conclusions(tx: Tx, ids: Sequence[int]) -> None:
 
 
 def let_go(tx: Tx, collection_id: int) -> None:
-    """Let whoever holds vectors of a collection read them again."""
+    """Mark a collection as changed: processes that keep its vectors in memory read them again."""
     tx.execute(
         update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
     )

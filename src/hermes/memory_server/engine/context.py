@@ -32,7 +32,7 @@ class Window:
     summary: Record | None
     messages: Sequence[Record]
     whole: bool
-    """Is nothing of the session left out, but what the summary stands for?"""
+    """Whether every message of the session is either here or covered by the summary."""
 
     @property
     def size(self) -> int:
@@ -40,7 +40,7 @@ class Window:
         return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
 
     def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
-        """Those of the conclusions, all about one peer, that are not said here in the same words."""
+        """Those of the conclusions, all about one peer, that the messages here do not already say word for word."""
         if not rows:
             return []
         peer = rows[0].observed

@@ -44,7 +44,7 @@ from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
 PART = 50
-"""How many rows are removed in one transaction: who wants to write waits meanwhile."""
+"""How many rows are removed in one transaction. Few, since other writers wait meanwhile."""
 TIDY = "tidy"
 BEGIN = {"begin": True}
 
@@ -173,8 +173,8 @@ def go_on_purging(tx: Tx, job: Job, at: int) -> None:
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
-    """Let the words of deleted messages be written out of the text index, where they may stay until it is tidied, and
-    outlines that know of them be removed."""
+    """Queue the tidying of the text index, which may hold words of deleted messages until then, and the removal of
+    outline files that know of these messages."""
     # One that is under way does not know of the newest deletion.
     waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
     if tx.execute(waiting.limit(1)).first() is None:
@@ -189,7 +189,8 @@ def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
 
 
 def _let_go(tx: Tx, session_id: int) -> list[int]:
-    """Let whoever holds vectors of the session's conclusions read them again. The collections that they are in."""
+    """Mark the collections of the session's conclusions as changed, so that vectors in memory are read again. Returns
+    the collections."""
     touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
     tx.execute(update(collections).where(collections.c.id.in_(touched)).values(generation=collections.c.generation + 1))
     return list(tx.execute(touched).scalars())
@@ -200,7 +201,7 @@ def _drop_jobs_in(tx: Tx, session: Row[Any]) -> None:
 
 
 def drop_jobs(tx: Tx, which: tuple[Any, ...]) -> None:
-    """Forget work; who is doing it finds out at the end."""
+    """Delete jobs. A worker that is busy with one finds out when it wants to finish it, and keeps nothing."""
     ids = select(jobs.c.id).where(*which).scalar_subquery()
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(*which))

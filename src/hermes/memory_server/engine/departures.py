@@ -1,7 +1,8 @@
 """Which messages left a workspace, so that whoever keeps some in memory leaves out those and need not read all again.
 
-A workspace's generation grows when something changed that was there before. What changed is written down under the
-generation that it will show in; the end of each generation is written down as well, so that a gap is seen.
+A workspace has a generation, a number that grows whenever existing messages disappear or get another author. Messages
+that left are noted under the generation that comes next, and each generation ends with a row of its own, so that a gap
+can be noticed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from hermes.memory_server.db.tables import departures, workspaces
 from hermes.memory_server.db.text_index import Ids
 
 END, EVERYTHING = -1, 0
-"""In place of a message: the generation is whole; everything is to be read again."""
+"""Stand in place of a message id: "this generation is complete", and "read everything again"."""
 KEPT = 200
-"""How many generations are written down. Who is further behind reads everything."""
+"""How many generations are kept. Who is further behind reads everything again."""
 ROWS = 20_000
-"""How many messages are written down of a workspace, also when they all left at once; older generations go first."""
+"""How many messages are noted per workspace at most; the oldest generations are dropped first."""
 FORGOTTEN = 200
-"""Rows that are removed at a time: more than are noted at a time, so that they do not grow."""
+"""Old rows that are removed at a time: more than are added at a time, so that the table stays small."""
 GENERATION = Prepared(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
 NOTE = Prepared(inserting_new(departures, "workspace_id", "generation", "message_id"))
 OWN = departures.c.workspace_id == bindparam("workspace_id")
@@ -52,8 +53,8 @@ SINCE = Prepared(
 
 
 def note_departed(tx: Tx, workspace_id: int, messages: Sequence[int]) -> None:
-    """These messages are gone; searches see it with the next generation. Of too many it is noted that everything is to
-    be read again."""
+    """Note that these messages left; searches see it when the next generation begins. For too many, note instead that
+    everything has to be read again."""
     found = GENERATION.first(tx, workspace_id=workspace_id)
     coming = 1 if found is None else found.generation + 1
     noted = NOTED.rows(tx, workspace_id=workspace_id, generation=coming, most=ROWS)[0].size
@@ -62,7 +63,7 @@ def note_departed(tx: Tx, workspace_id: int, messages: Sequence[int]) -> None:
 
 
 def begin_generation(tx: Tx, workspace_id: int) -> None:
-    """Let searches see what was noted."""
+    """Begin the next generation: from its commit on, searches see what was noted."""
     own = workspaces.c.id == workspace_id
     changed = update(workspaces).where(own).values(generation=workspaces.c.generation + 1)
     now = tx.execute(changed.returning(workspaces.c.generation)).scalar_one_or_none()
@@ -76,15 +77,15 @@ def _note(tx: Tx, workspace_id: int, generation: int, noted: Iterable[int]) -> N
 
 
 def _forget_old(tx: Tx, workspace_id: int, now: int) -> None:
-    """Remove some of what is not kept, the oldest first and the end of a generation before the rest of it: a generation
-    of which a part is gone counts as gone."""
+    """Remove some of the oldest rows. The row that ends a generation goes first, so that a generation of which a part
+    is gone counts as gone."""
     beyond = BEYOND.first(tx, workspace_id=workspace_id, rows=ROWS)
     last = max(now - KEPT, min(beyond.generation, now - 1) if beyond is not None else 0)
     FORGET.run(tx, workspace_id=workspace_id, last=last, most=FORGOTTEN)
 
 
 def departed_since(tx: Tx, workspace_id: int, known: int, now: int) -> Ids | None:
-    """The messages that left after the known generation; None when everything is to be read again."""
+    """The messages that left after generation `known`; None when everything has to be read again."""
     noted = np.fromiter(
         (row.message_id for row in SINCE.rows(tx, workspace_id=workspace_id, known=known, now=now)), np.int64
     )

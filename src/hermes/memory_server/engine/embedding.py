@@ -42,27 +42,28 @@ from hermes.ranking.traits import LENGTH_AT, traits_of
 log = logging.getLogger(__name__)
 OK = "ok"
 MESSAGES = 16
-"""In one batch at most: little is lost by a kill, and nobody else waits long for the write lock."""
+"""Messages in one batch at most: a kill loses little work, and other writers do not wait long."""
 REQUEST_CHARS = 8000
-"""In one request, so that a slow model comes to its end in time."""
+"""Characters in one request at most, so that a slow model answers in time."""
 REQUEST_SECONDS = 60.0
 CUTS = (PIECE_CHARS, PIECE_CHARS // 2, PIECE_CHARS // 4)
-"""How many characters of each piece of a refused message are tried, one after the other, without the one before it."""
+"""A message that is refused is tried again alone, with its pieces cut to these lengths in turn."""
 ALONE_AFTER = TRIES // 2
-"""How often a message may have failed before it is tried without the one before it, which may be the reason."""
+"""After so many failures a message is embedded without the message before it, which may be the reason."""
 PROBE = "ready"
-"""What an embedder that works does not refuse."""
+"""A text that every working embedder takes: if it fails too, the embedder is at fault and not the message."""
 LONG_QUESTION = 200
-"""Characters from which on a question that fails says nothing of shorter ones."""
+"""After a failure no question is asked for a while. Questions of this length or more have a pause of their own: their
+length may be the reason, so shorter ones are still asked."""
 ASK_SECONDS = 1.5
-"""Who searches does not wait longer for the vector of a question."""
+"""Seconds that a search waits for the vector of its question."""
 FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds after a failure until the next try, doubled each time."""
 LOOK_EVERY = 5.0
 """Seconds between two looks for messages that another process wrote."""
 REASON_CHARS = 200
 SHORT = 1000
-"""Characters from which on a text has surely LONG words, or none at all."""
+"""A text of more characters than this is not short: it has LONG words or more, or none at all."""
 
 
 class WrongVectorsError(Exception):
@@ -99,7 +100,7 @@ class Refinement:
         self._at_once = MESSAGES
         """How many messages the next batch has: fewer after one that was refused."""
         self.is_busy = False
-        """Is there something to embed, as far as is known?"""
+        """Whether there may be something to embed."""
         self._failure = self._ask_failure = OK
         self._other: str | None = None
         """The space that somebody else chose for the folder later."""
@@ -126,8 +127,8 @@ class Refinement:
         self._news.set()
 
     async def ask(self, text: str) -> Finer | None:
-        """The direction of a question, or of its beginning; None while it cannot be had in time, or for one that the
-        embedder cannot read."""
+        """The vector of a question, or of its beginning; None when it is not there in time, or the embedder cannot read
+        the text."""
         pace = self._asking if len(text) < LONG_QUESTION else self._asking_long
         if pace.left() > 0:
             return None
@@ -168,7 +169,7 @@ class Refinement:
             return
 
     async def _embed_some(self, database: Database) -> bool:
-        """Embed a batch. False when there is nothing to do here, or nothing that is to be done at once."""
+        """Embed a batch. False when nothing is left to do, or when the next try has to wait."""
         if self.space is None:
             await self._embed([PROBE], REQUEST_SECONDS)
         space = str(self._embedder.space)
@@ -191,8 +192,8 @@ class Refinement:
         return batch.upto is not None or len(vectors) > 0
 
     async def _embed_batch(self, batch: Batch) -> tuple[list[Made], int] | None:
-        """The vectors of a batch; or none, and how often its only message has failed now while the embedder works. None
-        for a batch of several that fails: the next one is smaller."""
+        """The vectors of a batch, and 0. When a batch of one fails although the embedder works: no vectors, and how
+        often that message has failed. When a larger one fails: None, and the next batch is smaller."""
         size = len(batch.messages)
         try:
             vectors = await (self._embed_alone(batch) if size == 1 else self._embed_messages(batch.messages))
@@ -219,8 +220,8 @@ class Refinement:
         return await self._embed_messages(alone, CUTS[-1])
 
     async def _embed_messages(self, messages: Sequence[Said], chars: int = PIECE_CHARS) -> list[Made]:
-        """The vectors of messages, of so many characters of each piece. Of a message after a short one, half is what
-        both say."""
+        """The vectors of the messages' pieces, each cut to `chars`. The vector of a message that follows a short one is
+        the mean of its own and that of both texts together."""
         pieces = [(said, n, piece[:chars]) for said in messages for n, piece in enumerate(split_pieces(said.text))]
         after = [
             place

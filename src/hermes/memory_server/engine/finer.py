@@ -32,18 +32,18 @@ from hermes.memory_server.engine.peers import is_shown
 from hermes.ranking.scoring import Floats, score_finer
 
 CHOSEN = "finer_embedder"
-"""What `meta` calls the space that is being filled: that of whoever began last."""
+"""The key in `meta` of the space that is being filled: the one that was chosen last."""
 REFINED = 150
 """How many of the best candidates are looked at again."""
 TRIES = 10
-"""How often a message is tried that fails alone, before it is left out until the next start."""
+"""A message that failed so often, in a batch of its own, is left out until the next start."""
 COUNTED = 10_000
-"""Messages that are counted as waiting; more are told as so many."""
+"""Waiting messages are counted up to this number."""
 
 
 def _is_there(table: FromClause) -> ColumnElement[bool]:
-    """Of messages, or another name of their table: those whose session and author are not deleted. A workspace has no
-    session that is not deleted when it is."""
+    """The condition, on `messages` or an alias of it, that session and author are not deleted. It covers workspaces
+    too: a deleted one has only deleted sessions."""
     session = exists().where(sessions.c.id == table.c.session_id, sessions.c.is_active.is_(True))
     return and_(session, exists().where(peers.c.id == table.c.peer_id, is_shown(peers)))
 
@@ -118,14 +118,14 @@ class Batch:
 
     workspace_id: int
     upto: int | None
-    """They are all that come after this one; None for some that it has come past before."""
+    """The id after which the batch begins, without a gap; None for messages that were passed over earlier."""
     messages: Sequence[Said]
     failures: int = 0
     """How often each has failed."""
 
 
 def choose_space(tx: Tx, space: str) -> None:
-    """From now on this space is filled, and no other. What failed is tried again."""
+    """Make this the space that is filled. Messages that failed in it are tried again."""
     tx.execute(update(finer_again).where(finer_again.c.failures > 0).values(failures=0))
     tx.execute(upserting(meta, ("name",), {"name": CHOSEN, "value": space}))
 
@@ -137,7 +137,7 @@ def chosen_space(tx: Tx) -> str | None:
 
 
 def next_batch(tx: Tx, space: str, most: int) -> Batch | None:
-    """What is to be embedded next, what is to be embedded again last; None when nothing is left."""
+    """The next messages to embed: new ones first, then those to be embedded again. None when nothing is left."""
     behind = BEHIND.first(tx, space=space)
     if behind is None:
         return _again(tx, most)

@@ -30,9 +30,9 @@ from hermes.memory_server.engine.finer import count_behind, count_refused
 log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
-"""Seconds after which one looks again; who asks meanwhile is told what was seen."""
+"""Seconds that a result is used before the file is looked at again."""
 WRITE_EVERY = 10.0
-"""Seconds after the last write that is known to have worked after which a look writes, to see whether it does."""
+"""When no write is known to have worked for so many seconds, a look makes one itself."""
 NAMES: dict[type[StoreError], str] = {
     StoreBusyError: "locked",
     StoreDamagedError: "damaged",
@@ -41,7 +41,7 @@ NAMES: dict[type[StoreError], str] = {
     StoreReadOnlyError: "read-only",
 }
 LASTING = ("damaged", "gone")
-"""What nothing that comes later disproves: a part that works says nothing of the rest."""
+"""Troubles that a later success does not disprove: that one page can be read says nothing of the others."""
 
 
 class Health:
@@ -64,11 +64,11 @@ class Health:
         self.free_bytes = 0
 
     def note(self, error: StoreError) -> None:
-        """Something was refused by the file."""
+        """Remember that the file refused something."""
         self._become(NAMES.get(type(error), self._status))
 
     def wrote(self) -> None:
-        """Something was written."""
+        """Remember that a write worked."""
         self._wrote = self._clock.now()
 
     async def status(self) -> str:
@@ -95,7 +95,7 @@ class Health:
             self._become(NAMES[StoreDamagedError])
 
     def _is_to_be_tried(self) -> bool:
-        """Whether a write would tell something new. One to a damaged file is never made for that."""
+        """Whether a trial write would tell something new. A damaged file is never written for that."""
         unknown = self._status != OK or abs(self._clock.now() - self._wrote) >= WRITE_EVERY
         return unknown and self._status not in LASTING
 

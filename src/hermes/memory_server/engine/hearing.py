@@ -1,4 +1,4 @@
-"""What of a place a peer has heard, told by whole sessions: message by message it costs more than the search itself."""
+"""Which sessions of a place a peer has heard in full. To ask for each message costs more than the search itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STAYS = Prepared(
 
 
 def heard_part(tx: Tx, seen: Seen, place: Place, listener: int) -> Place | None:
-    """The part of a place whose messages a peer has heard, all of them. None where that cannot be told by sessions: it
-    came later than someone who is meant, or left, or has too many sessions."""
+    """The place, narrowed to sessions of which the peer has heard every message. None where whole sessions do not tell:
+    in one that matters it joined late or left, or there are too many."""
     stays = STAYS.rows(tx, peer_id=listener)
     if len(stays) > MOST:
         return None
@@ -39,6 +39,6 @@ def heard_part(tx: Tx, seen: Seen, place: Place, listener: int) -> Place | None:
 
 
 def _speaks_in(seen: Seen, place: Place, sessions: set[int]) -> bool:
-    """Whether anything that is meant was said in one of these sessions."""
+    """Whether any message of the place is in one of these sessions."""
     inside = np.isin(seen.rows.sessions, np.array([*sessions], dtype=np.int32))
     return bool(inside.any() if place.peer is None else (seen.rows.peers[inside] == place.peer).any())

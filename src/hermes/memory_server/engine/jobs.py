@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
@@ -21,7 +21,8 @@ from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserti
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
-"""Microseconds that a claimed job is its owner's, unless it is renewed: how long the work of a killed worker waits."""
+"""Microseconds that a claimed job belongs to its owner, unless renewed. So long does the work of a killed worker
+wait."""
 ATTEMPTS = 5
 BACK_OFF = 2_000_000
 """Microseconds before the second try; doubled for each further one."""
@@ -31,18 +32,38 @@ KEEP_FAILED = 30 * KEEP_DONE
 REASON_CHARS = 500
 FORGOTTEN = 1000
 """How many finished jobs are dropped in one transaction."""
-LEARNING = "representation"
-AFTER_LEARNING = ("dream", "scope")
+JobKind = Literal[
+    "representation",
+    "summary",
+    "dream",
+    "scope",
+    "delete_session",
+    "delete_workspace",
+    "delete_peer",
+    "delete_messages",
+    "merge_peers",
+    "tidy",
+    "catch_up",
+    "webhook",
+]
+"""Every kind of background work; `kinds.KINDS` says how each is done."""
+LEARNING: JobKind = "representation"
+AFTER_LEARNING: tuple[JobKind, ...] = ("dream", "scope")
 """The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
-TRACKED = (LEARNING, "summary", "dream")
+TRACKED: tuple[JobKind, ...] = (LEARNING, "summary", "dream")
 """The kinds that queue status counts as work units."""
-PROMISED = (
-    *("delete_session", "delete_workspace", "delete_peer", "delete_messages"),
-    *("merge_peers", "tidy", "catch_up"),
+PROMISED: tuple[JobKind, ...] = (
+    "delete_session",
+    "delete_workspace",
+    "delete_peer",
+    "delete_messages",
+    "merge_peers",
+    "tidy",
+    "catch_up",
 )
 """The kinds that are never given up, since somebody relies on them."""
-APART = ("delete_session", "delete_workspace", "delete_peer")
-"""Those of them that others of their unit need not wait for any longer when they have failed often."""
+APART: tuple[JobKind, ...] = ("delete_session", "delete_workspace", "delete_peer")
+"""Promised kinds that get a unit of their own after many failures, so that the rest of their unit goes on."""
 LONGEST_BACK_OFF = 600 * 1_000_000
 """Microseconds between two tries of what is never given up, at most."""
 
@@ -75,7 +96,7 @@ MINE = (
     jobs.c.attempts == bindparam("attempt"),
     jobs.c.state == "running",
 )
-"""The job as long as nobody took it over."""
+"""The condition that a job is still its owner's."""
 INSERT = PreparedInsert(
     jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at", "not_before"
 )
@@ -103,7 +124,7 @@ class Job:
     """A piece of work that this owner may do now."""
 
     id: int
-    kind: str
+    kind: JobKind
     unit: str
     workspace_id: int
     session_id: int | None
@@ -114,7 +135,7 @@ class Job:
 
 def add_job(
     tx: Tx,
-    kind: str,
+    kind: JobKind,
     unit: str,
     at: int,
     *,
@@ -125,7 +146,7 @@ def add_job(
     observers: Iterable[int] = (),
     not_before: int = 0,
 ) -> None:
-    """Queue work; it is done some time after this transaction commits, or later."""
+    """Queue work. It is done after this transaction commits, and not before `not_before`."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
     values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at, "not_before": not_before}
     job_id = INSERT.add(tx, **values)
@@ -133,7 +154,7 @@ def add_job(
 
 
 def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
-    """Let what waits, in a session or anywhere, change this peer's view no more."""
+    """Take a peer out of the observers of all open learning jobs, or of those of one session."""
     waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
     waiting = waiting.where(job_observers.c.peer_id == peer_id)
     if session_id is not None:
@@ -149,7 +170,7 @@ def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
 
 
 def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
-    """Let what waits to be learnt from a peer, or to change its view, do so for another."""
+    """In all open jobs of a workspace put peer `by` in the place of this one, as author and as observer."""
     own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"))
     tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
     seen = select(job_observers.c.job_id).where(job_observers.c.peer_id == peer_id)
@@ -197,7 +218,8 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
 
 
 def keep_place(tx: Tx, job: Job) -> None:
-    """Let a job that was just finished wait again: what is left of it comes before the rest of its unit."""
+    """Queue a job that was just finished once more, in its old place: what is left of it comes before the rest of its
+    unit."""
     waits = {"state": "pending", "attempts": 0, "not_before": 0, "finished_at": None}
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(waits))
 

@@ -1,4 +1,5 @@
-"""The kinds of background work, as a table. A new kind is an entry here and an `add_job` where it is caused.
+"""The kinds of background work, as a table. A new kind is a name in `jobs.JobKind`, an entry here, and an `add_job`
+where it is caused; `jobs.py` also says which kinds are never given up (`PROMISED`) or wait (`AFTER_LEARNING`).
 
 `prepare` runs outside any transaction, side by side with others and for at most `seconds`: it reads, asks a model, an
 embedder or the outside. It may raise; then the job is tried again later. `commit` gets what was prepared and runs in

@@ -48,20 +48,20 @@ CONFIGURE = Prepared(
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
 )
 PART = 50
-"""How many members are let in or out in one transaction: who wants to write waits meanwhile."""
+"""How many members are added or removed in one transaction. Few, since other writers wait meanwhile."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a member may be learnt about, and whether it learns about the others. None: as elsewhere."""
+    """Whether others learn about a member, and whether it learns about others. None leaves it to the wider settings."""
 
     observe_me: bool | None = None
     observe_others: bool | None = None
 
 
 def parts(given: Mapping[str, T]) -> list[dict[str, T]]:
-    """Thousands of members as transactions' worth of them; at least one."""
+    """Many members in parts, one part for each transaction. There is at least one part, if only an empty one."""
     items = list(given.items())
     return [dict(items[start : start + PART]) for start in range(0, len(items), PART)] or [{}]
 

@@ -29,11 +29,11 @@ from hermes.memory_server.engine.merge_order import card_place
 from hermes.memory_server.engine.removal import runs
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
-"""What tells a stay from another that got its id when it was gone."""
+"""The columns by which a stay is recognised, since another row may have its id by now."""
 
 
 def about(peer: Record) -> ColumnElement[bool]:
-    """What the peer holds, or what is held about it."""
+    """The condition for collections that the peer observes in, or is observed in."""
     held = or_(collections.c.observer_id == peer.id, collections.c.observed_id == peer.id)
     return and_(collections.c.workspace_id == peer.workspace_id, held)
 
@@ -103,8 +103,8 @@ def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
 
 
 def move_members(tx: Tx, merge: Record) -> None:
-    """The stays of one become the other's. Where both are in a session now, one of the two stays is enough, and the
-    other, if it began earlier, ends where that begins."""
+    """Give one peer's stays in sessions to the other. Where both are in a session now, the other's open stay is kept;
+    an earlier one is ended where that begins."""
     other = memberships.alias("other")
     both = (
         *(memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None)),
@@ -168,7 +168,7 @@ def _bring_card_back(tx: Tx, noted: Record) -> None:
 
 
 def _is_there(tx: Tx, collection_id: int) -> bool:
-    """Not so when one of the two peers was deleted: what was held between them goes with it."""
+    """Whether a collection still exists. It is gone when one of its two peers was deleted."""
     return tx.execute(select(collections.c.id).where(collections.c.id == collection_id)).first() is not None
 
 

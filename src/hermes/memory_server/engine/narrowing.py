@@ -1,6 +1,6 @@
-"""Which messages can be meant by a filter at all, found by an index: what decides is the filter itself.
+"""A short list of messages that a filter can match, found by an index. The filter itself is still checked on each.
 
-Only conditions that all must hold are looked at: ids, names, dates and what metadata holds.
+Only conditions that every match must satisfy are used: ids, names, dates and values of metadata.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hermes.memory_server.db.text_index import Place
 from hermes.memory_server.engine.filters import OPERATORS, ORDERED
 
 FEW = 5000
-"""Up to how many messages are worth being named one by one."""
+"""A list of more messages than this is no help, and is not made."""
 TELLING = 4
 """How many values of one pattern are looked up."""
 
 
 def narrow(tx: Tx, place: Place, filters: Mapping[str, Any]) -> list[int] | None:
-    """Messages among which are all of the place that a filter allows; None when no index tells a few of them."""
+    """Messages of the place that include every match of the filter; None when no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
         ids = [int(row[0]) for row in tx.execute(query.limit(FEW + 1))]

@@ -18,7 +18,7 @@ CREATED = 201
 
 
 class Stamp(NamedTuple):
-    """What writing adds to what was sent: an answer is made of the two, and only this has to be kept."""
+    """What writing added to an item (ids, times). With the request it gives the answer, so only this is kept."""
 
     public_id: str
     created_at: int

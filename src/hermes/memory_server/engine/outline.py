@@ -47,13 +47,14 @@ class Rows:
     before: Whole
     """The last row of the message before it in its session, or NONE."""
     after: Whole
-    """For the last row of a message the first row of the next one, or NONE, or a row that came later than this."""
+    """For the last row of a message: the first row of the next message in its session, or NONE. It may be a row that
+    was added after this value was made."""
     numbers: Whole
     """Which message of its session it belongs to, from 1 on."""
     signs: Signs
-    """A line for each 64 numbers of a vector."""
+    """The signs of the vectors, 64 in each number; a line for each 64 dimensions."""
     is_dense: bool = field(default=False, kw_only=True)
-    """Is it known that no id is missing, and that none comes twice?"""
+    """Whether ids are known to have no gap and no repetition, so that an id leads to its row by counting."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -161,7 +162,7 @@ class Outline:
         kept.numbers[new] = numbers
 
     def keep(self, authors: Mapping[int, int]) -> None:
-        """Leave out the rows of all messages but these, whose authors are told. Whoever holds rows keeps them."""
+        """Keep the rows of these messages alone, with these authors. A `Rows` that was taken before stays as it is."""
         stays = [place for place, message in enumerate(self.rows().ids.tolist()) if message in authors]
         kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
         kept.after[:] = NONE
@@ -171,7 +172,8 @@ class Outline:
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
     def leave_out(self, ids: Ids) -> Whole:
-        """Leave out the rows of some messages; whoever holds rows keeps them. Where each row is now, or NONE."""
+        """Leave out the rows of some messages. Returns where each old row is now, or NONE. A `Rows` that was taken
+        before stays as it is."""
         rows = self.rows()
         stays = ~np.isin(rows.ids, ids)
         places = np.where(stays, np.cumsum(stays) - 1, NONE).astype(np.int32)
@@ -229,7 +231,7 @@ def signs_of(halves: bytes, dimension: int) -> Signs:
 
 
 def _disagreement(signs: Signs, wanted: Signs) -> NDArray[np.uint16]:
-    """In how many places the signs of each row are others."""
+    """In how many places the signs of each row differ from those of the vector."""
     total = np.zeros(signs.shape[1], dtype=np.uint16)
     for start in range(0, len(total), BLOCK):
         part = total[start : start + BLOCK]
@@ -249,8 +251,8 @@ def _closest(apart: NDArray[np.uint16], wanted: int) -> Places:
 
 
 def _nearest_left(before: Whole, stays: Flags) -> Whole:
-    """For each row what stands before it of what stays. Each step looks twice as far back, so that a long run of rows
-    that leave takes few."""
+    """For each row the nearest row before it that stays. Each step looks twice as far back, so that a long run of
+    leaving rows takes few steps."""
     before = before.copy()
     cut = np.flatnonzero((before != NONE) & ~stays[before])
     while len(cut):

@@ -32,14 +32,14 @@ from hermes.memory_server.engine.postings import Postings
 ROWS_KEPT = 2_000_000
 """How many rows stay in memory over all workspaces; the ones used longest ago go first."""
 SMALLEST = 64
-"""An outline counts as so many rows more: also an empty one takes memory."""
+"""Each outline counts as so many rows more, since an empty one takes memory too."""
 BATCH = 1000
 AT_ONCE = 20_000
-"""How many rows a search reads itself. More are read in the background, while it goes by words alone."""
+"""A search reads up to so many new rows itself. More are read in the background, and it goes by words alone."""
 WORTH_KEEPING = 20_000
-"""After so many rows more it is written to its file again."""
+"""An outline is written to its file again after it has grown by so many rows."""
 SAVE_EVERY = 60.0
-"""Seconds after which one whose file was removed may be written again, since messages are deleted one after another."""
+"""Seconds between removing an outline's file and writing it again: messages are often deleted one after another."""
 GENERATIONS = Prepared(select(workspaces.c.id, workspaces.c.generation))
 NEWER = Prepared(
     select(
@@ -57,7 +57,7 @@ STATE = Prepared(
 
 
 def count_waiting(most: int) -> Prepared:
-    """How many messages a workspace has beyond one, counted up to one more than `most`."""
+    """How many messages a workspace has after a given one, counted up to `most` + 1."""
     some = select(messages.c.id).where(
         messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
     )
@@ -79,7 +79,7 @@ class Seen:
     """A workspace as one transaction sees it. An outline may know of messages that are newer."""
 
     postings: Postings
-    """They speak of these rows, and of rows that came later."""
+    """Which rows hold which words. They may name rows that were added later than `rows`."""
     rows: Rows
     newest: int
     """The newest message that the transaction sees."""
@@ -189,15 +189,14 @@ class Outlines:
 
 
 async def clean_outlines(database: Database, abandoned: float = ABANDONED) -> None:
-    """Let no outline in the folder know of what is deleted, and none stay half written."""
+    """Remove outline files that know of deleted messages, and those that were never finished."""
     if (folder := database.folder) is not None:
         generations = await database.read(lambda tx: {row.id: row.generation for row in GENERATIONS.rows(tx)})
         await asyncio.to_thread(remove_stale_outlines, folder, generations, abandoned)
 
 
 def _leave_out(tx: Tx, known: Known, workspace_id: int, generation: int) -> Postings:
-    """Leave out what the tables have no more; where authors changed, take over who wrote the rest. The postings of what
-    is left."""
+    """Leave out what the tables no longer have and take over changed authors. Returns the postings of what is left."""
     outline = known.outline
     if not outline.count:
         return Postings()

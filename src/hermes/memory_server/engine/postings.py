@@ -13,11 +13,11 @@ from hermes.memory_server.db.text_index import Matcher
 from hermes.memory_server.engine.outline import Rows
 
 HOLDERS = 3000
-"""How many messages that hold a word are looked at, the newest first."""
+"""Of each word so many of its newest holders are read."""
 KEPT = 500_000
 """How many rows are kept over all words of a workspace; the words asked for longest ago go first."""
 SMALLEST = 64
-"""A word counts as so many rows more: also one that nobody uses takes memory."""
+"""Each word counts as so many rows more, since one that nobody uses takes memory too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from hermes.memory_server.faults import Invalid
 MOST = 10_000
 """How many messages one request takes out."""
 PATIENCE = 60 * 1_000_000
-"""Microseconds after which the rest of a range is taken out by a worker: whoever asked for it was cut off."""
+"""Microseconds after which a worker takes out the rest of a range, in case the request that began it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Removal:
 
 
 def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> Removal:
-    """From one message to another, both included; from now on it comes to its end, whoever is cut off."""
+    """Begin to take out all messages from one to another, both included. It will be finished even if the request is cut
+    off."""
     row = lock_session(tx, workspace, session)
     numbers = [get_message(tx, workspace, session, public_id).seq for public_id in (first, last)]
     if numbers[0] > numbers[1]:

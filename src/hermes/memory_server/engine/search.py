@@ -1,4 +1,4 @@
-"""Search in messages: candidates by words and by meaning, in the order of all that speaks for them."""
+"""Search in messages: candidates are found by words and by meaning, then ordered by all evidence together."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from hermes.memory_server.faults import Invalid
 from hermes.ranking.scoring import ABOUT, certainty, score
 
 ALIKE = 48
-"""Vectors with fewer signs that differ may be those of one text in other letters."""
+"""Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
 NO_LETTERS = re.compile(r"[\W_]+")
 PERSPECTIVE = "peer_perspective"
 HIDDEN = 6
-"""So many times more is looked at when some of what was found is deleted and not yet removed, or a copy that is not
-whole. To ask of each message whether it is shown takes many times longer."""
+"""When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
+fetched. To check every candidate beforehand would take many times longer."""
 NOBODY = 0
 """The author of no message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message that was found, how well it fits, and how sure it is that it is about the question: 1.0 while that
-    cannot be told."""
+    """A message that was found, its score, and from 0 to 1 how sure it is that it is about the question (1.0 where that
+    is not known)."""
 
     row: Record
     score: float
@@ -74,7 +74,7 @@ def search_messages(
 def find_hits(
     tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
 ) -> list[Hit]:
-    """The messages that fit best, the best first; what was said twice comes again only when nothing else is left."""
+    """The messages that fit best, the best first. Repetitions of a text come after everything else."""
     seen = index.outlines.find(tx, place.workspace_id)
     filters = follow_names(tx, place.workspace_id, filters)
     where = _place_within(tx, place, filters or {})
@@ -98,8 +98,8 @@ def find_hits(
 def _ranked(
     tx: Tx, seen: Seen | None, place: Place, question: Question, allowed: Allowed | None, limit: int
 ) -> list[Fitting]:
-    """What fits best; more than is wanted where some of it may be the same text. While the outline is read for the
-    first time, words alone decide."""
+    """The best, and some more where several may be the same text. Until the outline of the workspace has been read for
+    the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
         return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
@@ -147,7 +147,7 @@ def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
 def _heard_within(
     tx: Tx, seen: Seen | None, place: Place, filters: Mapping[str, Any] | None
 ) -> tuple[Place, Mapping[str, Any] | None]:
-    """The place and the filter, without a perspective that whole sessions tell."""
+    """The place and the filter. A filter "as this peer heard it" becomes a list of sessions where that is the same."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)
     if seen is None or not isinstance(perspective, str):

@@ -26,7 +26,7 @@ LINE_CHARS = 240
 MESSAGES_AT_ONCE = 2000
 """More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
 END_SHARE = 4
-"""The beginning has this part of the room for itself, and so has the end."""
+"""The share of the room that is kept for the beginning, and again for the end."""
 WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
 
@@ -45,7 +45,7 @@ def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a session's messages up to number `seq` come to."""
+    """A summary of a session's messages up to number `seq`."""
 
     kind: str
     content: str

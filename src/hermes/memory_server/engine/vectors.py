@@ -27,9 +27,9 @@ from hermes.memory_server.engine.outlines import Outlines
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
 SMALLEST = 16
-"""How many rows a matrix makes room for at least. It counts as so many more: also an empty one takes memory."""
+"""A matrix makes room for at least so many rows, and counts as so many more: an empty one takes memory too."""
 BATCH = 1000
-"""How many vectors are read at a time: what lies between the tables and a matrix takes memory too."""
+"""How many vectors are read from the tables at a time, so that reading takes little memory."""
 BLOCK = 512
 """How many rows are widened and multiplied at a time: few enough to stay in the processor's cache."""
 Hit = tuple[int, float]
@@ -115,7 +115,7 @@ class Matrix:
         self.clear(-1)
 
     def clear(self, generation: int) -> None:
-        """Forget all rows; whoever holds some keeps them."""
+        """Forget all rows. A `Rows` that was taken before stays as it is."""
         self.generation = generation
         self.last_id = self.count = 0
         self._ids = np.zeros(0, dtype=np.int64)

@@ -23,9 +23,9 @@ from hermes.memory_server.engine.postings import HOLDERS
 from hermes.ranking.scoring import Flags
 
 ENOUGH = 200
-"""Of those that hold a word, as many that a filter allows are enough."""
+"""With a filter, so many allowed holders of a word are enough."""
 SUBSTRING_ROWS = 2000
-"""How far back a text is looked for letter by letter when no word was found."""
+"""When no word is found, so many of the newest messages are searched letter by letter."""
 SUBSTRING_HITS = 200
 
 
@@ -36,12 +36,12 @@ class Holders:
     words: Sequence[str]
     rows: Sequence[Places]
     all_of_them: Places
-    """Rows that hold every word, where some are frequent: also older ones than were looked at for each."""
+    """Rows that hold every word. Looked up only where some words are frequent, since for those only the newest holders
+    are known."""
 
 
 def rank_by_words(tx: Tx, place: Place, asked: Asked, allowed: Allowed | None, limit: int) -> list[int]:
-    """The ids of messages that hold most of the words, the newer first among equals: all that can be told without an
-    outline."""
+    """The ids of messages that hold most of the words, newer ones first among equals. It needs no outline."""
     index = text_index(tx).within(tx, place)
     found = [ids for word in asked.words if len(ids := _holders(tx, index, [word], allowed))]
     if not found:
@@ -55,8 +55,8 @@ def rank_by_words(tx: Tx, place: Place, asked: Asked, allowed: Allowed | None, l
 def find_holders(
     tx: Tx, seen: Seen, place: Place, inside: Flags | None, asked: Asked, allowed: Allowed | None
 ) -> Holders:
-    """Who holds the words in a place, whose rows are `inside`. When nobody holds any: who holds the text, letter by
-    letter."""
+    """Which messages of a place hold the words; `inside` marks the rows of the place. When none holds any word, those
+    that hold the text letter by letter."""
     index = text_index(tx).within(tx, place)
 
     def look(word: str) -> Places:
@@ -80,7 +80,7 @@ def find_holders(
 
 
 def _known_rows(tx: Tx, seen: Seen, place: Place, inside: Flags | None, word: str) -> Places | None:
-    """Who holds a word in a place, by what is kept of the whole workspace; None for a word of which that is not all."""
+    """Which rows of a place hold a word, from what is kept for the whole workspace; None when that is incomplete."""
     known = seen.postings.known(word)
     if inside is not None and known is not None and not known.is_complete:
         return None

@@ -1,8 +1,8 @@
-"""The background worker: begins every job that may run now and looks again. Several may run on one folder.
+"""The background worker: starts every job that may run now, then looks for more. Several may work on one folder.
 
     claim (a transaction) ── prepare (outside, side by side, bounded in time) ── commit (a transaction: effect and end)
 
-A kind has so many places; while they are taken, jobs of that kind wait, and those of other kinds do not.
+Each kind of job has a number of places. While all are taken, further jobs of that kind wait; other kinds go on.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from hermes.memory_server.engine.webhooks import announce_empty_queue
 
 log = logging.getLogger(__name__)
 IDLE, LONGEST_IDLE = 0.25, 1.0
-"""Seconds between two looks at an empty queue, the longer the more often it was empty; a process that queues work
-itself wakes its worker at once."""
+"""Seconds between two looks at an empty queue; they grow from the first to the last. Work that this process queues
+wakes its worker at once."""
 STUCK = 90.0
-"""Seconds without a look after which a worker counts as dead; to wait for another's lock takes a third of it."""
+"""A worker that has not looked for work for so many seconds counts as dead. Waiting for a lock takes up to a third."""
 CLEAN_EVERY = 600.0
 SETTLE = 0.05
 PATIENCE = 1.0
-"""Each job begins when nobody wrote for SETTLE seconds, or after PATIENCE: who writes message after message goes
-first."""
+"""A job starts once nobody has written for SETTLE seconds, or after PATIENCE seconds at the latest, so that clients
+that write message after message go first."""
 RENEW_EVERY = 3.0
 """Seconds between two renewals of a job's lease, which is three times as long."""
 
@@ -109,7 +109,7 @@ class Worker:
         await asyncio.gather(*self._taken)
 
     async def work_once(self) -> bool:
-        """Do what may begin now, and what follows it. False when there was nothing."""
+        """Do every job that may run now, and those that they lead to. False when there was none."""
         began = await self._begin()
         await asyncio.gather(*self._taken)
         return began
@@ -132,7 +132,7 @@ class Worker:
             self._idle = min(2 * self._idle, LONGEST_IDLE)
 
     async def _begin(self) -> bool:
-        """Begin as many jobs as there are places for; was there any?"""
+        """Start as many jobs as there are places for. Were there any?"""
         taken = Counter(self._taken.values())
         places = {name: kind.places - taken[name] for name, kind in self._kinds.items() if kind.places > taken[name]}
         at = self._now()
@@ -165,7 +165,7 @@ class Worker:
             await self._give_back(following)
 
     async def _do(self, job: Job) -> Job | None:
-        """Both halves of a job, under its lease: what to do next, which is claimed with its end."""
+        """Do both halves of a job under its lease. Returns the next job of its kind, claimed in the same commit."""
         kind = self._kinds[job.kind]
         preparing: asyncio.Task[Any] = asyncio.create_task(kind.prepare(self._tools, job))
         self._preparing.add(preparing)
@@ -189,7 +189,7 @@ class Worker:
         return None
 
     async def _keep(self, job: Job, preparing: asyncio.Task[Any]) -> None:
-        """Renew the lease for as long as the job lasts; when it is lost, preparing is of no use any more."""
+        """Renew the lease while the job lasts, and stop preparing when it is lost."""
         while True:
             await self._clock.sleep(RENEW_EVERY)
             try:
@@ -222,7 +222,7 @@ class Worker:
         await self._record(job, lambda tx: queue.release_job(tx, job))
 
     async def _record(self, job: Job, run: Callable[[Tx], None]) -> None:
-        """What cannot be recorded now is known when the lease runs out."""
+        """Write what became of a job. Where that fails, the lease runs out and the job is taken again."""
         try:
             await self._database.write(run)
         except StoreError as error:

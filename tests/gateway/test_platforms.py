@@ -1,0 +1,38 @@
+"""Every platform can be switched on, is opened under its name, and has its part of a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.desk import TerminalDesk
+from hermes.clock import SystemClock
+from hermes.gateway.platforms import SWITCHES
+from hermes.hosting import OPENERS, open_platforms
+from tests.gateway.core import load_app, running_core
+
+DOCS = Path(__file__).parents[2] / "docs"
+ON: dict[str, object] = {"api": True, "telegram": "1:token"}
+"""What switches each platform on."""
+
+
+def test_every_platform_has_a_switch_and_a_way_to_open_it() -> None:
+    assert set(SWITCHES) == set(OPENERS) == set(ON)
+
+
+@pytest.mark.parametrize("name", [*SWITCHES])
+async def test_platform_that_is_switched_on_is_opened_under_its_name(tmp_path: Path, name: str) -> None:
+    async with running_core(tmp_path / "core") as core:
+        app = load_app(tmp_path / "home", SystemClock(), **{SWITCHES[name].key.replace(".", "__"): ON[name]})
+        [opened] = open_platforms(app, core.store, core.model, core.gateway)
+        assert opened.name == name
+        assert TerminalDesk(app).platforms == [name]
+        await opened.close()
+
+
+@pytest.mark.parametrize("name", [*SWITCHES])
+def test_docs_tell_how_a_platform_is_switched_on(name: str) -> None:
+    pages = [(DOCS / page).read_text(encoding="utf-8") for page in ("gateway.md", "telegram.md")]
+    assert any(re.search(rf"{re.escape(SWITCHES[name].key)}\b", page) for page in pages), SWITCHES[name].key
