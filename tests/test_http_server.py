@@ -50,6 +50,8 @@ async def test_what_is_being_answered_is_finished_before_the_server_ends(how: st
                 server.end()
             else:
                 serving.cancel()
+            await asyncio.wait({serving}, timeout=0.2)
+            assert not serving.done()
             app.go.set()
             assert (await asking).text == "done"
             await asyncio.wait({serving})
