@@ -1,4 +1,5 @@
-"""Append and live view as the store and one session in it grow, against a bare SQLite insert in the same run."""
+"""Append and live view as the store and one session in it grow, and what a turn reads of a long session that was never
+compressed, against a bare SQLite insert in the same run."""
 
 from __future__ import annotations
 
@@ -10,14 +11,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.table import Row, report, summarise
+from hermes.agent.context import build_context
 from hermes.clock import SystemClock
+from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
+from hermes.llm.tokens import estimate_request
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
-from hermes.types import Compression, Draft
+from hermes.types import Compression, Draft, LiveView
 
 SIZES = (100, 10_000, 1_000_000)
 CALLS = 200
+UNCOMPRESSED = (1_000, 10_000)
+READS = 50
 TAIL = 40
 TEXT = "I collect stamps from Malta and sometimes from Gozo. " * 4
 
@@ -28,6 +34,8 @@ def run() -> None:
         rows = [_bare_insert(Path(folder) / "bare.db")]
         for size in SIZES:
             rows += asyncio.run(_at_size(Path(folder) / f"{size}.db", size, rows[0]))
+        for size in UNCOMPRESSED:
+            rows += asyncio.run(_uncompressed(Path(folder) / f"whole{size}.db", size, rows[0]))
     report("Store: append and live view in a session of N messages", rows)
 
 
@@ -60,6 +68,28 @@ async def _at_size(path: Path, size: int, baseline: Row) -> list[Row]:
         summarise(f"32 appends at once, N = {size:,}", many, baseline),
         summarise(f"live view ({TAIL + CALLS} after the horizon), N = {size:,}", view, baseline),
     ]
+
+
+async def _uncompressed(path: Path, size: int, baseline: Row) -> list[Row]:
+    """What the first request of a turn takes, and each later one."""
+    async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
+        session = (await store.create_session("cli")).id
+        await store.write(lambda tx: _fill(tx, session, size))
+        seen = await store.view(session)
+        await store.append(session, Draft("user", TEXT))
+        whole = await _time(lambda: store.view(session), READS)
+        later = await _time(lambda: store.view_since(seen), READS)
+        built = await _time(lambda: _build(seen), READS)
+    return [
+        summarise(f"view of {size:,} uncompressed", whole, baseline),
+        summarise(f"one message more than {size:,}", later, baseline),
+        summarise(f"request of {size:,}, built and counted", built, baseline),
+    ]
+
+
+async def _build(seen: LiveView) -> None:
+    estimate_request(build_context("prompt", seen))
+    view_tokens(seen)
 
 
 def _fill(tx: Tx, session: str, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tests.process_guard import ProcessGuard
 from tests.scale import load_profile
 
 GUARD = ProcessGuard()
+ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)
 load_profile()  # before the modules with properties are read
 
 # A memory server that a test started in the background, and did not end, ends soon.
@@ -28,6 +30,13 @@ os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "30")
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no processes are wanted, a file of which every test starts some is not even imported."""
+    if collection_path.suffix != ".py" or "not processes" not in config.getoption("markexpr"):
+        return None
+    return True if ALL_START_PROCESSES.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,6 @@ from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
 from hermes.agent.notes_tool import read_notes_tool
 from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.app import App
 from hermes.db.engine import Tx
@@ -67,6 +66,8 @@ from hermes.types import Session
 OPENAI = "https://api.openai.com/v1"
 GUESTS = "guests"
 REACH: dict[str, Reach] = {"owner": "everything", "guest": "own", "group": "here"}
+ONLY_TURN = 8.0
+"""Seconds that memory has for the only turn of a process, unless the settings say: our own server may have to start."""
 FLOOR_NOTICE = (
     "No model is configured, so answers come from memory alone. `hermes model` finds one on this machine; "
     "`hermes config set model.base_url URL` names any OpenAI-compatible endpoint."
@@ -100,12 +101,11 @@ def open_agent(
     owner: str,
     provider: ActiveProvider | None = None,
     person: Person = NOBODY,
-    renderings: Renderings | None = None,
 ) -> Agent:
     """The agent for one session, of one person in a direct chat, which reaches as far as `scope`. It may hold a session
     of the provider: close it.
 
-    Agents of one process share their `provider` and their `renderings`.
+    Agents of one process share their `provider`.
     """
     notes = open_notes(app, scope)
     return Agent(
@@ -132,7 +132,6 @@ def open_agent(
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
-        renderings=renderings or Renderings(),
     )
 
 
@@ -169,12 +168,15 @@ def open_model(settings: Settings) -> Model | None:
     return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
 
 
-def open_provider(app: App, store: Store) -> ActiveProvider | None:
+def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> ActiveProvider | None:
     """The memory provider that is configured, once per process; None for none. It is found and imported only when it is
-    first asked. Close it."""
-    name = app.settings.get(PROVIDER)
+    first asked. Close it. `for_one_turn`: no later turn can use what comes too late, so this one waits longer."""
+    settings = app.settings
+    name = settings.get(PROVIDER)
     if name == NONE:
         return None
+    waits = for_one_turn and not settings.is_given(FIRST_DEADLINE)
+    first = ONLY_TURN if waits else settings.get(FIRST_DEADLINE)
 
     def make(host: Host) -> MemoryPlugin:
         return find_provider(name, app.home.plugins)(host)
@@ -183,8 +185,8 @@ def open_provider(app: App, store: Store) -> ActiveProvider | None:
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, app.settings.is_given(PROVIDER)),
-        Deadlines(first_turn=app.settings.get(FIRST_DEADLINE), turn=app.settings.get(MEMORY_DEADLINE)),
+        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(PROVIDER)),
+        Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(MEMORY_DEADLINE)),
     )
 
 

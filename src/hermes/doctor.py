@@ -13,6 +13,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ from hermes.memory.registry import NONE, provider_names
 from hermes.scope import OWNER
 from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
 from hermes.store.health import StoreHealth, Undecodable, inspect
+from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
 from hermes.store.reading import lend_tables, open_unchanged
 
@@ -137,6 +139,19 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
         yield Finding("memory", "fail", f"{name} is {choice} but not configured", f"`hermes memory setup {name}`")
     for line in (*troubles, *found.remarks):
         yield Finding("memory", "warn", line)
+    if home.state_file.exists():
+        yield from _check_deliveries(home, name)
+
+
+def _check_deliveries(home: Home, provider: str) -> Iterator[Finding]:
+    """Whether what the provider is to be told arrives."""
+    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+        lend_tables(tx)
+        health = get_health(tx, provider)
+    if health.failing_since is not None:
+        since = datetime.fromtimestamp(health.failing_since).strftime("%Y-%m-%d %H:%M")
+        detail = f"what {provider} is to be told has not arrived since {since}: {health.last_error}"
+        yield Finding("memory", "fail", detail, "`hermes memory status` says more", "not-delivered")
 
 
 def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:

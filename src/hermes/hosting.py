@@ -9,7 +9,6 @@ from hermes.agent.agent import Agent
 from hermes.agent.loop import Speaker
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_people, open_provider, scoped, tools_off
@@ -56,10 +55,10 @@ LANES_AT_ONCE = 8
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
-    owner, renderings, provider = new_owner(), Renderings(), open_provider(app, store)
+    owner, provider = new_owner(), open_provider(app, store)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
-        return open_agent(app, store, model, session, scope, owner, provider, person, renderings)
+        return open_agent(app, store, model, session, scope, owner, provider, person)
 
     get = app.settings.get
     agents = AgentCache(

@@ -1,13 +1,17 @@
-"""This machine, as addresses and as `Host` headers name it."""
+"""This machine, as addresses and `Host` headers name it, and who may speak to a server on it."""
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{1,5})?")
+OWN_SITES = ("none", "same-origin")
+"""What browsers say of a request that no foreign page made: a person typed it, or a page of the same server asks."""
 
 
 def is_loopback(host: str) -> bool:
@@ -26,6 +30,29 @@ def names_loopback(header: str | None) -> bool:
     whose name was turned to this machine must find no form of it that passes."""
     found = HOST.fullmatch(header or "")
     return found is not None and is_loopback(found["literal"] or found["name"])
+
+
+def find_strangeness(headers: Mapping[str, str]) -> str | None:
+    """Why a request that needs no key is refused all the same: only programs of this machine are answered, no web page,
+    whatever name it gave this machine. None when nothing speaks against it."""
+    # A page's pictures and links come without an Origin; browsers say of those where they come from.
+    if "origin" in headers or headers.get("sec-fetch-site", "none") not in OWN_SITES:
+        return "web pages are not answered"
+    if not names_loopback(headers.get("host")):
+        return "only this machine is answered, and the request's `Host` does not name it (127.0.0.1, localhost)"
+    return None
+
+
+def read_bearer(authorization: str | None) -> str:
+    """The key in an `Authorization` header; empty where there is none, or another kind of it."""
+    scheme, _, key = (authorization or "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def shows_key(authorization: str | None, key: str) -> bool:
+    """Whether an `Authorization` header has this key. How long it takes tells nothing about the key."""
+    given = read_bearer(authorization)
+    return given != "" and hmac.compare_digest(given.encode(), key.encode())
 
 
 def is_loopback_url(url: str) -> bool:

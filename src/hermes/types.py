@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -97,17 +97,6 @@ class Message(Struct, frozen=True):
     author_name: str | None = None
     author_alt: str | None = None
     author_is_owner: bool | None = None
-
-
-class Line(NamedTuple):
-    """A stored message as a request needs it, which thousands are read for: the rest of it is left out."""
-
-    id: int
-    role: str
-    content: str | None
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    author_name: str | None = None
 
 
 class Session(Struct, frozen=True):

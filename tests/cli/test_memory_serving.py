@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import memory_serving
-from hermes.cli.memory_serving import Terms, listen, run
+from hermes.cli.memory_serving import Terms, run
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import MemoryServerError, StoreBusyError
+from hermes.http_server import listen
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.sqlite import SqliteFile
 
 
 @pytest.fixture
 def terms(tmp_path: Path) -> Terms:
-    return Terms(Place(tmp_path / "memory", tmp_path), listen("127.0.0.1", 0), Options(), "serve", "key")
+    return Terms(Place(tmp_path / "memory", tmp_path), listen("127.0.0.1", 0, ""), Options(), "serve", "key")
 
 
 @pytest.mark.contract("9.2")

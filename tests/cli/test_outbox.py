@@ -81,7 +81,7 @@ def test_a_deliverer_serves_the_home_that_it_was_started_for(
     monkeypatch.setattr(subprocess, "Popen", lambda command, **how: started.append((command, how)))
     outbox.start_deliverer(found)
     [(command, how)] = started
-    assert command[1:] == ["-P", "-m", "hermes", "memory", "outbox", "deliver"]
+    assert command[1:] == ["-P", "-m", "hermes", "memory", "outbox", "deliver", "--unless-running"]
     monkeypatch.chdir(how["cwd"])
     assert Home.find(how["env"]) == found.home
 

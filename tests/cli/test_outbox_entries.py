@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from hermes.cli.outbox import LEASE
+from hermes.clock import SystemClock
+from hermes.db import leases
+from hermes.db.owners import new_owner
+from hermes.store.store import Store
 from tests.conftest import Ran
 from tests.memory.page import install
 
@@ -114,3 +120,42 @@ def test_a_provider_that_takes_no_wish_to_forget_is_named(home: Path, hermes: He
         "choosy"
     ]
     assert entries(hermes) == []
+
+
+@pytest.mark.contract("P5")
+def test_what_does_not_arrive_is_said_by_status_and_doctor(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY)
+    assert hermes("chat", "-q", "I like figs").code == 0
+    status, doctor = hermes("memory", "status"), hermes("doctor")
+    assert (status.code, "failing since" in status.out) == (1, True)
+    told = " ".join(doctor.out.split())
+    assert (doctor.code, "what choosy is to be told has not arrived since" in told, "no room" in told) == (
+        1,
+        True,
+        True,
+    )
+    (home / "taken").touch()
+    hermes("memory", "outbox", "retry")
+    assert hermes("memory", "outbox", "deliver").code == 0
+    assert (hermes("memory", "status").code, hermes("doctor").code) == (0, 0)
+
+
+def test_a_person_who_asks_for_delivery_gets_it_though_another_process_does_that_too(
+    home: Path, hermes: Hermes
+) -> None:
+    install(home, "choosy", CHOOSY)
+    assert hermes("chat", "-q", "I like figs").code == 0
+    hermes("memory", "outbox", "retry")
+    (home / "taken").touch()
+
+    async def hold() -> None:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            now = store.clock.now()
+            assert await store.write(lambda tx: leases.acquire(tx, LEASE, new_owner(), ttl=600, now=now))
+
+    asyncio.run(hold())
+    beside = hermes("memory", "outbox", "deliver", "--unless-running")
+    assert (beside.code, "Another process is delivering" in beside.err, len(entries(hermes))) == (0, True, 1)
+    ran = hermes("memory", "outbox", "deliver")
+    assert (ran.code, ran.err) == (0, "Nothing waits any more.\n")
+    assert (home / "taken").read_text() == "I like figs\n"

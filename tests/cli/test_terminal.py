@@ -211,7 +211,7 @@ def test_a_failing_memory_provider_is_seen_in_the_status_line(chat: Chat, home: 
         screen.wait_for_prompt()
         assert screen.status.endswith("memory notes + nowhere")
         screen.type("hello" + ENTER)
-        screen.wait_for("going on without it")
+        screen.wait_for("going on without")
         screen.wait(lambda screen: screen.status.endswith("notes + nowhere (failing)"))
         screen.type(CTRL_D)
         assert screen.ended() == 0
@@ -224,6 +224,17 @@ def test_without_a_model_it_says_so_and_answers(home: Path) -> None:
         assert screen.status == "model none · session new · memory notes"
         screen.type("hello" + ENTER)
         screen.wait_for("No model is configured").wait_for_prompt()
+
+
+def test_who_leaves_is_told_of_what_was_typed_ahead_and_not_said(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "one two", "ending": "hang"}}) as screen:
+        screen.wait_for_prompt().type("first" + ENTER)
+        screen.wait_for("one two").type("second" + ENTER)
+        screen.wait_for("next: second").type("third" + ENTER)
+        screen.type("/quit" + ENTER)
+        screen.wait_for("2 messages were not said.")
+        assert screen.ended() == 0
+    assert not {"second", "third"} & {text for _, text in stored(home)}
 
 
 @pytest.mark.parametrize("keys", [CTRL_D, CTRL_C + CTRL_C, "/quit" + ENTER, "/exit" + ENTER])

@@ -97,7 +97,7 @@ async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(
     store: Store, crew: Crew, tmp_path: Path
 ) -> None:
     session_id = await talked(store)
-    async with LoopbackServer(then=says("the sleeper's summary", delay=1.0)) as server:
+    async with LoopbackServer(then=says("the sleeper's summary", delay=4.0)) as server:
         sleeper = await crew.start(session_id, server.base_url, 0.6)
         say(sleeper, "go")
         await server.asked.wait()

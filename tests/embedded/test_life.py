@@ -148,6 +148,7 @@ def test_server_that_is_told_to_end_has_written_down_every_request(place: Place)
     with running(place.folder, HERMES_HOME=str(place.home)) as served, served.client() as client:
         client.get("/metrics").raise_for_status()
         client.get("/nothing")
+    assert served.process.returncode == 0
     lines = place.access_log.read_text().splitlines()
     assert [line.split()[2:5] for line in lines] == [["GET", "/metrics", "200"], ["GET", "/nothing", "404"]]
 
@@ -163,7 +164,7 @@ def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_start_status_and_stop_say_in_a_line_what_is(place: Place) -> None:
     profile = place.home / "profiles" / "work"
     before = command(profile, "status")
-    assert f"server    not running; it starts when it is needed, data in {place.folder}" in before.stdout
+    assert f"server    not running; our own one starts when something uses it, data in {place.folder}" in before.stdout
     started = command(profile, "start")
     found = read_rendezvous(place.rendezvous)
     assert found is not None

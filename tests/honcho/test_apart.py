@@ -82,11 +82,7 @@ def test_a_copy_without_the_folder_starts_and_chats(without_honcho: Path, tmp_pa
 @pytest.mark.contract("4.2")
 def test_a_copy_without_the_folder_passes_the_hosts_tests(without_honcho: Path, tmp_path: Path) -> None:
     options = ("-q", "-p", "no:cacheprovider", "-m", "not processes and not slow")
-    chosen = (
-        ("tests", "--ignore=tests/honcho", "--ignore=tests/slow", *(f"--deselect={one}" for one in OF_ALL_ROOMS))
-        if FULL
-        else SAMPLE
-    )
+    chosen = ("tests", "--ignore=tests/honcho", *(f"--deselect={one}" for one in OF_ALL_ROOMS)) if FULL else SAMPLE
     ran = run(without_honcho, tmp_path, "-m", "pytest", *options, *chosen, HERMES_STRESS="")
     assert ran.returncode == 0, ran.stdout[-4000:]
 

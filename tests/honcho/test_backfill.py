@@ -26,6 +26,7 @@ from hermes.store.memory_rows import count_turn, set_place
 from hermes.store.people import mark
 from hermes.store.store import Store
 from hermes.types import ECHO, Draft, ToolCall
+from tests.honcho.between import Between, Instead
 from tests.honcho.configuring import Machine
 from tests.honcho.writing import Arrived
 from tests.memory_server.serving import ROOT, Served
@@ -100,7 +101,7 @@ def test_earlier_turns_are_told_once_with_their_times_and_no_tool_error_or_incog
 
     fill(machine.home, earlier)
     assert ask("--dry-run") == {"dry_run": True, "sessions": 1, "messages": 5}
-    told = {"dry_run": False, "sessions": 1, "messages": 5, "refused": 0, "left": 0, "waiting": 0}
+    told = {"dry_run": False, "sessions": 1, "messages": 5, "refused": 0, "left": 0, "waiting": 0, "reason": None}
     assert ask() == told
     assert ask() == {**told, "sessions": 0, "messages": 0}
     assert ask("--dry-run")["messages"] == 0
@@ -347,6 +348,23 @@ def test_with_a_server_that_is_away_a_bounded_number_of_rows_waits_and_the_rest_
     assert [content for _, content in arrived.said("one")] == [f"question {n}" for n in range(1000)]
 
 
+@pytest.mark.contract("6.15")
+def test_at_a_server_that_refuses_the_key_the_code_is_1_and_the_reason_is_said_however_often_it_is_run(
+    machine: Machine, arrived: Arrived, ask: Ask, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 5.0)
+    monkeypatch.setattr("hermes.cli.backfill.start_deliverer", lambda _: None)
+    fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
+    with Between(server.url) as between:
+        between.rule = lambda _: Instead({"detail": "Invalid JWT"}, status=401)
+        machine.write({**machine.read(), "baseUrl": between.url})
+        for taken in (2, 0):
+            told = ask(code=1)
+            assert (told["messages"], told["waiting"]) == (taken, 2)
+            assert told["reason"] == "the server answered 401: Invalid JWT. Check `apiKey`"
+    assert arrived.said("one") == []
+
+
 class Answering:
     """A person at a terminal who gives one answer."""
 
@@ -411,6 +429,7 @@ def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_t
         count_turn(tx, "honcho", "told", 1)
         for statement in (
             "DELETE FROM hermes_migrations WHERE version >= 10",
+            "DROP TABLE hermes_note_remarks",
             "DROP TABLE hermes_memory_told",
             "ALTER TABLE hermes_memory_places DROP COLUMN earlier",
             "ALTER TABLE hermes_queue DROP COLUMN lost",

@@ -89,7 +89,31 @@ def test_a_wrong_value_is_refused_and_nothing_is_written(
     before = chosen.read_text(encoding="utf-8")
     ran = hermes("honcho", *arguments)
     assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert "config list" not in ran.err, "which lists no key of Honcho's"
     assert chosen.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.contract("10.3", "P5")
+def test_json_says_what_is_in_force_as_the_text_does(chosen: Path, hermes: Hermes) -> None:
+    told = json.loads(hermes("honcho", "peer", "--json").out)
+    assert (told["peerName"], told["aiPeer"]) == ("ann", "hermes")
+    found = json.loads(hermes("honcho", "status", "--json").out)["keys"]
+    values = [found[key]["value"] for key in ("enabled", "workspace", "aiPeer", "contextTokens")]
+    assert values == [True, "hermes", "hermes", 2000]
+
+
+@pytest.mark.contract("10.3", "P5")
+def test_status_says_of_a_honcho_that_is_switched_off_nothing_that_it_does_not_do(chosen: Path, hermes: Hermes) -> None:
+    assert hermes("honcho", "disable").code == 0
+    told = json.loads(hermes("memory", "status", "--json").out)["plugin"]
+    assert (told["switched"], told["writing"], told["recall"]) == ("off", "nothing", "nothing")
+
+
+@pytest.mark.contract("P5")
+def test_a_broken_file_is_said_once_by_memory_status(chosen: Path, hermes: Hermes) -> None:
+    chosen.write_text('{"peerName": ', encoding="utf-8")
+    ran = hermes("memory", "status")
+    assert (ran.code, (ran.out + ran.err).count("this is not JSON")) == (1, 1), ran.err
 
 
 @pytest.mark.contract("5.6", "10.3")
@@ -185,6 +209,10 @@ def test_map_names_this_directory_and_says_when_that_has_no_effect(
     assert json.loads(chosen.read_text(encoding="utf-8"))["sessions"] == {here: "my-project"}
     assert json.loads(hermes("honcho", "sessions", "--json").out) == {here: "my-project"}
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] == "my-project"
+    assert "'my project' is kept as my-project" in " ".join(ran.out.split())
+    removed = hermes("honcho", "map", "--remove")
+    assert (removed.code, json.loads(hermes("honcho", "sessions", "--json").out)) == (0, {}), removed.err
+    assert "has no name" in hermes("honcho", "map", "--remove").err
     nameless = hermes("honcho", "map", "会")
     assert (nameless.code, "has nothing that a name may have" in nameless.err) == (2, True)
     hermes("honcho", "strategy", "per-session")

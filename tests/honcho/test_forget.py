@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hermes.db.owners import new_owner
 from hermes.db.queue import claim, enqueue
 from tests.cli.filling import write_into
 from tests.conftest import Ran
-from tests.honcho.between import Instead
+from tests.honcho.between import Asked, Instead
 from tests.honcho.recalling import ANN, BOT, HERE, Recalling
 
 Hermes = Callable[..., Ran]
@@ -75,6 +76,41 @@ def test_without_a_terminal_it_is_shown_and_nothing_is_deleted(recalling: Recall
     assert listed["deleted"] is False
     assert {one["kind"] for one in listed["at_provider"]["items"]} == {"message", "conclusion", "card"}
     assert "Zanzibar" in everything(recalling)
+
+
+def test_what_two_know_is_one_row_that_says_who_and_words_of_which_nothing_is_held_are_repeated(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    recalling.configure()
+    for observer in (ANN, BOT):
+        recalling.conclude(observer, ANN, "Ann likes figs.")
+    shown = hermes("memory", "forget", "figs").out
+    assert shown.count("Ann likes figs.") == 1
+    assert "ann; ann, as bot knows" in shown or "ann, as bot knows; ann" in shown
+    assert hermes("memory", "forget", "Zanzibar", "safe").err == (
+        "Nothing is held in which all of this stands: Zanzibar safe\n"
+    )
+
+
+def test_who_waits_for_a_server_is_told_what_for(
+    recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(recalling)
+    lines, is_said = list[str](), threading.Event()
+
+    def note(text: str) -> None:
+        lines.append(text)
+        is_said.set()
+
+    monkeypatch.setattr("hermes.cli.waiting.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.waiting.note", note)
+
+    def slow(_: Asked) -> None:
+        assert is_said.wait(20)
+
+    recalling.between.rule = slow
+    assert hermes("memory", "forget", "Zanzibar").code == 0
+    assert lines[0] == "Asking honcho what it holds; its server may have to be started first …"
 
 
 @pytest.mark.parametrize(("words", "finds"), [("zanzi", False), ("figs", True), ("figs Zanzibar", False), ("", None)])
@@ -145,7 +181,7 @@ def test_what_is_still_found_after_the_last_round_is_said(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(recalling)
-    monkeypatch.setattr("hermes.cli.forget.MOST_ROUNDS", 0)
+    monkeypatch.setattr("hermes.cli.forgetting.MOST_ROUNDS", 0)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 1
     assert "or more things are still at honcho; the same command goes on" in done.out
@@ -168,7 +204,7 @@ def test_what_arrives_while_its_entry_is_dropped_is_deleted_too(
         recalling.tell("elsewhere", (ANN, SECRET))
         write_into(home, lambda _, tx: release_lane(tx, name, "lane", claimed.lease))
 
-    monkeypatch.setattr("hermes.cli.forget.sleep", arrives)
+    monkeypatch.setattr("hermes.cli.forgetting.sleep", arrives)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 0, done.out
     assert "being delivered right now" in done.err
@@ -182,6 +218,6 @@ def test_a_server_that_does_not_answer_is_told_and_nothing_is_deleted(recalling:
     recalling.between.rule = lambda _: Instead({"detail": "no"}, status=500)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code != 0
-    assert "did not answer well" in done.err
+    assert done.err == "hermes: the server answered 500: no\n"
     recalling.between.rule = lambda _: None
     assert "Zanzibar" in everything(recalling)

@@ -58,7 +58,7 @@ class Answering(BaseHTTPRequestHandler):
 def server(home: Path, hermes: Hermes) -> Iterator[Merging]:
     """The server that the home has chosen."""
     with Merging() as made:
-        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         options = ("--server", "self-hosted", "--url", made.url, "--workspace", "lab", "--unchecked")
         assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.honcho.asking import Person
 from tests.honcho.setting_up import Hermes, block
 
 
@@ -36,6 +37,26 @@ def test_sync_gives_every_profile_a_block_in_the_same_workspace_with_an_agent_of
     assert block(home, "hermes_writer") == {"aiPeer": "w"}
     assert block(home) == mine
     assert "it has a file of its own" in ran.out
+
+
+@pytest.mark.contract("10.3")
+def test_sync_says_what_a_profile_leaves_behind_and_asks_before(
+    chosen: Path, home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_profiles(home)
+    (home / "profiles" / "coder" / "state.db").touch()
+    left = "what coder knows in the workspace hermes_coder stays there"
+    alone = hermes("honcho", "sync")
+    assert (alone.code, "`--yes` goes on without asking" in alone.err, block(home, "hermes_coder")) == (2, True, {})
+    person = Person("no").sits_down(monkeypatch)
+    assert hermes("honcho", "sync").code == 2
+    assert any(left in line for line in person.heard)
+    assert block(home, "hermes_coder") == {}
+    ran = hermes("honcho", "sync", "--yes")
+    told = " ".join(ran.out.split())
+    assert (ran.code, block(home, "hermes_coder")["workspace"]) == (0, "hermes"), ran.err
+    assert "--workspace hermes_coder" in told
+    assert "what writer knows" not in told, "it has said nothing yet"
 
 
 @pytest.mark.contract("10.3")

@@ -209,15 +209,18 @@ async def test_an_answer_without_a_model_is_asked_once_with_the_question_and_los
     recalling.tell("elsewhere", (ANN, FIGS), (ANN, "The printer in the hall is broken again."))
     async with recalling.host() as talk:
         text = await talk.turn("What is my cat called?")
-    assert [body["query"] for body in recalling.between.bodies("chat")] == ["What is my cat called?"]
-    assert "Miso" in text
+    asked = {(body["query"], body["target"]) for body in recalling.between.bodies("chat")}
+    assert asked == {("What is my cat called?", ANN), ("What is my cat called?", None)}, "by the agent's view and hers"
+    assert len(recalling.between.bodies("chat")) == 2
+    assert text.count("Miso") == 1
     assert NOTICE not in text
 
 
 async def test_what_a_server_without_a_model_says_serves_one_turn(recalling: Recalling) -> None:
     recalling.configure(dialecticCadence=2, contextTokens=100)
     recalling.tell("elsewhere", (ANN, FIGS))
-    recalling.between.rule = lambda asked: Instead({"id": "s", "messages": []}) if asked.what == "context" else None
+    nothing = {"context": {"id": "s", "messages": []}, "representation": {"representation": ""}}
+    recalling.between.rule = lambda asked: Instead(nothing[asked.what]) if asked.what in nothing else None
     async with recalling.host() as talk:
         assert "## What matters now" in await talk.turn("What is my cat called?")
         assert "## What matters now" not in await talk.turn("How is the weather?")

@@ -11,6 +11,8 @@ import pytest
 import typer
 
 from hermes.cli.dialog import TerminalDialog
+from hermes.honcho.configuration import Configuration
+from hermes.honcho.server import find_server
 from tests.cli.screen import ENTER, Screen
 from tests.honcho.asking import Person
 from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, document, provider, roles
@@ -45,6 +47,18 @@ def test_options_alone_set_it_up_and_choose_it(home: Path, hermes: Hermes) -> No
     }
     assert provider(hermes) == "honcho"
     assert "k" not in ran.out.replace("apiKey", "").split()
+
+
+@pytest.mark.contract("10.3")
+def test_help_names_what_the_options_take(hermes: Hermes) -> None:
+    told = " ".join(hermes("memory", "setup", "honcho", "--help").out.split()).replace("- ", "-")
+    for values in (
+        "hybrid, context, tools",
+        "directional, unified",
+        "async, turn, session",
+        "per-directory, per-session",
+    ):
+        assert values in told
 
 
 @pytest.mark.contract("10.3")
@@ -178,6 +192,51 @@ def test_a_key_for_one_server_is_not_sent_to_another(
     assert hermes("memory", "setup", "honcho").code == 0
     assert block(home) == {"apiKey": "", "baseUrl": NOBODY, "peerName": "ann"}
     assert "The key so far is for another server: it is not used for this one." in person.heard
+
+
+@pytest.mark.contract("5.2", "10.3")
+@pytest.mark.parametrize("asks", [False, True])
+def test_the_key_of_the_variable_is_used_for_a_server_of_ones_own_and_not_written(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
+    tried: list[str] = []
+
+    def works(trial: Configuration, _: object) -> str:
+        tried.append(find_server(trial).key)
+        return ""
+
+    monkeypatch.setattr("hermes.honcho.wizard.try_server", works)
+    if asks:
+        Person("self-hosted", NOBODY, "", "", "", "", *USE).sits_down(monkeypatch)
+    ran = hermes("memory", "setup", "honcho", *([] if asks else ["--yes", "--server", "self-hosted", "--url", NOBODY]))
+    assert (ran.code, tried) == (0, ["hch-variable"]), ran.err
+    assert "apiKey" not in block(home)
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key"
+
+
+@pytest.mark.contract("5.2")
+def test_an_empty_key_of_the_file_hides_no_variable(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
+    home.mkdir()
+    empty = {"apiKey": "of-another-server", "hosts": {"hermes": {"baseUrl": NOBODY, "apiKey": ""}}}
+    (home / "honcho.json").write_text(json.dumps(empty), "utf-8")
+    assert hermes("config", "set", "memory.provider", "honcho").code == 0
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key"
+    monkeypatch.delenv("HONCHO_API_KEY")
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "none"
+
+
+@pytest.mark.contract("10.3")
+def test_a_key_that_is_taken_away_leaves_no_empty_one(home: Path, hermes: Hermes) -> None:
+    home.mkdir()
+    before = {"hosts": {"hermes": {"baseUrl": "http://127.0.0.1:8", "apiKey": "k"}}}
+    (home / "honcho.json").write_text(json.dumps(before), "utf-8")
+    options = ("--yes", "--unchecked", "--server", "self-hosted", "--url", NOBODY)
+    assert hermes("memory", "setup", "honcho", *options).code == 0
+    assert block(home) == {"baseUrl": NOBODY}
 
 
 @pytest.mark.contract("5.4", "10.3")

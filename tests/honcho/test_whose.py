@@ -109,6 +109,31 @@ async def test_two_agents_in_one_workspace_know_the_same_person_and_each_itself(
 
 
 @pytest.mark.contract("7.10")
+async def test_what_the_owner_told_one_agent_another_of_the_workspace_recalls(told: Recalling) -> None:
+    told.tell("violin", (ANN, "My violin teacher is Greta."), (BOT, "Noted."))
+    told.conclude(BOT, ANN, "Practises the violin on Mondays.")
+    told.configure(aiPeer="coder")
+    async with told.host() as talk:
+        recalled = await talk.turn("Who is my violin teacher?")
+        found = await talk.use("honcho_search", query="violin teacher")
+        answered = await talk.use("honcho_reasoning", query="Who is my violin teacher?")
+    assert "Greta" in recalled
+    assert "Greta" in answered
+    facts, _, _ = found.partition("Said:")
+    assert "Greta" in facts
+    assert "Mondays" not in recalled + found, "what another agent concluded is its own"
+
+
+@pytest.mark.contract("7.10")
+async def test_what_an_agent_and_the_owners_own_view_hold_is_recalled_once(told: Recalling) -> None:
+    told.tell("violin", (ANN, "My violin teacher is Greta."))
+    async with told.host() as talk:
+        await talk.turn("hello there")
+        text = await talk.use("honcho_context")
+    assert text.count("Greta") == 1
+
+
+@pytest.mark.contract("7.10")
 async def test_a_separate_workspace_knows_nothing_of_the_other(told: Recalling) -> None:
     told.configure(workspace=f"{told.workspace}-other")
     async with told.host() as talk:

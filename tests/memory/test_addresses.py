@@ -15,6 +15,7 @@ from hermes.db.outcomes import Postponed
 from hermes.db.queue_items import items
 from hermes.memory.outbox import Spot
 from hermes.memory.provider import Address, Conversation, Kind, Notebook
+from hermes.memory.values import DEFAULT_WANTS
 from hermes.store.memory_rows import find_place
 from tests.compression.hand_clock import HandClock
 from tests.memory.delivering import QUEUE, left, until_empty
@@ -123,6 +124,42 @@ async def test_a_note_that_turns_out_unwanted_is_not_told(tmp_path: Path) -> Non
         await provider.address_waiting()
         await until_empty(provider)
     assert plugin.entries == []
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["a new conversation", "one that was told before"])
+async def test_what_is_said_while_nothing_is_wanted_counts_as_untold(tmp_path: Path, known: bool) -> None:
+    plugin = Recorder()
+    if known:
+        async with active(tmp_path, plugin, PATIENT) as provider:
+            await turn(await begin(provider), "before")
+            await until_empty(provider)
+    for text in ("during", "still"):
+        plugin.wants = ()
+        async with active(tmp_path, plugin, PATIENT) as provider:
+            await turn(await begin(provider), text)
+            await provider.settle()
+            assert await left(provider) == []
+    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+        untold = await provider.store.read(lambda tx: provider.store.untold.messages(tx, "troubled", "s1"))
+        told = [entry.text for entry in plugin.entries]
+        assert [message.content for message in untold] == ["during", "reply to during", "still", "reply to still"]
+        assert told == (["before", "reply to before"] if known else [])
+        plugin.wants = DEFAULT_WANTS
+        spoken = [(message, OWNER) for message in untold]
+        spot = Spot("s1", CONVERSATION, Address("s1"))
+        assert await provider.store.write(lambda tx: provider.outbox.take_in(tx, spot, spoken, now=1.0)) == 4
+        assert await left(provider) == ["said", "reply"] * 2
+
+
+async def test_the_first_question_after_a_time_when_nothing_was_wanted_is_told(tmp_path: Path) -> None:
+    plugin = Recorder()
+    for text, wants in (("during", ()), ("after", DEFAULT_WANTS)):
+        plugin.wants = wants
+        async with active(tmp_path, plugin, PATIENT) as provider:
+            await turn(await begin(provider), text)
+            await provider.settle()
+            await until_empty(provider)
+    assert [entry.text for entry in plugin.entries] == ["after", "reply to after"]
 
 
 async def test_a_conversation_keeps_the_directory_in_which_it_began(tmp_path: Path) -> None:

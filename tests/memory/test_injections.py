@@ -136,6 +136,9 @@ def test_the_command_shows_the_last_turn_or_the_one_that_is_named(home: Path, he
     assert "likes figs" in shown.out
     told = json.loads(hermes("memory", "explain", "1", "--session", "s1", "--json").out)
     assert (told["turn"], told["parts"][1]["cut"]) == (1, 400)
+    assert "turn 2 of s1" in hermes("memory", "explain", "--session", "s").out
+    unknown = hermes("memory", "explain", "--session", "nothing")
+    assert (unknown.code, unknown.err) == (1, hermes("sessions", "show", "nothing").err)
     missing = hermes("memory", "explain", "9")
     assert missing.code == 1
     assert "no turn 9 of session s1" in missing.err

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
 from hermes.memory.plugin_thread import Answer
@@ -123,7 +124,7 @@ async def test_trouble_is_told_once_when_it_starts_and_once_when_it_ends(
         for _ in range(2):
             await live(memory)
             said += memory.take_notices()
-        assert said[1:] == [f"memory provider troubled works again ({hook})"]
+        assert said[1:] == ["memory provider troubled works again"]
         assert len(lines(caplog)) == 2
         assert [*states, memory.state] == ["failing", "ok"]
         await memory.close()
@@ -278,7 +279,7 @@ async def test_text_without_end_is_cut_and_said_once(
     ("make", "said"),
     [
         (lambda _: 1 / 0, "is_available failed: ZeroDivisionError: division by zero"),
-        (lambda _: None, "is_available failed: what was made is a NoneType, not a MemoryPlugin"),
+        (lambda _: None, "what was made is a NoneType, not a MemoryPlugin"),
         (lambda _: sys.exit(2), "is_available failed: SystemExit: 2"),
         (lambda _: threading.Event().wait(2), "is_available has not come back"),
     ],
@@ -327,9 +328,43 @@ async def test_a_slow_start_misses_the_first_turn_and_serves_the_next(tmp_path: 
         ]
         gate.set()
         assert await turn(memory, "second") == "recalled for second"
-        assert memory.take_notices() == ["memory provider troubled works again (is_available)"]
+        assert memory.take_notices() == ["memory provider troubled works again"]
         await memory.flush(10)
         assert plugin.told() == ["first", "reply to first", "second", "reply to second"]
+
+
+async def test_a_turn_that_memory_brings_nothing_to_in_time_says_so_once(tmp_path: Path) -> None:
+    late = {"base": "it was not there in time"}
+    found = {
+        "known": Recalled((Part("all", "figs", 1.0, 1),)),
+        "refreshing": Recalled((Part("all", "figs", 1.0, 1),), late),
+        "cold": Recalled(missed=late),
+    }
+
+    class Cold(Recorder):
+        async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+            return found[args[0]] if hook == "recall" else await super().run(hook, answer, *args)
+
+    async with active(tmp_path, Cold(), PATIENT) as provider:
+        memory = await begin(provider)
+        said = {}
+        for number, text in enumerate(["cold", "cold", "refreshing", "known", "cold"]):
+            await turn(memory, text)
+            said[number] = memory.take_notices()
+    line = ["memory was not there in time: this reply goes without it"]
+    assert said == {0: line, 1: [], 2: [], 3: [], 4: line}
+
+
+async def test_what_a_plugin_says_in_words_is_told_without_the_name_of_a_hook(tmp_path: Path) -> None:
+    async def refuse() -> None:
+        raise ProviderError("the server refuses the key", hint="")
+
+    async with active(tmp_path, Troubled("prepare", refuse), PATIENT) as provider:
+        memory = await begin(provider)
+        await turn(memory)
+        await memory.settle()
+        [line] = memory.take_notices()
+    assert line == "memory provider troubled: the server refuses the key; going on without it"
 
 
 async def test_threads_are_as_many_however_many_conversations_there_are(tmp_path: Path) -> None:

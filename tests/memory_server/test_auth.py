@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import jwt
 import pytest
 
 from tests.memory_server.serving import SECRET, Served
+from tests.strangers import HOSTS, PAGES, get
 
+MERGES = "/v3/workspaces/open/ext/merges"
 BODIES: dict[str, object] = {
     "/v3/workspaces": {"id": "w"},
     "/v3/workspaces/w/peers": {"id": "alice"},
@@ -76,19 +79,32 @@ def test_without_authentication_there_are_no_keys(server: Served) -> None:
         assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 405
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"Host": "evil.example"}, {"Host": ""}, {"Origin": "http://localhost:3000"}, {"Sec-Fetch-Site": "cross-site"}],
-)
-def test_without_keys_no_web_page_is_answered(server: Served, guarded: Served, headers: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def unguarded(server: Served) -> Served:
     with server.client() as client:
-        refused = client.post("/v3/workspaces/list", json={}, headers=headers)
-        assert refused.status_code == 403
-        assert "AUTH_USE_AUTH" in refused.json()["detail"]
-        assert client.post("/v3/workspaces/list", json={}, headers={"Host": "[::1]:8000"}).status_code == 200
-    if headers != {"Host": ""}:
-        with guarded.client(make_key({"ad": True})) as client:
-            assert client.post("/v3/workspaces/list", json={}, headers=headers).status_code == 200
+        client.post("/v3/workspaces", json={"id": "open"}).raise_for_status()
+    return server
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS)
+def test_without_keys_only_a_host_that_names_this_machine_is_answered(
+    unguarded: Served, host: bytes | None, status: int
+) -> None:
+    found, body = get(unguarded.url, MERGES, host)
+    assert found == status
+    if status == 403:
+        assert "`Host`" in json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(("header", "status"), PAGES)
+def test_without_keys_no_web_page_is_answered(unguarded: Served, header: bytes, status: int) -> None:
+    assert get(unguarded.url, MERGES, b"localhost", header)[0] == status
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://localhost:3000"}])
+def test_who_has_a_key_may_be_anyone(guarded: Served, headers: dict[str, str]) -> None:
+    with guarded.client(make_key({"ad": True})) as client:
+        assert client.post("/v3/workspaces/list", json={}, headers=headers).status_code == 200
 
 
 @pytest.mark.processes

@@ -43,7 +43,7 @@ def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
             return
 
     endpoint = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=endpoint.serve_forever)
+    thread = threading.Thread(target=endpoint.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://hook.example:{endpoint.server_port}/hook", posted

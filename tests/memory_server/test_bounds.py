@@ -7,14 +7,14 @@ import json
 import resource
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
+from hermes.http_server import GuestServer
 from hermes.memory_server import limits
 from hermes.memory_server.api import intake as intake_module
 from hermes.memory_server.api.connection import PatientConnection
@@ -219,16 +219,14 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[str, int]]:
-    """uvicorn in this loop, with our connections."""
+    """A server in this loop, with our connections."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(read_all, http=PatientConnection, log_level="critical", lifespan="off")
-    server = uvicorn.Server(config)
-    server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]
-    running = asyncio.create_task(server.serve(sockets=[listener]))
+    server = GuestServer(read_all, http=PatientConnection, drain=5)
+    running = asyncio.create_task(server.serve_on(listener))
     try:
         yield listener.getsockname()
     finally:
-        server.should_exit = True
+        server.end()
         await running
 
 

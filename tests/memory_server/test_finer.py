@@ -253,8 +253,9 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
         async with served(tmp_path, Endpoint(there.url, "some")) as client:
             for workspace in ("a", "b"):
                 await say(client, workspace, [*SAID[:20], f"A poison for {workspace}.", "After it.", *SAID[20:40]])
-            told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 2)
-            assert told["messages_without"] == 0
+            told = await eventually(
+                lambda: finer_health(client), lambda it: (it["messages_refused"], it["messages_without"]) == (2, 0)
+            )
             assert told["state"] == "ok"
             assert embedded(tmp_path).keys() == {*SAID[:40], "After it."}
             asked = len(there.asked)

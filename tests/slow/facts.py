@@ -12,6 +12,9 @@ from pathlib import Path
 
 from scripts.real_model import WINDOW
 
+BUSY = 1800
+"""Seconds that a model may be silent: beside other work it reads a long request for minutes."""
+
 SESSIONS = (
     (
         ("I collect stamps from Malta", ("stamp",)),
@@ -36,7 +39,9 @@ def tell_facts(home: Path, base_url: str, more: str = "") -> None:
     """Each session is a conversation of its own, a line a turn; what is due at its end may come with the next one.
     `more` is more of config.yaml."""
     home.mkdir(parents=True, exist_ok=True)
-    settings = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\nagent:\n  max_steps: 6\n"
+    settings = (
+        f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\n  silence: {BUSY}\nagent:\n  max_steps: 6\n"
+    )
     (home / "config.yaml").write_text(settings + more, encoding="utf-8")
     said = ["".join(f"{text}\n" for text, _ in facts) for facts in SESSIONS]
     for lines in [*said, "Good night\n"]:

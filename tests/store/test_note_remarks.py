@@ -50,7 +50,7 @@ async def test_nothing_is_kept_for_who_is_told_nothing(store: Store, scope: Scop
 @pytest.mark.contract("7.12")
 async def test_what_is_forgotten_is_not_told_any_more(store: Store) -> None:
     await keep(store, ANN, "likes figs", "likes dates")
-    await store.write(lambda tx: forget_kept(store, tx, Kept(), Wording(("figs",)), now=1.0))
+    await store.write(lambda tx: forget_kept(store, tx, Wording(("figs",)), Kept(), now=1.0))
     assert await take(store, ANN) == ["likes dates"]
 
 

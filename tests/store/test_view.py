@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hermes.errors import HermesError, NotFoundError, StaleError, UsageError
 from hermes.store.ids import snapshot_id, snapshot_session
 from hermes.store.store import Store
-from hermes.store.view import live_view
+from hermes.store.view import grow, live_view
 from hermes.types import Compression, Draft, LiveView, Message
 from tests.store.still_clock import StillClock
 
@@ -59,6 +59,14 @@ def test_order_repetition_and_what_is_hidden_anyway_make_no_difference(
     assert live_view("s", made, view.messages) == view
 
 
+@given(MESSAGES, st.none() | COMPRESSIONS, IDS)
+def test_a_view_that_grew_is_the_view_of_everything(given: list[Message], made: Compression | None, cut: int) -> None:
+    own = sorted({m.id: m for m in given if m.session_id == "s"}.values(), key=lambda message: message.id)
+    cut = max(cut, made.horizon_message_id if made else 0)
+    seen = live_view("s", made, [message for message in own if message.id <= cut])
+    assert grow(seen, [message for message in own if message.id > cut]) == live_view("s", made, own)
+
+
 @dataclass(frozen=True)
 class Append:
     count: int
@@ -93,6 +101,7 @@ async def _replay(folder: Path, steps: list[Append | Compress]) -> None:
         await store.create_session("cli", session_id="other")
         said: list[Message] = []
         before: dict[str, LiveView] = {}
+        known = await store.view("s")
         for number, step in enumerate(steps):
             if isinstance(step, Append):
                 await store.append("other", *[Draft("user", "noise")] * step.elsewhere)
@@ -104,6 +113,10 @@ async def _replay(folder: Path, steps: list[Append | Compress]) -> None:
                 await commit(store, made)
                 before[made.snapshot_id] = seen
             await _check(store, said, before)
+            known, earlier = await store.view_since(known), known
+            assert known == await store.view("s")
+            if earlier.tail and known.epoch == earlier.epoch:
+                assert known.tail[0] is earlier.tail[0], "what is known was read again"
 
 
 def _compression(step: Compress, number: int, said: list[Message], latest: Compression | None) -> Compression:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Speaker, converse
-from hermes.agent.rendering import Renderings
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
@@ -77,8 +76,6 @@ class Agent(Struct):
     """The agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
     """No model is configured: the offline floor speaks."""
-    renderings: Renderings = field(default_factory=Renderings)
-    """What is kept of long sessions between requests; the agents of one process share it."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
     overhead: int = 0
@@ -140,7 +137,6 @@ class Agent(Struct):
             if late:
                 await asyncio.wait(late)
         await self.memory.close(why)
-        self.renderings.forget(self.session_id)
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from msgspec import Struct
-
 from hermes.agent.agent import Agent
-from hermes.agent.rendering import Built, Rendering
 from hermes.agent.review import review_messages
 from hermes.compression.compressor import CompressionResult, Compressor, Request
 from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.errors import HermesError
-from hermes.types import Json, Message
+from hermes.types import Message
 
 log = logging.getLogger("hermes.compression")
 
@@ -36,40 +33,27 @@ def compressor_of(agent: Agent) -> Compressor:
     )
 
 
-class Fitted(Struct, frozen=True):
-    """A request's messages, and what a person should know of how they came to be."""
+async def make_room(agent: Agent, conversation: int, whole: int, until: float) -> CompressionResult | None:
+    """Before a request of `whole` tokens, `conversation` of which were said: compress what was said, if that is needed.
 
-    messages: list[dict[str, Json]]
-    notice: str | None = None
-
-
-async def compress_to_fit(
-    agent: Agent, read: Callable[[], Awaitable[Rendering]], build: Callable[[Rendering], Built]
-) -> Fitted:
-    """Make a request that fits the window: `read` gives the session's view, `build` makes the request of it. In between
-    the session is compressed where it is too long.
-
-    If another process is compressing the session already, wait for it, then read again.
+    None when the request can be sent as it is, or nothing can be done. After any result it is to be made again; where
+    that says "busy", another process has compressed the session, and the request may still be too long. `until` is
+    when waiting for others ends.
     """
-    until = agent.clock.now() + agent.policy.compress_deadline
-    while True:
-        said = await read()
-        built, conversation = build(said), said.view_tokens
-        agent.overhead = max(0, built.tokens - conversation)
-        compressor = compressor_of(agent)
-        policy = compressor.policy
-        request = Request(automatic=True, must_fit=built.tokens > policy.hard_limit)
-        if built.tokens <= policy.limit or (conversation <= policy.room and not request.must_fit):
-            return Fitted(built.messages)
-        if not (agent.policy.compresses_itself or request.must_fit):
-            return Fitted(built.messages)
-        if not await compressor.would_try(agent.session_id, request):
-            return Fitted(built.messages)
-        result = await compressor.compress(agent.session_id, request)
-        if result.outcome != "busy":
-            return Fitted(build(await read()).messages, worth_saying(result))
-        if not request.must_fit or not await _wait_for_others(agent, compressor, until):
-            return Fitted(built.messages)
+    agent.overhead = max(0, whole - conversation)
+    compressor = compressor_of(agent)
+    policy = compressor.policy
+    request = Request(automatic=True, must_fit=whole > policy.hard_limit)
+    if whole <= policy.limit or (conversation <= policy.room and not request.must_fit):
+        return None
+    if not (agent.policy.compresses_itself or request.must_fit):
+        return None
+    if not await compressor.would_try(agent.session_id, request):
+        return None
+    result = await compressor.compress(agent.session_id, request)
+    if result.outcome != "busy":
+        return result
+    return result if request.must_fit and await _wait_for_others(agent, compressor, until) else None
 
 
 async def compress_smaller(agent: Agent) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.fence import fence
-from hermes.types import Json, Line, LiveView, Message, ToolCall
+from hermes.types import Json, LiveView, Message, ToolCall
 
 SPEAKERS = frozenset({"system", "user", "assistant"})
 INTERRUPTED = "[No result was recorded: this call was interrupted and has not been run again.]"
@@ -25,38 +25,25 @@ def build_context(system_prompt: str, view: LiveView, recalled: str = "") -> lis
     says so; a result without its call is left out: endpoints refuse both. The same goes for calls that share an id,
     arguments that are no JSON object, and roles that are no part of a conversation.
     """
-    shown = [*write_all(view.head), *write_summary(view.summary), *write_all(view.tail)]
-    messages = [*open_context(system_prompt), *shown]
-    put_recalled(messages, recalled)
+    messages: list[dict[str, Json]] = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    messages += _write(view.head)
+    if view.summary is not None:
+        messages.append({"role": "user", "content": f"{SUMMARY}\n\n{view.summary}"})
+    messages += _write(view.tail)
+    _put_recalled(messages, recalled)
     return messages
 
 
-class Waiting(Struct, frozen=True):
+class _Waiting(Struct, frozen=True):
     """A call whose result has not been seen: the id it is sent with and the one it is stored with."""
 
     id: str
     stored_id: str
 
 
-def open_context(system_prompt: str) -> list[dict[str, Json]]:
-    """What a request begins with."""
-    return [{"role": "system", "content": system_prompt}] if system_prompt else []
-
-
-def write_summary(summary: str | None) -> list[dict[str, Json]]:
-    """A summary in wire shape; nothing where there is none."""
-    return [] if summary is None else [{"role": "user", "content": f"{SUMMARY}\n\n{summary}"}]
-
-
-def write_all(messages: Iterable[Message | Line]) -> list[dict[str, Json]]:
+def _write(messages: Iterable[Message]) -> Iterator[dict[str, Json]]:
     """Messages in wire shape, with a result for every call."""
-    waiting: list[Waiting] = []
-    return [*write_messages(messages, waiting), *write_interrupted(waiting)]
-
-
-def write_messages(messages: Iterable[Message | Line], waiting: list[Waiting]) -> Iterator[dict[str, Json]]:
-    """Messages in wire shape, after others that left the calls in `waiting` without a result; those that these leave
-    are in it afterwards."""
+    waiting: list[_Waiting] = []
     for message in messages:
         role, content = message.role, message.content
         if role == "tool":
@@ -64,19 +51,19 @@ def write_messages(messages: Iterable[Message | Line], waiting: list[Waiting]) -
                 waiting.remove(answered)
                 yield {"role": "tool", "tool_call_id": answered.id, "content": content or ""}
         elif role in SPEAKERS:
-            if waiting:
-                yield from write_interrupted(waiting)
-                waiting.clear()
+            yield from _write_interrupted(waiting)
+            waiting.clear()
             if message.tool_calls and role == "assistant":
                 calls = _sendable(message.tool_calls)
-                waiting += [Waiting(call.id, was.id) for call, was in zip(calls, message.tool_calls, strict=True)]
+                waiting += [_Waiting(call.id, was.id) for call, was in zip(calls, message.tool_calls, strict=True)]
                 yield {"role": role, "content": content or "", "tool_calls": [call.to_wire() for call in calls]}
             elif content:
                 author = message.author_name
                 yield {"role": role, "content": f"[{author}] {content}" if author else content}
+    yield from _write_interrupted(waiting)
 
 
-def write_interrupted(waiting: Iterable[Waiting]) -> list[dict[str, Json]]:
+def _write_interrupted(waiting: Iterable[_Waiting]) -> list[dict[str, Json]]:
     """A result for each call that has none: it says so."""
     return [{"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED} for call in waiting]
 
@@ -100,12 +87,7 @@ def _readable(arguments: str) -> str:
     return (arguments or "{}") if whole else json.dumps({"malformed": arguments}, ensure_ascii=False)
 
 
-def put_recalled(messages: list[dict[str, Json]], recalled: str) -> int | None:
-    """Put recalled text into the last user message, and tell which that is. It is replaced, not changed."""
-    if not (block := fence(recalled)):
-        return None
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place]["role"] == "user":
-            messages[place] = {**messages[place], "content": f"{messages[place]['content']}\n\n{block}"}
-            return place
-    return None
+def _put_recalled(messages: list[dict[str, Json]], recalled: str) -> None:
+    last = next((message for message in reversed(messages) if message["role"] == "user"), None)
+    if last is not None and (block := fence(recalled)):
+        last["content"] = f"{last['content']}\n\n{block}"

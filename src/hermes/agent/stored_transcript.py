@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory
-from hermes.agent.compress import compress_smaller, compress_to_fit
+from hermes.agent.compress import compress_smaller, make_room, worth_saying
+from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
 from hermes.agent.loop import Speaker
-from hermes.agent.rendering import Built, Rendering
 from hermes.agent.review import wants_review
 from hermes.agent.transcript import Prepared
 from hermes.agent.turn_record import TurnRecord
+from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
 from hermes.store.reviews import mark_due
-from hermes.store.rewrites import Stamp
-from hermes.types import Draft, Json, Message, ToolSpec
+from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 class Preparation(Struct, frozen=True):
@@ -32,33 +31,42 @@ class Preparation(Struct, frozen=True):
 
 
 class StoredTranscript:
-    """Each message is committed when it is added. Adding raises StaleError once another process has taken the lane."""
+    """Each message is committed when it is added. Adding raises StaleError once another process has taken the lane.
 
-    def __init__(self, agent: Agent, lane: Lane, prepared: Preparation, record: TurnRecord, stamp: Stamp) -> None:
-        """`stamp` is of the turn's beginning or earlier."""
+    The session is read once, and on from there for each request: nobody else speaks in it meanwhile, and what arrives
+    all the same is seen.
+    """
+
+    def __init__(self, agent: Agent, lane: Lane, prepared: Preparation, record: TurnRecord) -> None:
         self._agent = agent
         self._store = agent.store
         self._lane = lane
         self._prepared = prepared
         self._record = record
-        self._stamp = stamp
+        self._view: LiveView | None = None
         self._added = 0
 
     async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
-        offered = estimate_request([], tools)
+        until = self._agent.clock.now() + self._agent.policy.compress_deadline
+        while True:
+            view = await self._read()
+            messages = self._build(view)
+            made = await make_room(self._agent, view_tokens(view), estimate_request(messages, tools), until)
+            if made is None:
+                return Prepared(self._reminded(messages))
+            if made.outcome != "busy":
+                return Prepared(self._reminded(self._build(await self._read())), worth_saying(made))
 
-        def build(said: Rendering) -> Built:
-            built = said.request(self._prepared.system_prompt, self._prepared.recalled)
-            return replace(built, tokens=built.tokens + offered)
+    async def _read(self) -> LiveView:
+        seen = self._view
+        self._view = await (self._store.view(self._lane.session_id) if seen is None else self._store.view_since(seen))
+        return self._view
 
-        fitted = await compress_to_fit(self._agent, self._read, build)
-        return Prepared(self._reminded(fitted.messages), fitted.notice)
+    def _build(self, view: LiveView) -> list[dict[str, Json]]:
+        return build_context(self._prepared.system_prompt, view, self._prepared.recalled)
 
     async def shrink(self) -> bool:
         return await compress_smaller(self._agent)
-
-    async def _read(self) -> Rendering:
-        return await self._agent.renderings.current(self._store, self._lane.session_id, self._stamp)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
         """The messages with the record's reminder put in where this turn began: before what the turn has added, and

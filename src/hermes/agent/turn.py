@@ -28,7 +28,6 @@ from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, Turn
 from hermes.fence import fence, strip_fences
 from hermes.memory.plugin_thread import Answer
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
-from hermes.store.rewrites import Stamp
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
 
@@ -94,7 +93,7 @@ async def _answer_in(
         yield Notice(notice, is_outage=True)
     while agent.untold:
         yield agent.untold.pop(0)
-    transcript = StoredTranscript(agent, lane, prepared, record, accepted.stamp)
+    transcript = StoredTranscript(agent, lane, prepared, record)
     async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
         async for event in events:
             if isinstance(event, Replied | Stopped | Failed):
@@ -108,7 +107,6 @@ class _Accepted(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
-    stamp: Stamp
 
 
 def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
@@ -124,7 +122,7 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
         if not incognito:
             agent.memory.said(tx, messages)
         made = prompt_made_of(tx, agent.session_id)
-        return _Accepted(messages, session, incognito, made, agent.store.lines.stamp(tx))
+        return _Accepted(messages, session, incognito, made)
 
     return commit
 

@@ -13,9 +13,10 @@ from msgspec import Struct
 from hermes.app import App
 from hermes.assembly import earlier_conversation, open_people, open_provider
 from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer, until_nothing_moves
-from hermes.cli.output import note, print_json, say
+from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.owners import new_owner
+from hermes.db.queue_items import overdue
 from hermes.errors import UsageError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.backfill import Backfill, Earlier, Progress
@@ -34,15 +35,20 @@ TELL_EVERY = 1.0
 ROOM_PATIENCE, LAST_PATIENCE = 90.0, 10.0
 """Seconds that it waits for deliveries when nothing moves: before it gives up, and when all is queued: the rest is
 then left to a process of its own."""
+LONGEST = 300
+"""Characters of a reason that are shown."""
 
 
 class Result(Struct, frozen=True):
-    """What came of it: what there was, what was queued, and what of the whole outbox waits still."""
+    """What came of it: what there was, what was queued, and what of the outbox waits still. `stuck` of that should
+    have been taken by the provider, and `reason` is why it was not, where that is known."""
 
     found: Progress
     taken: Progress
     is_whole: bool
     waiting: int
+    stuck: int
+    reason: str | None
 
 
 def backfill(
@@ -51,7 +57,7 @@ def backfill(
     json: AsJson = False,
 ) -> int:
     """Take earlier sessions into the memory provider, each message once, but for what was incognito. One that was cut
-    off goes on. The code is 1 when it could not take in everything."""
+    off goes on. The code is 1 when the provider has not taken everything, and takes nothing more now."""
     found = load_app(ctx)
     if found.settings.get(PROVIDER) == NONE:
         raise UsageError("no memory provider is chosen", hint="`hermes memory setup` chooses one")
@@ -65,9 +71,10 @@ def backfill(
         "refused": result.taken.refused,
         "left": result.found.messages - result.taken.messages - result.taken.refused,
         "waiting": result.waiting,
+        "reason": result.reason,
     }
     _print({"dry_run": False, **told}, "\n".join(_describe(found, result)), json)
-    return 0 if result.is_whole else 1
+    return 0 if result.is_whole and not result.stuck else 1
 
 
 def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
@@ -119,9 +126,10 @@ async def _take_in(found: App, store: Store) -> Result:
     finally:
         await deliveries.finish(0.0)
         await provider.close()
+    stuck, reason = await store.read(lambda tx: overdue(tx, provider.outbox.queue, now=store.clock.now()))
     if left.entries:
         start_deliverer(found)
-    return Result(_count(sessions), taken, is_whole, left.entries)
+    return Result(_count(sessions), taken, is_whole, left.entries, stuck, reason)
 
 
 def _provider(found: App, store: Store) -> ActiveProvider:
@@ -168,8 +176,10 @@ def _describe(found: App, result: Result) -> list[str]:
     provider, lines = found.settings.get(PROVIDER), [f"Taken in: {_amount(result.taken)}."]
     if result.taken.refused:
         lines.append(f"Left out: {_several(result.taken.refused, 'message')}, since {provider} is set to take none.")
+    if result.stuck:
+        lines.append(f"{provider} takes nothing now: {printable(one_line(result.reason or 'no answer yet', LONGEST))}")
     if not result.is_whole:
-        lines.append(f"The rest waits, because {provider} takes nothing now; `hermes memory backfill` goes on with it.")
+        lines.append("The rest waits; `hermes memory backfill` goes on with it.")
     if result.waiting:
         lines.append(f"Still on its way: {result.waiting:,}; `hermes memory outbox list` shows it.")
     return lines

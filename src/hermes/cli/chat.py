@@ -57,7 +57,7 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             form=app.settings.get(LOG_FORMAT),
             secrets=secrets_in(app.settings),
         )
-        conversation = Conversation(app, store)
+        conversation = Conversation(app, store, for_one_turn=question is not None)
         try:
             if session is not None:
                 await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))

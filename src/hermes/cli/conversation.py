@@ -60,11 +60,11 @@ AT_THE_END = 5.0
 class Conversation:
     """Talks in one session until told to talk in another. A new session is made with its first message."""
 
-    def __init__(self, app: App, store: Store) -> None:
+    def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
         self.app = app
         self.store = store
         self._owner = new_owner()
-        self._provider = open_provider(app, store)
+        self._provider = open_provider(app, store, for_one_turn=for_one_turn)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
@@ -105,8 +105,8 @@ class Conversation:
         notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NONE:
             return notes
-        failing = agent is not None and agent.memory.state == "failing"
-        return f"{notes} + {provider}{' (failing)' if failing else ''}"
+        state = "ok" if agent is None else agent.memory.state
+        return f"{notes} + {provider}{'' if state == 'ok' else f' ({state})'}"
 
     async def resume(self, session: Session) -> None:
         """Go on with a session that is there."""

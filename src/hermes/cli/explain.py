@@ -10,18 +10,26 @@ from msgspec import to_builtins
 from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.db.engine import Tx
 from hermes.store.injections import Injection, find_injection
+from hermes.store.store import Store
 
 
 def explain(
     ctx: typer.Context,
     turn: Annotated[int | None, typer.Argument(help="Number of the turn; the last one unless given.")] = None,
-    session: Annotated[str | None, typer.Option(help="Session; the one that spoke last unless given.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(help="Session, by id, its beginning, or its title; the one that spoke last unless given."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """What memory put into the request of a turn, part by part, and what was not there in time."""
 
-    found = with_store(load_app(ctx), lambda store: store.read(lambda tx: find_injection(tx, session, turn)))
+    def find(store: Store, tx: Tx) -> Injection:
+        return find_injection(tx, None if session is None else store.sessions.find(tx, session).id, turn)
+
+    found = with_store(load_app(ctx), lambda store: store.read(lambda tx: find(store, tx)))
     if json:
         print_json(to_builtins(found))
     else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
-from time import sleep
 from typing import Annotated
 
 import typer
@@ -13,27 +12,19 @@ from msgspec import Struct, to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
+from hermes.cli.forgetting import Host, find_there, forget_all
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.queue_items import is_held
-from hermes.errors import UsageError
-from hermes.memory.command_host import guarded
-from hermes.memory.forgetting import Kept, find_kept, find_told, forget_kept, mark_forgotten
+from hermes.errors import HermesError, UsageError
+from hermes.memory.forgetting import Kept, find_kept, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
-from hermes.memory.values import Holding, Wording
+from hermes.memory.values import Holding, Remembered, Wording
 from hermes.settings import PROVIDER
-from hermes.store.store import Store
 
-MOST_ROUNDS = 100
-"""How often a provider is asked for more: each time it shows a few hundred things at most."""
 SHOWN = 50
 LONGEST = 100
-PATIENCE, LOOK_EVERY = 65, 1.0
-"""How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
 STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
     "agent does not look it up there any more. Notes in MEMORY.md and USER.md are yours to edit."
@@ -41,15 +32,17 @@ STAYS_HERE = (
 
 
 class Found(Struct, frozen=True):
-    """What the provider holds, what the host has, and the other providers, which may hold more."""
+    """What the provider holds, what the host has, the same for other profiles that tell the same memory, and the other
+    providers, which may hold more."""
 
     at_provider: Holding
     here: Kept
+    profiles: dict[str, Kept]
     not_asked: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.at_provider.items or self.here.entries or self.here.messages)
+        return not self.at_provider.items and all(one.is_empty for one in (self.here, *self.profiles.values()))
 
 
 def forget(
@@ -66,40 +59,61 @@ def forget(
         raise UsageError("there are no words to look for", hint="`hermes memory forget WORDS`")
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
-    found = _find(app, plugin, wording)
+    found, unseen = _find(app, plugin, wording)
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
     stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
-    stays += [_not_asked(one) for one in found.not_asked]
+    stays += [*unseen, *map(_not_asked, found.not_asked)]
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
-        _say_what_came(found, deletes, stays)
+        _say_what_came(found, wording, deletes, stays)
     return 1 if stays and (yes or deletes) else 0
 
 
-def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> Found:
+def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Found, list[str]]:
+    """What there is, and in words which profiles could not be looked at."""
     held = Holding()
     if plugin is not None:
-        name = plugin.name
-        held = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
+        held = find_there(plugin, wording)
+    told = with_store(app, lambda store: store.read(find_told))
+    others = tuple(name for name in told if plugin is None or name != plugin.name)
+    profiles: dict[str, Kept] = {}
+    unseen: list[str] = []
+    for name in held.profiles:
+        try:
+            other = App.load(name)
+            if other.home.state_file.exists():
+                profiles[name] = _look(other, wording)
+        except HermesError as error:
+            unseen.append(
+                f"profile {name} may tell it again, for it could not be looked at ({error.line()}): "
+                f"`hermes -p {name} memory forget WORDS` looks there"
+            )
+    return Found(held, _look(app, wording), profiles, others), unseen
 
-    def look(store: Store, tx: Tx) -> Found:
-        others = [name for name in find_told(tx) if plugin is None or name != plugin.name]
-        return Found(held, find_kept(store, tx, wording), tuple(others))
 
-    return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
+def _look(app: App, wording: Wording) -> Kept:
+    return with_store(app, lambda store: store.read(lambda tx: find_kept(store, tx, wording)))
+
+
+def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Found) -> list[str]:
+    others = [Host(App.load(name), seen) for name, seen in found.profiles.items()]
+    return forget_all([Host(app, found.here), *others], plugin, wording)
 
 
 def _is_confirmed(found: Found) -> bool:
     """Show what was found, and ask where anybody can answer."""
-    rows = [(one.kind, printable(one.about), _shorten(one.text)) for one in found.at_provider.items]
-    rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in found.here.entries]
+    rows = _merged(found.at_provider.items)
+    hosts = {"this home": found.here, **{f"profile {name}": kept for name, kept in found.profiles.items()}}
+    for kept in hosts.values():
+        rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in kept.entries]
     if rows:
         print_table(["kind", "about", "text"], rows[:SHOWN])
     if len(rows) > SHOWN:
         say(f"and {len(rows) - SHOWN} more")
-    if found.here.messages:
-        say(f"{len(found.here.messages)} messages of this home that memory may know")
+    for name, kept in hosts.items():
+        if kept.messages:
+            say(f"{len(kept.messages)} messages of {name} that memory may know")
     dialog = TerminalDialog()
     if not dialog.can_ask:
         note("`--yes` deletes it.")
@@ -109,7 +123,18 @@ def _is_confirmed(found: Found) -> bool:
     return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
 
 
-def _say_what_came(found: Found, deletes: bool, stays: Sequence[str]) -> None:
+def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:
+    """A row for each text: several may have said it, or know it."""
+    abouts: dict[tuple[str, str], Counter[str]] = {}
+    for one in items:
+        abouts.setdefault((one.kind, one.text), Counter())[printable(one.about)] += 1
+    return [
+        (kind, "; ".join(f"{about} ×{times}" if times > 1 else about for about, times in whose.items()), _shorten(text))
+        for (kind, text), whose in abouts.items()
+    ]
+
+
+def _say_what_came(found: Found, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
     for line in stays:
         say(printable(line))
     if deletes:
@@ -117,7 +142,8 @@ def _say_what_came(found: Found, deletes: bool, stays: Sequence[str]) -> None:
     elif not found.is_empty:
         note("Nothing was deleted.")
     else:
-        note("Nothing else was found in which these words stand." if stays else "Nothing is held.")
+        nothing = "Nothing else was found" if stays else "Nothing is held"
+        note(f"{nothing} in which all of this stands: {_shorten(' '.join(wording.words))}")
 
 
 def _not_asked(provider: str) -> str:
@@ -130,49 +156,3 @@ def _not_asked(provider: str) -> str:
 def _shorten(text: str) -> str:
     line = printable(" ".join(text.split()))
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
-
-
-def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Found) -> list[str]:
-    """Here first, so that nothing is told again; then there, until nothing is found any more. What stays, or may."""
-
-    def forget_here(store: Store, tx: Tx) -> list[Lease]:
-        held = forget_kept(store, tx, found.here, wording, now=app.clock.now())
-        _mark(app, tx)
-        return held
-
-    held = with_store(app, lambda store: store.write(lambda tx: forget_here(store, tx)))
-    stays = _wait_for(app, held)
-    if plugin is None:
-        return stays
-    name = plugin.name
-    left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
-    for _ in range(MOST_ROUNDS):
-        if not left.items:
-            break
-        guarded(name, "forget", partial(plugin.forget, left.items))
-        left = guarded(name, "find_remembered", lambda: plugin.find_remembered(wording))
-    # Again: what a running conversation fetched meanwhile may still hold it.
-    with_store(app, lambda store: store.write(lambda tx: _mark(app, tx)))
-    more = [f"{len(left.items)} or more things are still at {name}; the same command goes on"] if left.items else []
-    return [*stays, *left.stays, *more]
-
-
-def _wait_for(app: App, held: Sequence[Lease]) -> list[str]:
-    """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
-
-    def look(tx: Tx) -> bool:
-        return any(is_held(tx, one, now=app.clock.now()) for one in held)
-
-    for turn in range(PATIENCE):
-        if not held or not with_store(app, lambda store: store.read(look)):
-            return []
-        if turn == 0:
-            note("Some of it is being delivered right now. Waiting for that …")
-        sleep(LOOK_EVERY)
-    return ["some of it was being delivered and may still arrive: run the same command again in a minute"]
-
-
-def _mark(app: App, tx: Tx) -> None:
-    name = app.settings.get(PROVIDER)
-    if name != NONE:
-        mark_forgotten(tx, name, now=app.clock.now())

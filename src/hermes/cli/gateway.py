@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -17,6 +14,7 @@ from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
@@ -84,7 +82,7 @@ async def _serve(host: App, store: Store) -> None:
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
 
     try:
-        with _signals(stopping):
+        with ending_on_signals(stopping.set):
             await gateway.run(platforms, stopping, note, begun)
     finally:
         await asyncio.gather(*telling)
@@ -104,24 +102,6 @@ async def _tell_of_guests(host: App, store: Store) -> None:
     if host.settings.get(PROVIDER) != NONE:
         for line in await read_remarks(host, store):
             note(f"gateway: {printable(line)}")
-
-
-@contextmanager
-def _signals(stopping: asyncio.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM end the gateway in good order; where signals cannot be watched, `hermes gateway stop` does."""
-    loop = asyncio.get_running_loop()
-    watched: list[signal.Signals] = []
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(wanted, stopping.set)
-            watched.append(wanted)
-        except NotImplementedError:
-            continue
-    try:
-        yield
-    finally:
-        for wanted in watched:
-            loop.remove_signal_handler(wanted)
 
 
 @app.command("status")

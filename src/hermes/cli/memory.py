@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from hermes.cli.memory_server import tell_of_unused
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
+from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
@@ -82,7 +82,7 @@ def serve(
             f"{host} can be reached from other machines, and no key is asked for",
             hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
         )
-    listener = serving.listen(host, port)
+    listener = serving.listen(host, port, "choose another --port")
     with take_seat(place) as other:
         beside = "" if other is None else f"; programs on this machine use the one that process {other.pid} serves"
         greeting = f"memory server on http://{host}:{listener.getsockname()[1]}, data in {place.folder}{beside}"
@@ -110,16 +110,11 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     async def run() -> None:
         database = open_for_work(folder)
         working = Worker(database, SystemClock(), WordVectors(), delivery=Delivery(secret))
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            try:
-                loop.add_signal_handler(name, working.stop)
-            except NotImplementedError:  # Windows: Ctrl-C ends the loop by itself
-                break
         note(f"memory worker on {folder}")
         try:
-            async with refining(database, None if finer is None else Refinement(finer)):
-                await working.run()
+            with ending_on_signals(working.stop):
+                async with refining(database, None if finer is None else Refinement(finer)):
+                    await working.run()
         finally:
             await database.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import socket
@@ -9,19 +10,20 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
 
-import uvicorn
 from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
 from hermes.cli.finer_embedder import choose_finer
 from hermes.cli.server_process import end_loading
+from hermes.cli.signals import ending_on_signals
 from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import Kind, new_rendezvous, new_secret, publish, withdraw
-from hermes.errors import HermesError, MemoryServerError, UsageError
+from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
+from hermes.http_server import GuestServer, listen
 from hermes.logs import start_log
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.app import create_app
@@ -57,12 +59,11 @@ class Terms(Struct, frozen=True):
     greet: Callable[[], None] = lambda: None
 
 
-class _Server(uvicorn.Server):
-    """As uvicorn's; it is announced when it answers and withdrawn before it ends."""
+class _Server(GuestServer):
+    """Announced when it answers, and withdrawn before it ends."""
 
     def __init__(self, terms: Terms, access: AccessLog) -> None:
         self._terms = terms
-        self._access = access
         self.problem: HermesError | None = None
         start_id = new_secret()
         self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind)
@@ -77,36 +78,25 @@ class _Server(uvicorn.Server):
             life=Life(end=self.end if terms.idle else None, idle=terms.idle, listeners=[access.add]),
             finer=choose_finer(terms.place.home),
         )
-        config = uvicorn.Config(
-            app,
-            http=PatientConnection,
-            log_config=None if terms.kind == "background" else uvicorn.config.LOGGING_CONFIG,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=DRAIN,
-        )
-        super().__init__(config)
+        super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started and self._terms.publishes:
-            try:
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:  # uvicorn's way to say that the application did not start; it has logged why
+            raise MemoryServerError(
+                f"the memory server of {self._terms.place.folder} could not begin", hint="Its log tells why"
+            ) from error
+        try:
+            if self._terms.publishes:
                 publish(self._terms.place.rendezvous, self._rendezvous)
-            except HermesError as error:
-                self.problem = error
-                self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._withdraw()
-        await super().shutdown(sockets)
-        self._access.close()  # here: a signal that we end by is given to the system right after this
+        except HermesError as error:
+            self.problem = error
+            self.end()
 
     def end(self) -> None:
         """Be found no more, finish what is being done, and end."""
-        self._withdraw()
-        self.should_exit = True
-
-    def _withdraw(self) -> None:
+        super().end()
         if self._terms.publishes:
             withdraw(self._terms.place.rendezvous, self._rendezvous)
 
@@ -118,9 +108,9 @@ def serve_in_background(place: Place) -> None:
     # Keys in Honcho's format are for `hermes memory serve`: here the key of the start opens everything.
     options = Options(webhook_secret=Options.from_env(env).webhook_secret, start_key=key)
     start_log(place.log, secrets=[key])
-    logging.getLogger("uvicorn").handlers = logging.getLogger("hermes").handlers
     log.info("memory server: starts on %s", place.folder)
-    terms = Terms(place, listen("127.0.0.1", 0), options, "background", key, idle=lambda: _read_idle(place))
+    listener = listen("127.0.0.1", 0, "free a port of this machine")
+    terms = Terms(place, listener, options, "background", key, idle=lambda: _read_idle(place))
     with redirect_stderr(_LogStream()):  # from here on nobody looks at it, and the log is bounded
         run(terms)
     log.info("memory server: ended")
@@ -131,31 +121,21 @@ def key_for_programs(options: Options) -> str:
     return make_key(ADMIN, options.jwt_secret, times.now(SystemClock()), None) if options.use_auth else NO_KEY
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket: who connects from now on waits for the first answer and is not refused."""
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
-        )
-    except OSError as error:
-        raise UsageError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port") from error
-
-
 def run(terms: Terms) -> None:
     """Serve until asked to end. A folder that cannot be opened is told in one line."""
     with terms.listener, AccessLog(terms.place.access_log) as access:
         server = _Server(terms, access)
         end_loading()
         terms.greet()
-        try:
-            server.run(sockets=[terms.listener])
-        except SystemExit as error:  # uvicorn's way to say that the application did not start; it has logged why
-            folder = terms.place.folder
-            raise MemoryServerError(
-                f"the memory server of {folder} could not begin", hint="Its log tells why"
-            ) from error
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(_serve(server, terms.listener))
     if server.problem is not None:
         raise server.problem
+
+
+async def _serve(server: _Server, listener: socket.socket) -> None:
+    with ending_on_signals(server.end):
+        await server.serve_on(listener)
 
 
 def _url(listener: socket.socket) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 import typer
+from msgspec.structs import replace
 
 from hermes.app import App
 from hermes.assembly import open_provider
@@ -30,6 +32,7 @@ from hermes.types import Json
 def status(ctx: typer.Context, json: AsJson = False) -> int:
     """The memory provider and the memory server: do they work, and what waits. Nothing is delivered or started."""
     found = load_app(ctx)
+    logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # what it would print stands below
     shown = with_store(found, lambda store: read_status(found, store))
     shown["server"] = server = read_server(found.home)
     if json:
@@ -38,7 +41,8 @@ def status(ctx: typer.Context, json: AsJson = False) -> int:
         _print(shown)
         for line in server_lines(server):
             say(hide_passwords(printable(line)))
-    return 0 if shown["problem"] is None and server["problem"] is None else 1
+    fails = shown["outbox"] is not None and shown["outbox"]["failing_since"] is not None
+    return 0 if shown["problem"] is None and server["problem"] is None and not fails else 1
 
 
 async def read_status(found: App, store: Store) -> dict[str, Json]:
@@ -68,8 +72,10 @@ async def read_remarks(found: App, store: Store) -> list[str]:
     asked, which is told elsewhere."""
     people = await store.read(lambda tx: acquaintances(tx, found.settings.get(ALLOW)))
 
+    host = replace(command_host(found), tell=lambda _: None)  # what is wrong is told by who runs the provider
+
     def ask() -> Sequence[str]:
-        return look_over(found.settings.get(PROVIDER), found.home.plugins, command_host(found), people).remarks
+        return look_over(found.settings.get(PROVIDER), found.home.plugins, host, people).remarks
 
     try:
         return list(await asyncio.to_thread(ask))

@@ -49,8 +49,13 @@ app = typer.Typer(help="What the memory provider has not been told yet.", no_arg
 
 
 @app.command()
-def deliver(ctx: typer.Context) -> int:
-    """Tell the memory provider what it has not been told, then end. One runs per home; others do this by themselves."""
+def deliver(
+    ctx: typer.Context,
+    unless_running: Annotated[
+        bool, typer.Option("--unless-running", help="End at once where such a process runs already.")
+    ] = False,
+) -> int:
+    """Tell the memory provider what it has not been told, then end. Chats and gateways do this by themselves."""
     found = load_app(ctx)
     start_log(
         found.home.log_file,
@@ -58,7 +63,7 @@ def deliver(ctx: typer.Context) -> int:
         form=found.settings.get(LOG_FORMAT),
         secrets=secrets_in(found.settings),
     )
-    return with_store(found, lambda store: _deliver(found, store))
+    return with_store(found, lambda store: _deliver(found, store, unless_running))
 
 
 @app.command("list")
@@ -172,13 +177,13 @@ def _find(tx: Tx, ids: list[int], states: tuple[State, ...]) -> list[int]:
     return list(dict.fromkeys(ids))
 
 
-async def _deliver(found: App, store: Store) -> int:
+async def _deliver(found: App, store: Store, unless_running: bool) -> int:
     owner = new_owner()
     provider = open_provider(found, store)
     if provider is None:
         raise UsageError("no memory provider is chosen", hint="`hermes config set memory.provider NAME` chooses one")
     async with one_per_home(store, owner) as ours:
-        if not ours:
+        if not ours and unless_running:
             note("Another process is delivering already.")
             return 0
         deliveries = Deliveries(provider, owner, LANES_AT_ONCE)
@@ -188,6 +193,8 @@ async def _deliver(found: App, store: Store) -> int:
         await provider.close()
     if left.entries:
         note(f"Something is left in {left.lanes} lanes; `hermes memory outbox list` shows it.")
+    else:
+        note("Nothing waits any more.")
     return 1 if left.entries else 0
 
 
@@ -223,7 +230,7 @@ def start_deliverer(found: App) -> None:
     try:
         subprocess.Popen(  # it is not waited for: it outlives us
             # -P: the home, where it stands, is no place to import from
-            [sys.executable, "-P", "-m", "hermes", "memory", "outbox", "deliver"],
+            [sys.executable, "-P", "-m", "hermes", "memory", "outbox", "deliver", "--unless-running"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

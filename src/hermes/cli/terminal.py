@@ -44,6 +44,10 @@ async def talk(conversation: Conversation) -> int:
     terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
+    if unsaid := len(terminal.waiting):
+        with suppress(OSError):  # the window was closed
+            sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
+            sys.stdout.flush()
     await _leave(conversation)
     return code
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 from msgspec import Struct
 
 from hermes.llm.tokens import estimate_tokens
-from hermes.types import Line, LiveView, Message
+from hermes.types import LiveView, Message
 
 PER_MESSAGE = 8
 
@@ -102,7 +102,7 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 
-def message_tokens(message: Message | Line) -> int:
+def message_tokens(message: Message) -> int:
     """About how many tokens a message has in a request."""
     tokens = PER_MESSAGE + estimate_tokens(message.content or "")
     for call in message.tool_calls:

@@ -84,6 +84,14 @@ def stats(tx: Tx, queue: str, *, now: float) -> QueueStats:
     return QueueStats(waiting[0], dead[0], waiting[1], max(0.0, now - oldest), last["reason"] if last else None)
 
 
+def overdue(tx: Tx, queue: str, *, now: float) -> tuple[int, str | None]:
+    """How many items wait that were tried in vain or could have been handled by now, and why the newest was not."""
+    late = "FROM hermes_queue WHERE queue = ? AND state = 'waiting' AND (reason IS NOT NULL OR not_before <= ?)"
+    count = tx.execute(f"SELECT count(*) {late}", (queue, now)).fetchone()[0]
+    last = tx.execute(f"SELECT reason {late} AND reason IS NOT NULL ORDER BY id DESC LIMIT 1", (queue, now)).fetchone()
+    return int(count), last["reason"] if last else None
+
+
 def queues(tx: Tx, prefix: str = "") -> list[str]:
     """The names of all queues that were ever used in this file, or of those that begin with `prefix`."""
     names = [row["queue"] for row in tx.execute("SELECT DISTINCT queue FROM hermes_lanes ORDER BY queue")]
@@ -165,6 +173,19 @@ def drop(tx: Tx, ids: Iterable[int]) -> int:
     for queue, lane in changed:
         schedule(tx, queue, lane)  # what went may have kept others of the lane waiting
     return dropped
+
+
+def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
+    """Undo that items were queued, keys included, so that they can be queued again: those that were never
+    taken."""
+    gone = []
+    for item in items:
+        untaken = "id = ? AND state = 'waiting' AND claimed = 0 AND tried_at IS NULL"
+        row = tx.execute(f"DELETE FROM hermes_queue WHERE {untaken} RETURNING queue, lane", (item.id,)).fetchone()
+        if row is not None:
+            schedule(tx, row["queue"], row["lane"])
+            gone.append(item)
+    return gone
 
 
 def drop_session(tx: Tx, session_id: str) -> int:

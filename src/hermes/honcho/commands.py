@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from hermes.errors import UsageError
+from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry
+from hermes.honcho.changes import set_entry, set_keys
 from hermes.honcho.file_commands import identity, migrate
 from hermes.honcho.names import fit
 from hermes.honcho.peer_commands import peers
@@ -133,26 +133,48 @@ def sessions(ctx: typer.Context, json: AsJson = False) -> None:
 def map_directory(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The session's name; without it all are listed.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the name of this directory away.")] = False,
     json: AsJson = False,
 ) -> None:
     """Give the sessions of this directory a name."""
-    if name is None:
+    if name is None and not remove:
         sessions(ctx, json)
         return
-    bench, directory, fitting = find_bench(ctx), here(), fit(name)
+    bench, directory = find_bench(ctx), here()
     if directory is None:
         raise UsageError("this directory is gone", hint="Go to another one")
+    if remove:
+        _remove_name(bench, str(directory), name)
+    else:
+        _give_name(bench, str(directory), name or "")
+
+
+def _remove_name(bench: Workbench, directory: str, name: str | None) -> None:
+    named = bench.load().get(keys.SESSIONS)
+    if name is not None:
+        raise UsageError("--remove takes no name", hint="It takes away the one that this directory has")
+    if directory not in named:
+        raise NotFoundError(f"{directory} has no name", hint="`hermes honcho map` lists those that have one")
+    rest = {one: called for one, called in named.items() if one != directory}
+    bench.save(set_keys({keys.SESSIONS.key: rest}, {keys.SESSIONS.key: named}))
+    bench.desk.dialog.say(f"{directory} is not called {named[directory]} any more; what was said under it stays there.")
+
+
+def _give_name(bench: Workbench, directory: str, name: str) -> None:
+    fitting = fit(name)
     if not fitting:
         raise UsageError(f"'{name}' has nothing that a name may have", hint="Use letters, digits, `-` and `_`")
-    bench.save(set_entry(keys.SESSIONS, str(directory), fitting))
+    bench.save(set_entry(keys.SESSIONS, directory, fitting))
     config = bench.load()
-    bench.desk.print_lines([(str(directory), fitting)])
+    bench.desk.print_lines([(directory, fitting)])
+    if fitting != name:
+        bench.desk.dialog.say(f"Note: '{name}' is kept as {fitting}: a name has letters, digits, `-` and `_` alone.")
     if config.get(keys.SESSION_STRATEGY) == "per-session":
         bench.desk.dialog.say(
             "It has no effect now: with the strategy per-session each session is named by its own id. "
             "`hermes honcho strategy per-directory` changes that."
         )
-    elif config.get(keys.SESSIONS).get(str(directory)) != fitting:
+    elif config.get(keys.SESSIONS).get(directory) != fitting:
         bench.desk.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
 
 

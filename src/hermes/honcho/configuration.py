@@ -135,6 +135,9 @@ def resolve(
         environment(keys.TABLE, env),
     ]
     settings, problems = try_resolve(keys.TABLE, layers)
+    if not settings.get(keys.API_KEY):  # an empty key of the file is none: it hides the root's, and no variable
+        of_env, _ = try_resolve([keys.API_KEY], layers[2:])
+        settings = Settings({**settings.found, **of_env.found})
     found = Configuration(host, path, settings, [*broken, *problems], [], login_name(env))
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"

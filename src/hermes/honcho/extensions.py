@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -12,13 +13,14 @@ from msgspec import Struct
 
 from hermes.errors import ProviderError
 from hermes.honcho.configuration import Configuration
-from hermes.honcho.server import NO_KEY, PATIENCE, Machine, reachable
+from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
+from hermes.honcho.server import ERRNO, NO_KEY, PATIENCE, Machine, reachable
+from hermes.honcho.wire import understand
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens
 from hermes.types import Json
 
 MERGE = "merge_peers"
-NOT_FOUND = 404
 
 
 class Merge(Struct, frozen=True):
@@ -38,11 +40,23 @@ class Extensions:
         self._workspace = f"{self.workspace}/ext"
         self._url = server.url
         self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
+        self._client: httpx.Client | None = None
 
-    def has(self, extension: str) -> bool:
-        """Whether the server can do something beyond the API."""
-        named = self._ask("GET", "/health").get("extensions")
-        return isinstance(named, list) and extension in named
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep a connection while the block runs, for who asks much."""
+        is_plain = self._url.startswith("http://")
+        with httpx.Client(verify=not is_plain, trust_env=not is_loopback_url(self._url)) as client:
+            self._client = client
+            try:
+                yield
+            finally:
+                self._client = None
+
+    def has(self, *extensions: str) -> bool:
+        """Whether the server can do all of this beyond the API."""
+        named = self._ask("GET", "/health", missing={}).get("extensions")
+        return isinstance(named, list) and all(one in named for one in extensions)
 
     def can_merge(self) -> bool:
         """Whether two peers can become one there."""
@@ -83,18 +97,18 @@ class Extensions:
         self, method: str, path: str, *, missing: Json = None, headers: Mapping[str, str] | None = None, **given: Any
     ) -> Json:
         """The server's answer; `missing` for a 404 where that is an answer too."""
+        if self._client is None:
+            with self.connected():
+                return self.ask(method, path, missing=missing, headers=headers, **given)
+        sent = {**self._headers, **(headers or {})}
         try:
-            answer = httpx.request(
-                method,
-                f"{self._url}{path}",
-                headers={**self._headers, **(headers or {})},
-                timeout=PATIENCE,
-                trust_env=not is_loopback_url(self._url),
-                **given,
-            )
+            answer = self._client.request(method, f"{self._url}{path}", headers=sent, timeout=PATIENCE, **given)
             if answer.status_code == NOT_FOUND and missing is not None:
                 return missing
-            answer.raise_for_status()
-            return answer.json() if answer.content else None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise ProviderError(f"the server did not answer well: {hide_tokens(str(error))}", hint="") from error
+            return understand(answer.status_code, answer.content, answer.headers).value
+        except Refusal as refusal:
+            hint = "Check `apiKey`" if refusal.status in ACCESS_REFUSED else ""
+            raise ProviderError(str(refusal), hint=hint) from refusal
+        except (httpx.HTTPError, httpx.InvalidURL, Failure) as error:
+            why = ERRNO.sub("", hide_tokens(str(error)))
+            raise ProviderError(f"the server did not answer well: {why}", hint="") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from hermes.errors import SettingsError
 from hermes.honcho.kinds import ApiKey, Capped, Grant, Name, NonEmptyName, Prefix
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
@@ -32,6 +33,12 @@ class Key(Setting[T_co]):
     """Where commands write it: into the profile's own host block, or where all profiles find it."""
     frozen: bool = True
     """Whether an open session has taken it over, so that a change opens sessions anew."""
+
+    def parse(self, raw: object, where: str, key: str = "") -> T_co:
+        try:
+            return Setting.parse(self, raw, where, key)
+        except SettingsError as error:
+            raise SettingsError(error.message, hint="`hermes honcho status` shows every key") from None
 
     def counted_as(self, raw: object) -> str | None:
         """What to say of a number or a name that does not count as it was written; None for every other value."""

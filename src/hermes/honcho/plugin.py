@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
@@ -104,6 +106,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
+        is_on = config.get(ENABLED) is not False
         access = await asyncio.to_thread(look_at, config, self.machine, seconds)
         return {
             "honcho": server.shown,
@@ -111,9 +114,9 @@ class HonchoPlugin(MemoryPlugin):
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
-            "switched": "off" if config.get(ENABLED) is False else "on",
-            "writing": _writing(config),
-            "recall": config.get(RECALL_MODE),
+            "switched": "on" if is_on else "off",
+            "writing": _writing(config) if is_on else "nothing",
+            "recall": config.get(RECALL_MODE) if is_on else "nothing",
         }
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
@@ -128,7 +131,13 @@ class HonchoPlugin(MemoryPlugin):
 
     def find_remembered(self, wording: Wording) -> Holding:
         found: Holding = self._remembered().find(wording)
-        return found
+        others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, self.configuration()))
+        unknown = [
+            f"profile {name} may tell it again: its Honcho configuration is broken"
+            for name in others
+            if not others[name]
+        ]
+        return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
 
     def forget(self, items: Sequence[Remembered]) -> None:
         self._remembered().forget(items)

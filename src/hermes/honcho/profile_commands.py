@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import move_old_pin
 from hermes.honcho.config_file import FILE, Block, Edit, edit_document, read_document
@@ -20,6 +21,7 @@ OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
 def sync(
     ctx: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask where a profile leaves memory behind.")] = False,
 ) -> None:
     """Give every profile a host block, with what the default profile has, in the same workspace, as an agent of its
     own."""
@@ -27,6 +29,8 @@ def sync(
     default = next(bench.profiles())
     config = default.load().checked()
     given = _own_block(default)
+    if not yes:
+        _confirm(bench, [line for one in bench.profiles() if (line := _stays_behind(one, config.workspace))])
     rows = [(one.profile, _sync(one, config, given)) for one in bench.profiles() if one.profile != default.profile]
     if json:
         bench.desk.print_json(dict(rows))
@@ -43,9 +47,39 @@ def _sync(bench: Workbench, default: Configuration, given: Mapping[str, Any]) ->
         return f"nothing: it has a file of its own, {path}"
     if path is not None and read_document(path, places).block:
         return "nothing: it has a block"
+    left = _stays_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
     signed_in = bool(given.get(keys.OAUTH.key))
-    return f"hosts.{places.host} was made" + ("; it needs a sign-in or key of its own" if signed_in else "")
+    needs = "; it needs a sign-in or key of its own" if signed_in else ""
+    return f"hosts.{places.host} was made{needs}" + (f"; {left}" if left else "")
+
+
+def _gets_block(bench: Workbench) -> bool:
+    """Whether a profile has neither a file nor a block of its own."""
+    path = bench.places.existing()
+    return path is None or (path != bench.machine.home.path / FILE and not read_document(path, bench.places).block)
+
+
+def _stays_behind(bench: Workbench, workspace: str) -> str:
+    """What a profile that has talked leaves in another workspace, and how it goes back to it; "" for nothing."""
+    before, name = bench.load().workspace, bench.profile
+    if before == workspace or not bench.machine.home.state_file.exists() or not _gets_block(bench):
+        return ""
+    back = f"`hermes -p {name} memory setup honcho --yes --workspace {before}` goes back to it"
+    return f"what {name} knows in the workspace {before} stays there and is not recalled any more; {back}"
+
+
+def _confirm(bench: Workbench, lines: Sequence[str]) -> None:
+    """Ask before a profile leaves memory behind. Raises UsageError when that is not wanted, or nobody can be asked."""
+    if not lines:
+        return
+    dialog = bench.desk.dialog
+    for line in lines:
+        dialog.say(f"Note: {line}.")
+    if not dialog.can_ask:
+        raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
+    if dialog.choose("Go on?", {"yes": "", "no": "leave it as it is"}, "no") == "no":
+        raise UsageError("nothing was changed", hint="")
 
 
 def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:

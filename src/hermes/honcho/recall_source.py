@@ -6,6 +6,9 @@
 | own (a guest) | all of it: it is theirs | from this session | from this session |
 | here (a group) | what was said here by those who are here | from this session | from this session |
 
+What an agent knows of a person is its own view and, beside it, the person's: so agents that share a workspace recall
+what any of them was told. Cards and conclusions that an agent made are its own.
+
 A Honcho server that is not ours uses cards in its answers, and a card does not say which session it comes from. There
 guests and groups get no answers, and nobody gets one about the agent. Reading creates nothing on the server.
 """
@@ -13,6 +16,7 @@ guests and groups get no answers, and nobody gets one about the agent. Reading c
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -40,8 +44,12 @@ MEMBERS = 5
 """People of a group whose conclusions are asked for."""
 OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
+OWN_FACTS = 20
+"""Of a person's own view, how many facts are asked for beside the agent's."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
+DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
+"""What stands before a fact in a representation."""
 NOT_NARROW = (
     "this server answers from cards too, which say nothing of where they come from, so it is not asked here; "
     "honcho_search finds what was said in this conversation"
@@ -83,20 +91,22 @@ class Source:
         if self.whose.reach == "here":
             return (*await self._summary(tokens), *await self._said_here(peer))
         observer, target = self.whose.view(peer)
-        found = await self.reader.get(
+        search = search[:LONGEST_SEARCH]
+        context = self.reader.get(
             Context,
             session_path(self.whose.session, "context"),
             tokens=tokens,
             peer_target=peer,
             peer_perspective=None if target is None else observer,
-            search_query=search[:LONGEST_SEARCH] or None,
+            search_query=search or None,
         )
-        if found is None:
-            return ()
+        told, own = await asyncio.gather(context, self._own_view(peer, search))
+        found = told or Context()
         return self._sections(
             (SUMMARY, "Summary of this session so far", found.summary.content if found.summary else ""),
             (USER, f"What is known about {peer}", found.peer_representation),
             (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
+            (USER, f"What else {peer} has said", without_repeats(own, found.peer_representation or "")),
         )
 
     async def about_agent(self) -> tuple[Section, ...]:
@@ -123,11 +133,19 @@ class Source:
         """Whether an answer about a peer would hold nothing that is out of reach."""
         return not self._is_narrow(about) or await self.reader.answers_narrowly()
 
-    async def answer(self, question: str, level: str, about: str, *, in_session: bool) -> str | None:
-        """What the server says to a question about a peer; None when it knows nothing."""
+    def has_own_view(self, peer: str) -> bool:
+        """Whether a person's own view may be asked, and is another than the agent's."""
+        whose = self.whose
+        return whose.reach == "everything" and peer == whose.user and whose.view(peer)[1] is not None
+
+    async def answer(
+        self, question: str, level: str, about: str, *, in_session: bool, is_own: bool = False
+    ) -> str | None:
+        """What the server says to a question about a peer, by the agent's view or the peer's own; None when it knows
+        nothing."""
         if not await self.may_answer(about):
             raise ProviderError(NOT_NARROW, hint="")
-        observer, target = self.whose.view(about)
+        observer, target = (about, None) if is_own else self.whose.view(about)
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
         if in_session:
             body["session_id"] = self.whose.session
@@ -137,9 +155,15 @@ class Source:
         return None if found is None or not found.content else found.content.strip() or None
 
     async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[Conclusion]:
-        """Conclusions about a peer that fit a query, the best first."""
-        body = {"query": query, "top_k": most, "filters": {**self._pair(peer), **await self._where(peer)}}
-        return await self.reader.post(list[Conclusion], "conclusions/query", body) or ()
+        """Conclusions about a peer that fit a query, the best first; then what only the peer's own view holds."""
+        where = await self._where(peer)
+        pairs = [self._pair(peer), *([{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else [])]
+        bodies = [{"query": query, "top_k": most, "filters": {**pair, **where}} for pair in pairs]
+        agents, *own = await asyncio.gather(
+            *(self.reader.post(list[Conclusion], "conclusions/query", body) for body in bodies)
+        )
+        known = {one.content for one in agents or ()}
+        return [*(agents or ()), *(one for view in own for one in view or () if one.content not in known)]
 
     async def has_conclusion(self, conclusion: str, peer: str) -> bool:
         """Whether a conclusion about a peer is within reach."""
@@ -205,6 +229,13 @@ class Source:
         found = await self.reader.post(Representation, peer_path(observer, "representation"), body)
         return "" if found is None else found.representation
 
+    async def _own_view(self, peer: str, search: str) -> str:
+        if not self.has_own_view(peer):
+            return ""
+        body = {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
+        found = await self.reader.post(Representation, peer_path(peer, "representation"), body)
+        return "" if found is None else found.representation
+
     async def _members(self) -> Sequence[str]:
         found = await self.reader.get(Names, session_path(self.whose.session, "peers"))
         return [] if found is None else [one.id for one in found.items if one.id != self.whose.ai][:MEMBERS]
@@ -226,6 +257,13 @@ class Source:
     def _sections(self, *given: tuple[str, str, str | None]) -> tuple[Section, ...]:
         now = self.reader.now()
         return tuple(Section(layer, title, text.strip(), now) for layer, title, text in given if text and text.strip())
+
+
+def without_repeats(text: str, known: str) -> str:
+    """The facts of a representation that another one does not hold, whatever the times before them."""
+    held = {DATED.sub("", line.strip()) for line in known.splitlines()}
+    facts = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return "\n".join(line for line in facts if DATED.sub("", line.strip()) not in held)
 
 
 def _only(sessions: Sequence[str]) -> dict[str, Json]:

@@ -66,6 +66,8 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
     _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
     if interview.value(keys.API_KEY) == WITHOUT:
         interview.put(keys.API_KEY, "")
+        if _is_variable(interview):
+            interview.dialog.say(f"{keys.API_KEY.env} is used as long as it is set.")
 
 
 def _use_embedded(interview: Interview) -> None:
@@ -76,8 +78,12 @@ def _use_embedded(interview: Interview) -> None:
 
 
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
-    """A key or sign-in that was for another server is not used for this one."""
+    """A key or sign-in of the file that was for another server is not used for this one; the variable's key is."""
     known, grant = interview.config.get(keys.API_KEY), interview.config.grant
+    if _is_variable(interview):
+        is_new = False
+        if interview.option("key") is None:
+            interview.dialog.say(f"The key of {keys.API_KEY.env} is used, unless another is given.")
     if (given := interview.option("key")) is not None:
         interview.put(keys.API_KEY, given)
     elif interview.asks:
@@ -92,6 +98,10 @@ def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
     if grant is not None and (is_new or (interview.value(keys.API_KEY) != known and _takes_key(interview))):
         interview.put(keys.OAUTH, None)
         interview.dialog.say("The sign-in is taken out of the configuration.")
+
+
+def _is_variable(interview: Interview) -> bool:
+    return interview.config.settings.origin(keys.API_KEY) == "environment"
 
 
 def _takes_key(interview: Interview) -> bool:

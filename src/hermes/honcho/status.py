@@ -18,7 +18,7 @@ from hermes.honcho.names import SessionName
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import find_server, look_at
 from hermes.honcho.stock import stock_peer, stock_session
-from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown
+from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown, value_of
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.settings.layers import DEFAULT
 from hermes.types import Json
@@ -80,7 +80,7 @@ class Look(Struct, frozen=True):
             "people": self.people,
             "keys": {
                 row.key: {
-                    "value": row.shown(config.get(row)),
+                    "value": value_of(config, row),
                     "from": config.settings.origin(row),
                     "where": config.settings.where(row),
                 }

@@ -97,10 +97,11 @@ class Wire:
                 read += part
                 if len(read) > MOST_BYTES:
                     raise Unanswered(f"the server's answer has more than {MOST_BYTES} bytes")
-        return _understand(response.status_code, bytes(read), response.headers)
+        return understand(response.status_code, bytes(read), response.headers)
 
 
-def _understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+def understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+    """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
     try:
         value = msgspec.json.decode(read) if read else None
     except (msgspec.DecodeError, UnicodeDecodeError):

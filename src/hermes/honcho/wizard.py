@@ -14,7 +14,7 @@ import typer
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Edit
+from hermes.honcho.config_file import Block, Edit
 from hermes.honcho.gateway_questions import ask_gateway
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
@@ -63,6 +63,11 @@ OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
 """Keys with the option that says them as they are."""
 
 
+def _taking(row: keys.Key[Any]) -> str:
+    """The help of a key, with what it takes."""
+    return f"{row.help} It takes {row.allowed}."
+
+
 def setup(
     ctx: typer.Context,
     server: Annotated[str | None, typer.Option("--server", help=f"{', '.join(SERVERS)}.")] = None,
@@ -73,10 +78,10 @@ def setup(
     workspace: Annotated[str | None, typer.Option("--workspace", help=keys.WORKSPACE.help)] = None,
     user: Annotated[str | None, typer.Option("--user", help=keys.PEER_NAME.help)] = None,
     ai: Annotated[str | None, typer.Option("--ai", help=keys.AI_PEER.help)] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help=keys.RECALL_MODE.help)] = None,
-    observation: Annotated[str | None, typer.Option("--observation", help=keys.OBSERVATION_MODE.help)] = None,
-    write: Annotated[str | None, typer.Option("--write", help=keys.WRITE_FREQUENCY.help)] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help=keys.SESSION_STRATEGY.help)] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help=_taking(keys.RECALL_MODE))] = None,
+    observation: Annotated[str | None, typer.Option("--observation", help=_taking(keys.OBSERVATION_MODE))] = None,
+    write: Annotated[str | None, typer.Option("--write", help=_taking(keys.WRITE_FREQUENCY))] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help=_taking(keys.SESSION_STRATEGY))] = None,
     tokens: Annotated[str | None, typer.Option("--tokens", help=keys.CONTEXT_TOKENS.help)] = None,
     identity: Annotated[
         str | None, typer.Option("--identity", help="Who talks to the gateway: just-me, pooled or others.")
@@ -144,9 +149,17 @@ def _save(bench: Workbench, interview: Interview) -> None:
 
 
 def _edit(interview: Interview) -> Edit:
-    """What was answered. Aliases that others gave meanwhile stay."""
-    aliases = keys.USER_PEER_ALIASES
-    return set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
+    """What was answered. Aliases that others gave meanwhile stay. A key that is taken away goes out of the block; an
+    empty one stands there only to hide the root's."""
+    aliases, key = keys.USER_PEER_ALIASES, keys.API_KEY.key
+    change = set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
+
+    def edit(block: Block, root: Block) -> None:
+        change(block, root)
+        if block.get(key) == "" and not root.get(key):
+            del block[key]
+
+    return edit
 
 
 def _ask_names(interview: Interview) -> None:

@@ -9,23 +9,20 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config_file import load_env, read_entries, write_setting
-from hermes.errors import NotFoundError, SettingsError
-from hermes.home import PROFILE_NAME, PROFILES, Home
+from hermes.config_file import write_setting
+from hermes.errors import NotFoundError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Document, Edit, Places, edit_document, read_document
 from hermes.honcho.configuration import Configuration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
+from hermes.honcho.profiles import DEFAULT, machines
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
 from hermes.settings import PROVIDER
 from hermes.settings.kinds import in_words
-from hermes.settings.layers import Layer, environment
 from hermes.types import Json
-
-DEFAULT = "default"
 
 
 class Workbench(Struct, frozen=True):
@@ -84,7 +81,7 @@ class Workbench(Struct, frozen=True):
         """Keys with their values and where these come from."""
         config = self.load()
         if as_json:
-            self.desk.print_json({row.key: row.shown(config.get(row)) for row in rows})
+            self.desk.print_json({row.key: value_of(config, row) for row in rows})
             return
         self.desk.print_lines([(row.key, f"{shown(config, row)}  ({origin(config, row)})") for row in rows])
 
@@ -99,28 +96,8 @@ class Workbench(Struct, frozen=True):
     def profiles(self) -> Iterator[Workbench]:
         """The configuration of every profile, the default one first. People are those of this profile: `of_profile`
         knows another's."""
-        shared = self.machine.home.shared
-        yield self._at(Home(shared))
-        for folder in sorted((shared / PROFILES).glob("*")):
-            if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
-                yield self._at(Home(folder, folder.name))
-
-    def _at(self, home: Home) -> Workbench:
-        """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
-        if home.path == self.machine.home.path:
-            return self
-        env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
-        return replace(self, machine=Machine(home, env, is_chosen=_names_provider(home, env)))
-
-
-def _names_provider(home: Home, env: Mapping[str, str]) -> bool:
-    """Whether a person chose a memory provider in a profile. A broken file is told where it is used."""
-    try:
-        given = {entry.key: entry for entry in read_entries(home.config_file)}
-    except SettingsError:
-        return False
-    layers = (Layer("file", given), environment([PROVIDER], env))
-    return any(layer.find(PROVIDER) is not None for layer in layers)
+        for machine in machines(self.machine):
+            yield self if machine is self.machine else replace(self, machine=machine)
 
 
 def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
@@ -137,21 +114,25 @@ def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
 
 def shown(config: Configuration, row: Key[Json]) -> str:
     """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
+    value = value_of(config, row)
+    return "–" if value is None or value == "" or value == {} else in_words(value)
+
+
+def value_of(config: Configuration, row: Key[Json]) -> Json:
+    """What is in force of a key, without secrets, also where it is not set."""
     value = config.get(row)
-    if value is None or value == "" or value == {}:
-        return _follows(config).get(row.key, "–")
-    return in_words(row.shown(value))
+    return _follows(config).get(row.key, value) if value is None or value == "" else row.shown(value)
 
 
-def _follows(config: Configuration) -> Mapping[str, str]:
+def _follows(config: Configuration) -> Mapping[str, Json]:
     """What holds for keys that are not set."""
     who = config.identities
     return {
-        keys.ENABLED.key: "true",
+        keys.ENABLED.key: True,
         keys.WORKSPACE.key: config.workspace,
         keys.PEER_NAME.key: who.owner,
         keys.AI_PEER.key: who.ai,
-        keys.CONTEXT_TOKENS.key: str(DEFAULT_TOKENS),
+        keys.CONTEXT_TOKENS.key: DEFAULT_TOKENS,
     }
 
 

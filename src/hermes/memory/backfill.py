@@ -114,7 +114,9 @@ class Backfill:
             session = store.sessions.look_up(tx, spot.place)
             if session is None:  # deleted meanwhile
                 return 0
-            spoken = [(message, self._speaker(tx, spot.about, session, message)) for message in messages]
+            hidden = store.incognito.ranges(tx, session.id)  # forgotten meanwhile
+            told = [message for message in messages if not any(one.covers(message.id) for one in hidden)]
+            spoken = [(message, self._speaker(tx, spot.about, session, message)) for message in told]
             return outbox.take_in(tx, spot, spoken, now=store.clock.now())
 
         taken = await store.write(record)

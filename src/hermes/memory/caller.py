@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
 from hermes.memory.forgetting import forgotten_at, without_forgotten
-from hermes.memory.health import Told
+from hermes.memory.health import Lateness, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
@@ -58,6 +58,7 @@ class Memory:
         self._speaker = conversation.person or Speaker()
         self._closed = False
         self._forgotten_at = 0.0
+        self._late = Lateness()
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
 
@@ -68,7 +69,10 @@ class Memory:
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
-        """What a status line shows."""
+        """What a status line shows. A provider that wants nothing is off."""
+        opened = self._caller.opened
+        if opened is not None and not opened.address.wants:
+            return "off"
         return "failing" if self._failing() else "ok"
 
     def take_notices(self) -> list[str]:
@@ -76,8 +80,10 @@ class Memory:
         groups hear nothing of it."""
         if self._caller.conversation.reach != "everything":
             return []
+        failing = self._failing()
+        late = self._late.news(failing)
         # What is closed tries nothing any more: that its failures are forgotten is no recovery.
-        return self._told.news({**self._told.failing, **self._failing()} if self._closed else self._failing())
+        return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
 
     # What a turn writes, inside its own commits.
 
@@ -140,7 +146,9 @@ class Memory:
             missed,
         )
         said = "; ".join(f"{name}: {why}" for name, why in missed.items())
-        return Recall(_joined(recalled)[:RECALL], said or None)
+        text = _joined(recalled)[:RECALL]
+        self._late.recalled(text, missed=bool(missed))
+        return Recall(text, said or None)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
         """Run one of the session's tools. Missed says what failed."""
@@ -239,9 +247,10 @@ class Memory:
         return await self._caller.ask("recall", lambda session: session.recall(question), Recalled, until, flaw=_flaw)
 
     def _record(self, tx: Tx) -> None:
-        """Record what was recalled for the turn, once."""
+        """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
+        be among it."""
         made, self._injection = self._injection, None
-        if made is not None:
+        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
             keep_injection(tx, made)
 
     async def _release(self) -> None:

@@ -14,7 +14,6 @@ from hermes.db.queue import Claim, Item, backoff
 from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
-from hermes.types import Json
 
 LEASE = 60.0
 """Seconds that a lane is held for one batch."""
@@ -48,7 +47,7 @@ def read_batch(store: Store, tx: Tx, claimed: Claim) -> Batch:
 
 def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
     row = item.payload
-    if row is None or not _is_wanted(row):
+    if row is None:
         return None
     text, at = row.get("text", ""), item.created_at
     if "message" in row:
@@ -68,12 +67,6 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         tried_at=item.tried_at,
         queued_at=item.created_at,
     )
-
-
-def _is_wanted(row: dict[str, Json]) -> bool:
-    """Whether an entry is still to be delivered. One that was recorded with an address is, whatever the settings say
-    now; one that waited for its address is if that address wants its kind."""
-    return "wants" not in row or row["kind"] in row["wants"]
 
 
 def settle_batch(

@@ -41,27 +41,35 @@ class Waiting(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What the host has: entries of outboxes, and messages (session, id)."""
+    """What the host has: entries of outboxes, and messages (session, id). `upto` is the last message looked at."""
 
     entries: tuple[Waiting, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
+    upto: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.entries or self.messages)
 
 
-def find_kept(store: Store, tx: Tx, wording: Wording) -> Kept:
-    """What the host has in which these words stand; a message that memory does not know of is left out."""
-    said = {number: (session, text) for session, number, text in _messages(tx) if wording.is_in(text)}
-    known = [(session, number) for number, (session, _) in said.items() if _is_known(store, tx, session, number)]
-    queued: list[Waiting] = []
-    for item in _queued(tx):
-        _, text = said.get(item.payload.get("message"), ("", " ".join(_words_of(item.payload))))
+def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None) -> Kept:
+    """What the host has in which these words stand; a message that memory does not know of is left out. Messages that
+    were looked at `before` are not read again."""
+    before = before or Kept()
+    said, upto = [*before.messages], before.upto
+    for session, upto, text in _messages(tx, before.upto):
         if wording.is_in(text):
-            queued.append(Waiting(item.id, item.queue.removeprefix(queue_name("")), text))
-    return Kept(tuple(queued), tuple(known))
+            said.append((session, upto))
+    known = [(session, number) for session, number in said if _is_known(store, tx, session, number)]
+    queued = [Waiting(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
+    return Kept(tuple(one for one in queued if wording.is_in(one.text)), tuple(known), upto)
 
 
-def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording, *, now: float) -> list[Lease]:
-    """Drop entries, keep messages out of memory for good, and delete records of recall and remarks that hold the words.
-    The leases under which some of the entries are being delivered: while they are held, those may still arrive."""
+def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
+    """Drop entries, keep messages out of memory for good, and delete records of recall and remarks that hold the words:
+    what was found `before`, and what has come since. All of that, and the leases under which some of the entries are
+    being delivered: while they are held, those may still arrive."""
+    kept = find_kept(store, tx, wording, before)
     dropped = [one.id for one in kept.entries]
     held = find_held(tx, dropped, now=now)
     drop(tx, dropped)
@@ -69,7 +77,7 @@ def forget_kept(store: Store, tx: Tx, kept: Kept, wording: Wording, *, now: floa
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
-    return held
+    return kept, held
 
 
 def find_told(tx: Tx) -> list[str]:
@@ -103,8 +111,7 @@ def _is_older(part: object, since: float) -> bool:
     return isinstance(as_of, int | float) and as_of < since
 
 
-def _messages(tx: Tx) -> Iterator[tuple[str, int, str]]:
-    after = 0
+def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
     while page := tx.execute(
         "SELECT id, session_id, content FROM messages WHERE id > ? AND content IS NOT NULL ORDER BY id LIMIT ?",
         (after, PAGE),
@@ -115,7 +122,9 @@ def _messages(tx: Tx) -> Iterator[tuple[str, int, str]]:
 
 
 def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
-    return not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+    """Whether a message is there, and not incognito."""
+    is_there = tx.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is not None
+    return is_there and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
 
 
 def _queued(tx: Tx) -> Iterator[Item]:
@@ -125,6 +134,13 @@ def _queued(tx: Tx) -> Iterator[Item]:
             while page := items(tx, name, state, after_id=after, limit=PAGE):
                 yield from page
                 after = page[-1].id
+
+
+def _text_of(tx: Tx, item: Item) -> str:
+    """What an entry would tell: a message, or words of its own."""
+    row = tx.execute("SELECT content FROM messages WHERE id = ?", (item.payload.get("message"),)).fetchone()
+    said = "" if row is None else row["content"] or ""
+    return " ".join(filter(None, (said, *_words_of(item.payload))))
 
 
 def _words_of(payload: Json) -> Iterator[str]:

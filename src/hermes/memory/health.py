@@ -13,6 +13,8 @@ log = logging.getLogger("hermes.memory")
 EVERYWHERE = ""
 """Whose failure concerns every conversation: the plugin's own hooks, deliveries."""
 
+LATE = "memory was not there in time: this reply goes without it"
+
 
 class Health:
     """The health of one provider, hook by hook and conversation by conversation."""
@@ -27,7 +29,8 @@ class Health:
         """The hook failed. The first time it is logged."""
         self.failures += 1
         if hook not in self._failing:
-            log.warning("memory provider %s: %s", self._provider, reason)
+            named = reason if hook in reason else f"{reason} ({hook})"
+            log.warning("memory provider %s: %s", self._provider, named)
         self._failing.setdefault(hook, {})[whose] = reason
 
     def skipped(self) -> None:
@@ -72,9 +75,27 @@ class Told:
         self.failing = dict(failing)
         lines = []
         if began:
-            first, *others = began
-            also = f" (so did {', '.join(others)})" if others else ""
-            lines.append(f"memory provider {self._provider}: {failing[first]}{also}; going on without it")
+            lines.append(f"memory provider {self._provider}: {failing[began[0]]}; going on without it")
         if ended:
-            lines.append(f"memory provider {self._provider} works again ({', '.join(ended)})")
+            rest = ", but not all of it" if failing else ""
+            lines.append(f"memory provider {self._provider} works again{rest}")
         return lines
+
+
+class Lateness:
+    """Turns that memory brought nothing to because it was not there in time: the first of them in a row is said."""
+
+    def __init__(self) -> None:
+        self._is_late = False
+        self._is_told = False
+
+    def recalled(self, text: str, *, missed: bool) -> None:
+        """What a turn was given."""
+        self._is_late = missed and not text
+        self._is_told = self._is_told and self._is_late
+
+    def news(self, failing: dict[str, str]) -> list[str]:
+        """The line to say, once; none where it is said what fails."""
+        is_new = self._is_late and not self._is_told and not failing
+        self._is_told = self._is_told or self._is_late
+        return [LATE] if is_new else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,9 +18,11 @@ from msgspec.structs import replace
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
+from hermes.db.queue import Item
+from hermes.db.queue_items import find, items, withdraw
 from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
 from hermes.store.memory_rows import Place, count_turn, find_place, set_place
-from hermes.store.told import mark_told
+from hermes.store.told import mark_told, unmark_told
 from hermes.types import ECHO, Json, Message
 
 HOLD_FOR_REPLY = 120.0
@@ -97,6 +99,7 @@ class Outbox(Struct, frozen=True):
         else:
             queue.release(tx, self.queue, known.address["lane"], now=now)  # nobody else would
         keys, not_before = [f"said:{message}" for message in spot.asked], now + _hold(spot.address)
+        self._leave_out(tx, (find(tx, self.queue, key) for key in keys), spot.address)
         patch = {"address": spot.address.data}
         move_items(tx, self.queue, keys, spot.address.lane, not_before=not_before, patch=patch)
         return spot
@@ -106,9 +109,13 @@ class Outbox(Struct, frozen=True):
         return None if find_place(tx, self.provider, spot.place) is None else self.settle_spot(tx, spot, now=now)
 
     def join_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
-        """Give entries that waited for their address theirs; the delivery leaves out kinds that are not wanted."""
-        patch = {"address": address.data, "wants": sorted(address.wants)}
-        join_lanes(tx, self.queue, waiting_lane(spot.place), address.lane, patch=patch)
+        """Give entries that waited for their address theirs; those that are not wanted there go."""
+        lane = waiting_lane(spot.place)
+        after = 0
+        while page := items(tx, self.queue, "waiting", lane=lane, after_id=after):
+            self._leave_out(tx, page, address)
+            after = page[-1].id
+        join_lanes(tx, self.queue, lane, address.lane, patch={"address": address.data})
 
     def unaddressed(self, tx: Tx) -> dict[str, Place]:
         """The places whose entries wait for an address."""
@@ -120,7 +127,7 @@ class Outbox(Struct, frozen=True):
 
     def said(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
         """Record what people said in a turn, each message for itself. Which turn it is, from 1."""
-        spot = self.settle_spot(tx, spot, now=now)
+        spot = self._settle_for("said", tx, spot, now=now)
         turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
         if spot.wants("said"):
             mark_told(tx, self.provider, [message.id for message, _ in messages])
@@ -131,7 +138,7 @@ class Outbox(Struct, frozen=True):
 
     def replied(self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float) -> None:
         """Record a reply, and let go what the pace allows. What only quotes is none."""
-        spot = self.settle_spot(tx, spot, now=now)
+        spot = self._settle_for("reply", tx, spot, now=now)
         if spot.wants("reply") and message.finish_reason != ECHO:
             mark_told(tx, self.provider, [message.id])
             self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST)
@@ -192,6 +199,17 @@ class Outbox(Struct, frozen=True):
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
         """Let everything go that was held back in the lane; what was tried keeps its time."""
         queue.release(tx, self.queue, spot.lane, now=now)
+
+    def _settle_for(self, kind: Kind, tx: Tx, spot: Spot, *, now: float) -> Spot:
+        """`settle_spot`; but what the kept address does not want waits until this process knows what is wanted now."""
+        settled = self.settle_spot(tx, spot, now=now)
+        return settled if spot.address is not None or settled.wants(kind) else spot
+
+    def _leave_out(self, tx: Tx, entries: Iterable[Item | None], address: Address) -> None:
+        """Take back entries that are not wanted: the provider counts as not told of them."""
+        unwanted = [item for item in entries if item and item.payload and item.payload["kind"] not in address.wants]
+        gone = withdraw(tx, unwanted)
+        unmark_told(tx, self.provider, [item.payload["message"] for item in gone if "message" in item.payload])
 
     def _enqueue_said(
         self, tx: Tx, spot: Spot, message: Message, speaker: Speaker, *, now: float, not_before: float

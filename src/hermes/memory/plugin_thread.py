@@ -138,6 +138,8 @@ class PluginThread:
                 return _judge(started.hook, await run(self._made()), expect)
             except asyncio.CancelledError:
                 raise  # it was told so because it was late, or cancelled itself
+            except ProviderError as error:  # in words of the plugin's, which need no name of a hook
+                return Missed(describe(error), defect=True)
             except BaseException as error:  # noqa: BLE001 - the seam: not even an exit in a hook may reach the host
                 return Missed(f"{started.hook} failed: {describe(error)}", defect=True)
 

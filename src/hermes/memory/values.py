@@ -258,10 +258,12 @@ class Remembered(Struct, frozen=True):
 
 
 class Holding(Struct, frozen=True):
-    """What a provider holds that fits some words, and in words what of it cannot be deleted there."""
+    """What a provider holds that fits some words, and in words what of it cannot be deleted there, or was not looked
+    at. `profiles` are the other ones that tell the same memory."""
 
     items: tuple[Remembered, ...] = ()
     stays: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
 
 
 class ToolUse(Struct, frozen=True):

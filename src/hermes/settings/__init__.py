@@ -103,7 +103,12 @@ PROVIDER = Setting(
     env="HERMES_MEMORY_PROVIDER",
 )
 MEMORY_DEADLINE = Setting("memory.deadline", Number(0.0, 60.0), 2.0, "Seconds that a turn waits for memory at most.")
-FIRST_DEADLINE = Setting("memory.first_deadline", Number(0.0, 60.0), 3.0, "The same for the first turn of a session.")
+FIRST_DEADLINE = Setting(
+    "memory.first_deadline",
+    Number(0.0, 60.0),
+    3.0,
+    "The same for the first turn of a session. Unset, `hermes chat -q` waits up to 8 seconds: no turn follows.",
+)
 MEMORY_LIMIT = Setting(
     "memory.notes_limit",
     Integer(100),

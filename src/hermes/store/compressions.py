@@ -9,7 +9,7 @@ from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StaleError, UsageError
 from hermes.store.messages import Messages
 from hermes.store.sessions import Sessions
-from hermes.store.view import live_view
+from hermes.store.view import grow, live_view
 from hermes.types import Compression, LiveView
 
 
@@ -71,6 +71,14 @@ class Compressions:
         self._sessions.get(tx, session_id)
         latest = self.latest(tx, session_id)
         return live_view(session_id, latest, self._messages.live(tx, session_id, latest))
+
+    def view_since(self, tx: Tx, seen: LiveView) -> LiveView:
+        """What the model sees now of a session of which `seen` was read before: only what came after it is read, or all
+        of it where there was a compression meanwhile. Rows that someone rewrote stay as they were seen."""
+        if not seen.tail or self.epoch(tx, seen.session_id) != seen.epoch:
+            return self.view(tx, seen.session_id)
+        self._sessions.require(tx, seen.session_id)
+        return grow(seen, self._messages.live_after(tx, seen.session_id, seen.tail[-1].id))
 
     def snapshot(self, tx: Tx, snapshot_id: str) -> LiveView:
         """The view as it was just before the compression that made this snapshot."""

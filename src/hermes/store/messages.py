@@ -17,6 +17,7 @@ from hermes.store.schema import (
     as_time,
     kept_rows,
     live_rows,
+    unmended_rows,
 )
 from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
@@ -32,7 +33,7 @@ class Messages:
     def __init__(self, shape: TableShape, sessions: Sessions) -> None:
         self._shape = shape
         self._sessions = sessions
-        self._live = live_rows(shape)
+        self._live, self._unmended = live_rows(shape), unmended_rows(shape)
         self._kept = kept_rows(shape)
         self._copies = Copies(shape)
 
@@ -57,19 +58,24 @@ class Messages:
 
     def live(self, tx: Tx, session_id: str, compression: Compression | None) -> list[Message]:
         """What the live view needs and no more: messages after the horizon and those the compression keeps."""
-        horizon = compression.horizon_message_id if compression else 0
-        kept = json.dumps(compression.kept_ids if compression else ())
-        rows = [
-            *tx.execute(
-                f"{self._shape.select} WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._live} ORDER BY t.id",
-                (kept,),
-            ),
-            *tx.execute(
-                f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {self._live} ORDER BY t.id",
-                (session_id, horizon),
-            ),
-        ]
-        return [message_from_row(row) for row in rows]
+        if compression is None:
+            return self.live_after(tx, session_id, 0)
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._live} ORDER BY t.id",
+            (json.dumps(compression.kept_ids),),
+        )
+        return [*map(message_from_row, rows), *self.live_after(tx, session_id, compression.horizon_message_id)]
+
+    def live_after(self, tx: Tx, session_id: str, message_id: int) -> list[Message]:
+        """The live messages of a session that came after a message, in order."""
+        # Looking each row up among the mended ones takes as long as reading it, and most files have none.
+        mended = tx.execute("SELECT 1 FROM hermes_mended LIMIT 1").fetchone() is not None
+        live = self._live if mended else self._unmended
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {live} ORDER BY t.id",
+            (session_id, message_id),
+        )
+        return list(map(message_from_row, rows))
 
     def history(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """Everything that was said, once, oldest first, also what a compression replaced; rewound messages are left

@@ -16,9 +16,7 @@ from hermes.db.migrations import migrate, refuse_newer
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
-from hermes.store.lines import Lines
 from hermes.store.messages import Messages
-from hermes.store.rewrites import Rewrites
 from hermes.store.routes import Routes
 from hermes.store.schema import (
     MESSAGES,
@@ -41,7 +39,6 @@ class _Opened(Struct, frozen=True):
     session_shape: TableShape
     message_shape: TableShape
     has_old_routes: bool
-    rewrites: Rewrites
 
 
 class Store:
@@ -53,7 +50,6 @@ class Store:
         self.sessions = Sessions(opened.session_shape, opened.message_shape)
         self.messages = Messages(opened.message_shape, self.sessions)
         self.compressions = Compressions(self.sessions, self.messages)
-        self.lines = Lines(opened.message_shape, self.sessions, self.compressions, opened.rewrites)
         self.incognito = Incognito()
         shapes = (opened.session_shape, opened.message_shape)
         self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
@@ -94,7 +90,7 @@ class Store:
         return await self.db.read(run)
 
     async def look(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot, where a stamp can be told. Keep it short: writes wait meanwhile."""
+        """Run `run` on one consistent snapshot, in the writer's connection. Keep it short: writes wait meanwhile."""
         return await self.db.look(run)
 
     async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
@@ -118,6 +114,10 @@ class Store:
         """What the model sees of a session now; NotFoundError when there is none by this id."""
         return await self.read(lambda tx: self.compressions.view(tx, session_id))
 
+    async def view_since(self, seen: LiveView) -> LiveView:
+        """What the model sees now, where `seen` was read before; only what is new is read."""
+        return await self.read(lambda tx: self.compressions.view_since(tx, seen))
+
     async def index(self, progress: Callable[[int], None] | None = None) -> None:
         """Bring the search index up to date, a batch at a time; `progress` gets the size of each batch."""
         while await self.read(self.search.behind):
@@ -138,4 +138,4 @@ def _prepare(tx: Tx, now: float) -> _Opened:
     session_shape, message_shape = read_shape(tx)
     index_parents(tx, session_shape)
     old_routes = tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'gateway_routing'").fetchone()
-    return _Opened(session_shape, message_shape, old_routes is not None, Rewrites(tx))
+    return _Opened(session_shape, message_shape, old_routes is not None)

@@ -37,6 +37,14 @@ def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
     return {row["message_id"] for row in rows}
 
 
+def unmark_told(tx: Tx, provider: str, messages: Iterable[int]) -> None:
+    """A provider was not told of these messages after all, and can be later."""
+    tx.execute(
+        "DELETE FROM hermes_memory_told WHERE provider = ? AND message_id IN (SELECT value FROM json_each(?))",
+        (provider, json.dumps(list(messages))),
+    )
+
+
 def told_providers(tx: Tx) -> list[str]:
     """The providers that were ever told anything that was said."""
     rows = tx.execute(

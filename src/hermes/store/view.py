@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from hermes.types import Compression, LiveView, Message
 
 
@@ -24,3 +26,8 @@ def live_view(session_id: str, compression: Compression | None, messages: Iterab
         summary=compression.summary,
         tail=tuple(m for key, m in own if key > compression.horizon_message_id),
     )
+
+
+def grow(view: LiveView, later: Iterable[Message]) -> LiveView:
+    """The view with what was said after all of it, in order, under the same compression."""
+    return replace(view, tail=(*view.tail, *later))

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from urllib.parse import quote
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -29,14 +28,15 @@ from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
+from hermes.gateway.platforms.api_connection import patient_protocol
 from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
-from hermes.gateway.platforms.api_server import Server, bind, patient_protocol
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Ask, Completion, parse_ask
 from hermes.gateway.remarks import may_hear
-from hermes.loopback import is_loopback, names_loopback
+from hermes.http_server import GuestServer, listen
+from hermes.loopback import find_strangeness, is_loopback
 from hermes.scope import OWNER, Guest
 from hermes.store.sessions import check_foreign_id
 
@@ -69,29 +69,17 @@ class HttpApi:
 
     async def run(self, intake: Intake) -> None:
         """Serve until cancelled; then take nothing more and let requests under way come to their end."""
-        listening = bind(self._terms.host, self._terms.port)
-        config = uvicorn.Config(
+        terms = self._terms
+        server = GuestServer(
             refuse_two_lengths(self.app()),
-            http=patient_protocol(self._terms.patience, self._terms.connections),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(self._terms.drain) + 5,
+            http=patient_protocol(terms.patience, terms.connections),
+            drain=int(terms.drain) + 5,
+            keep_alive=30,
         )
-        _log_where_we_do()
-        server = Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
-        place = listening.getsockname()
-        await intake.report(NAME, "ok", f"http://{_shown(place[0])}:{place[1]}/v1")
-        try:
-            await asyncio.shield(serving)
-        finally:
-            server.should_exit = True
-            await serving
-            listening.close()
+        with listen(terms.host, terms.port, "end what uses it, or set `api.port` and `api.host`") as listener:
+            place = listener.getsockname()
+            await intake.report(NAME, "ok", f"http://{_shown(place[0])}:{place[1]}/v1")
+            await server.serve_on(listener)
 
     async def send(self, chat: Chat, text: str) -> str:
         raise SendNever(f"nobody waits for it over HTTP: {len(text)} characters for {chat.chat_id}")
@@ -198,14 +186,8 @@ class HttpApi:
         if self._terms.key:
             await self._door.check(request.headers.get("authorization"))
             return
-        if "origin" in request.headers:
-            raise ApiError(403, "without a key, web pages are not answered; set `api.key`")
-        if not names_loopback(request.headers.get("host")):
-            raise ApiError(
-                403,
-                "without a key, only this machine is answered, and the request's `Host` does not name it; "
-                "ask 127.0.0.1 or localhost, or set `api.key`",
-            )
+        if (strange := find_strangeness(request.headers)) is not None:
+            raise ApiError(403, f"without a key, {strange}; set `api.key`")
 
 
 async def read_body(request: Request, patience: float) -> bytes:
@@ -278,10 +260,3 @@ async def _show_gone(_: Request, __: Exception) -> Response:
 async def _show_defect(_: Request, error: Exception) -> Response:
     log.exception("a request met a defect", exc_info=error)
     return _as_response(ApiError(500, f"a defect: {type(error).__name__}", kind="server_error"))
-
-
-def _log_where_we_do() -> None:
-    """What the server itself has to say goes to the profile's log."""
-    ours, its = logging.getLogger("hermes"), logging.getLogger("uvicorn")
-    its.handlers, its.propagate = ours.handlers, False
-    its.setLevel(logging.WARNING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
 from hermes.gateway.platforms.telegram_text import render
 from hermes.gateway.platforms.telegram_updates import NAME, Reader, group_of
-from hermes.gateway.platforms.webhook import Webhook, listen, serve_webhook
+from hermes.gateway.platforms.webhook import Webhook
 from hermes.slash.table import OFFERED
 from hermes.types import Json
 
@@ -28,6 +29,8 @@ log = logging.getLogger("hermes.gateway.telegram")
 
 LONGEST = 4096
 POLL = 30
+DRAIN = 5
+"""Seconds that posts of Telegram get to be answered at the end."""
 WANTED = ["message", "edited_message"]
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
@@ -170,11 +173,12 @@ class Telegram:
         async def take(update: Json) -> None:
             await self._take(intake, reader, update)
 
+        http = import_module("hermes.http_server")  # loaded by name: only who is posted to needs a web server
         webhook = Webhook(SECRET_HEADER, self._terms.webhook_secret, take)
-        with listen("127.0.0.1", self._terms.webhook_port) as listener:
+        with http.listen("127.0.0.1", self._terms.webhook_port, "set `telegram.webhook_port`") as listener:
             host, port = listener.getsockname()
             await self._report(intake, "ok", f"@{reader.username}, webhook on {host}:{port}")
-            await serve_webhook(webhook, listener)
+            await http.GuestServer(webhook, drain=DRAIN).serve_on(listener)
 
     async def _run_polling(self, intake: Intake, reader: Reader) -> None:
         """Ask for updates for ever. The next call confirms those before `offset`, so it moves after the commit."""

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from hermes.errors import HermesError
 from hermes.types import Json
-
-if TYPE_CHECKING:
-    import uvicorn
 
 log = logging.getLogger("hermes.gateway.webhook")
 
@@ -80,42 +74,3 @@ async def _read(receive: Receive) -> bytes | None:
             return None
         if not event.get("more_body", False):
             return body
-
-
-async def serve_webhook(webhook: Webhook, listener: socket.socket) -> None:
-    """Serve until cancelled; posts that are being answered are finished first."""
-    server = _make_server(webhook)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        await asyncio.shield(serving)
-    finally:
-        server.should_exit = True
-        await asyncio.wait({serving})
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A port to serve on. The caller closes it. Raises OSError when it is taken."""
-    return socket.create_server((host, port))
-
-
-def _make_server(webhook: Webhook) -> uvicorn.Server:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """A server that leaves the signals to the gateway."""
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    return Server(
-        uvicorn.Config(
-            webhook,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
-    )

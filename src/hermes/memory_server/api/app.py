@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from hermes import __version__
 from hermes.clock import Clock
@@ -17,6 +17,7 @@ from hermes.memory_server.api import (
     clone,
     conclusions,
     context,
+    docs_page,
     extensions,
     faults,
     messages,
@@ -118,7 +119,7 @@ def create_app(
 
     app = FastAPI(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
-        redirect_slashes=False,
+        redirect_slashes=False, docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.add_middleware(Intake)
     if options.start_key:
@@ -159,6 +160,10 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     async def show_metrics() -> Response:
         """Counters for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make
+        return HTMLResponse(docs_page.write_page(app.openapi()), headers=docs_page.HEADERS)
 
     if (end := life.end) is not None:
 

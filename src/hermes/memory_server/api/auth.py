@@ -12,15 +12,13 @@ from typing import Annotated, Any, Literal
 import jwt
 from fastapi import Depends, Request
 
-from hermes.loopback import names_loopback
+from hermes.loopback import find_strangeness, read_bearer
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.engine.peers import is_member, is_merged
 from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
-OWN_SITES = ("none", "same-origin")
-"""Not from a page: typed by a person, or asked by our own `/docs`."""
 Pass = Literal["peer", "session", "member", "any"]
 """Beside admin and workspace keys: the path's own peer, its own session, a member of its session, whoever holds a key
 of the workspace (the handler then checks the body)."""
@@ -100,7 +98,8 @@ class Gate:
     async def __call__(self, request: Request) -> Caller:
         server: Server = request.app.state.server
         if not server.options.use_auth:
-            refuse_strangers(request)
+            if (strange := find_strangeness(request.headers)) is not None:
+                raise Stranger(f"Without keys, {strange}; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
             return ADMIN
         caller = identify(request, server)
         await _refuse_merged(caller, server)
@@ -137,24 +136,12 @@ async def _refuse_merged(caller: Caller, server: Server) -> None:
         raise Unauthorized("JWT of a peer that was merged into another; use a key of that one")
 
 
-def refuse_strangers(request: Request) -> None:
-    """Without keys only programs of this machine are answered: no web page, whatever name it gave this machine."""
-    # A page's pictures and links come without an Origin; browsers say of those where they come from.
-    if "origin" in request.headers or request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
-        raise Stranger("Without keys, web pages are not answered; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
-    if not names_loopback(request.headers.get("host")):
-        raise Stranger(
-            "Without keys, only this machine is answered, and the request's Host does not name it; "
-            "ask 127.0.0.1 or localhost, or set AUTH_USE_AUTH and AUTH_JWT_SECRET"
-        )
-
-
 def identify(request: Request, server: Server) -> Caller:
     """The holder of the key in the Authorization header."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
+    token = read_bearer(request.headers.get("authorization"))
+    if not token:
         raise Unauthorized("No access token provided")
-    return read_key(token.strip(), server.options.jwt_secret, server.now())
+    return read_key(token, server.options.jwt_secret, server.now())
 
 
 def require(allowed: bool) -> None:

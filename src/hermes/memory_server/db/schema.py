@@ -28,7 +28,7 @@ VERSION_TABLE = (
 
 
 def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
-    """As `open_database`, for background work. It does not wait for the disk: a job that a power cut undoes runs again."""
+    """As `open_database`, for background work. It does not wait for the disk: after a power cut a job may run again."""
     return open_database(folder, space, synchronous="NORMAL")
 
 

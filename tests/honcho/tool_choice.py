@@ -1,6 +1,6 @@
 """Which of Honcho's five tools a model picks for what a person wants.
 
-python -m tests.slow.tool_choice BASE_URL     # prints each pick, and how many were right
+python -m tests.honcho.tool_choice BASE_URL     # prints each pick, and how many were right
 """
 
 from __future__ import annotations

@@ -1,30 +1,16 @@
-"""The HTTP server under the API: uvicorn in the gateway's own event loop. It takes over no signals, and no client can
-hold a connection without doing something with it."""
+"""A connection to the API: no client can hold one without doing something with it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle as Cycle
 
 from hermes.gateway.platforms.api_wire import ApiError
 
 TOO_MANY = ApiError(503, "too many connections; try again", kind="server_error", code="overloaded")
-
-
-class Server(uvicorn.Server):
-    """Ends when `should_exit` is set, and by nothing else."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """The gateway's signals are the gateway's."""
-        yield
 
 
 class PatientProtocol(H11Protocol):
@@ -91,21 +77,3 @@ def _too_many() -> bytes:
     body = json.dumps(TOO_MANY.body).encode()
     head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return f"{head}connection: close\r\n\r\n".encode() + body
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; OSError when the place is taken or not ours."""
-    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-        0
-    ]
-    listening = socket.socket(family, kind, proto)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(2048)
-    except OSError as error:
-        listening.close()
-        reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
-        raise OSError(f"{reason}; end what uses it, or set `api.port` and `api.host`") from error
-    listening.setblocking(False)
-    return listening

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slow.tool_choice import WANTED, count_right
-from tests.slow.tuesday import known_on_tuesday
+from tests.honcho.tool_choice import WANTED, count_right
+from tests.honcho.tuesday import known_on_tuesday
 
 pytestmark = [
     pytest.mark.slow,

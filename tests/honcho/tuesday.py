@@ -1,6 +1,6 @@
 """Ten facts told in a terminal on Monday, asked over the HTTP API on Tuesday, each in a session of its own.
 
-python -m tests.slow.tuesday FOLDER BASE_URL     # prints how many were known with memory and without
+python -m tests.honcho.tuesday FOLDER BASE_URL     # prints how many were known with memory and without
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUESTIONS = (
     ("Which instrument do I play?", "cello"),
     ("On which day do we deploy the shop?", "thursday"),
 )
-PATIENCE = 600.0
+PATIENCE = 1800.0
 # Notes and the search of the history would know the facts as well: what is counted here is the memory alone.
 ALONE = "  tools_off: [memory, session_search, delegate]\nmemory:\n  review_every: 0\n  provider: {}\n"
 DEADLINES = "  deadline: 30\n  first_deadline: 30\n"
@@ -37,9 +37,9 @@ DEADLINES = "  deadline: 30\n  first_deadline: 30\n"
 
 def known_on_tuesday(home: Path, base_url: str, provider: str) -> list[str]:
     """The questions that were answered with the fact, of ten."""
-    tell_facts(home, base_url, ALONE.format(provider) + DEADLINES)
     env = {**os.environ, "HERMES_HOME": str(home)}
     try:
+        tell_facts(home, base_url, ALONE.format(provider) + DEADLINES)
         if provider != "none":
             subprocess.run([sys.executable, "-m", "hermes", "memory", "outbox", "deliver"], env=env, check=True)
             stop(Place(home / "memory", home))

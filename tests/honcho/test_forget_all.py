@@ -1,0 +1,166 @@
+"""`hermes memory forget` looks at everything that our own server holds, and says what it did not look at elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ran
+from tests.honcho.between import Asked, Instead
+from tests.honcho.recalling import ANN, BOB, BOT, Recalling
+
+Hermes = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the recalling host, with Honcho chosen, for commands."""
+    recalling.machine.home.mkdir(parents=True, exist_ok=True)
+    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+    recalling.configure()
+    return recalling.machine.home
+
+
+def post(recalling: Recalling, path: str, body: Any) -> Any:
+    with recalling.at_server() as http:
+        answer = http.post(path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+
+def say(recalling: Recalling, peer: str, texts: Sequence[str], session: str = "long") -> None:
+    """Have someone say many things, of which nothing is learnt."""
+    off = {"id": session, "configuration": {"reasoning": {"enabled": False}}}
+    post(recalling, "/sessions", off)
+    for start in range(0, len(texts), 100):
+        said = [{"peer_id": peer, "content": text} for text in texts[start : start + 100]]
+        post(recalling, f"/sessions/{session}/messages", {"messages": said})
+
+
+def found(hermes: Hermes, *words: str) -> Any:
+    done = hermes("memory", "forget", *words, "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)["at_provider"]
+
+
+def not_ours(asked: Asked) -> Instead | None:
+    return Instead({"status": "ok"}) if asked.what == "health" else None
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    [
+        (
+            "Some of what goes on, at length: after her fall Ann was in the hospital, do not speak of it.",
+            "her hospital",
+        ),
+        ("My safe opens with Ｚａｎｚｉｂａｒ and a key.", "Zanzibar"),
+    ],
+)
+def test_a_message_that_a_search_would_rank_low_or_miss_is_found_and_deleted(
+    recalling: Recalling, hermes: Hermes, secret: str, words: str
+) -> None:
+    say(recalling, ANN, [secret])
+    say(recalling, BOB, [f"I work at the hospital on shift {number}." for number in range(150)])
+    done = hermes("memory", "forget", *words.split(), "--yes")
+    assert (done.code, done.out) == (0, ""), done.err
+    assert "Forgotten." in done.err
+    listed = post(recalling, "/sessions/long/messages/list?size=100&reverse=false", {})
+    assert secret not in [one["content"] for one in listed["items"]]
+    assert listed["total"] == 150
+
+
+@pytest.mark.contract("7.12")
+def test_a_card_between_any_two_peers_is_looked_at_however_many_there_are(recalling: Recalling, hermes: Hermes) -> None:
+    for number in range(110):
+        post(recalling, "/peers", {"id": f"peer{number}"})
+    for observer, observed in (("peer0", "peer109"), ("peer109", "peer0"), ("peer109", None)):
+        recalling.set_card(observer, ["Safe: Zanzibar", "Likes figs"], observed)
+    held = found(hermes, "Zanzibar")["items"]
+    abouts = {"peer109, as peer0 knows", "peer0, as peer109 knows", "peer109"}
+    assert {one["about"] for one in held} == abouts
+    assert hermes("memory", "forget", "Zanzibar", "--yes").code == 0
+    assert found(hermes, "Zanzibar")["items"] == []
+    assert len(found(hermes, "figs")["items"]) == 3
+
+
+@pytest.mark.contract("7.12")
+def test_a_conclusion_whose_earlier_wording_our_server_keeps_is_found_by_it(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    one = recalling.conclude(BOT, ANN, "The word for the safe is Zanzibar.")
+    with recalling.at_server() as http:
+        assert http.put(f"/ext/conclusions/{one}", json={"content": "The safe has another word."}).is_success
+    assert [held["text"] for held in found(hermes, "Zanzibar")["items"]] == ["The word for the safe is Zanzibar."]
+
+
+@pytest.mark.contract("7.12")
+def test_another_server_is_searched_for_messages_and_it_is_said_that_only_the_best_hits_were_looked_at(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    say(recalling, ANN, ["I like figs."])
+    recalling.conclude(BOT, ANN, "Ann's word is Zanzibar.")
+    recalling.between.rule = not_ours
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 1
+    assert "only the 100 best hits were looked at" in done.out
+    assert "Forgotten" not in done.err
+    assert "Nothing is held" not in hermes("memory", "forget", "Zanzibar").err
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize(
+    ("bound", "line"),
+    [("MOST_PAGES", "only the newest 100 conclusions were looked at"), ("MOST_CARDS", "only 1 cards were looked at")],
+)
+def test_where_a_list_of_another_server_is_longer_than_is_looked_at_that_is_said(
+    recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, bound: str, line: str
+) -> None:
+    for peer in (ANN, BOT):
+        post(recalling, "/peers", {"id": peer})
+    pair = {"observer_id": BOT, "observed_id": ANN}
+    made = [{"content": f"Ann likes number {number}.", **pair} for number in range(101)]
+    for part in (made[:51], made[51:]):
+        post(recalling, "/conclusions", {"conclusions": part})
+    recalling.between.rule = not_ours
+    assert line not in str(found(hermes, "Zanzibar")["stays"])
+    monkeypatch.setattr(f"hermes.honcho.remembered.{bound}", 1)
+    assert line in str(found(hermes, "Zanzibar")["stays"])
+
+
+@pytest.mark.contract("7.12")
+def test_where_our_own_server_holds_more_than_is_looked_at_that_is_said(
+    recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(recalling, ANN, [f"I like number {number}." for number in range(101)])
+    assert found(hermes, "Zanzibar")["stays"] == []
+    monkeypatch.setattr("hermes.honcho.remembered.MOST_PARTS", 1)
+    assert found(hermes, "Zanzibar")["stays"] == ["not all messages were looked at: they have more than 1 parts"]
+
+
+@pytest.mark.contract("7.12")
+def test_what_one_look_does_not_find_the_next_ones_do(
+    recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(recalling, ANN, [f"Zanzibar number {number}." for number in range(230)])
+    monkeypatch.setattr("hermes.honcho.remembered.MOST_FOUND", 50)
+    assert hermes("memory", "forget", "Zanzibar", "--yes").code == 0
+    assert found(hermes, "Zanzibar")["items"] == []
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_the_server_refuses_is_told_in_one_line_with_what_to_do(
+    recalling: Recalling, hermes: Hermes, status: int
+) -> None:
+    recalling.between.rule = lambda asked: (
+        None if asked.what == "health" else Instead({"detail": "Invalid JWT"}, status=status)
+    )
+    done = hermes("memory", "forget", "Zanzibar")
+    assert done.code == 1
+    assert done.err == f"hermes: the server answered {status}: Invalid JWT. Check `apiKey`\n"

@@ -1,0 +1,134 @@
+"""What is said, queued, taken in or recorded while `hermes memory forget` runs is forgotten too, or said to stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hermes.assembly import earlier_conversation
+from hermes.db.engine import Tx
+from hermes.db.queue_items import stats
+from hermes.memory.backfill import Backfill
+from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.values import Address, Conversation, Speaker
+from hermes.store.people import People
+from hermes.store.store import Store
+from hermes.types import Draft
+from tests.cli.filling import write_into
+from tests.conftest import Ran
+from tests.honcho.between import Asked
+from tests.honcho.recalling import ANN, HERE, Recalling
+
+Hermes = Callable[..., Ran]
+SECRET = "My safe opens with Zanzibar."
+OWNER = Speaker(is_owner=True)
+
+
+@pytest.fixture(autouse=True)
+def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the recalling host, with Honcho chosen, for commands."""
+    recalling.machine.home.mkdir(parents=True, exist_ok=True)
+    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, SECRET), (ANN, "I like figs."))
+    return recalling.machine.home
+
+
+def is_said(store: Store, tx: Tx) -> None:
+    """Another process has a turn: what is said is queued."""
+    now, name = store.clock.now(), HERE.session_id
+    if not store.sessions.exists(tx, name):
+        store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id=name)
+    (message,) = store.messages.append(tx, name, [Draft("user", SECRET)], now=now)
+    spot = Spot(name, Conversation(name, "cli", "everything", OWNER), Address("lane", {"session": name}))
+    Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
+
+
+def waiting(home: Path) -> int:
+    return write_into(home, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
+
+
+@pytest.mark.contract("7.12")
+def test_what_is_said_while_the_question_is_open_is_forgotten_too(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(*_: object) -> str:
+        write_into(home, is_said)
+        return "yes"
+
+    monkeypatch.setattr("hermes.cli.dialog.TerminalDialog.can_ask", True)
+    monkeypatch.setattr("hermes.cli.dialog.TerminalDialog.choose", choose)
+    done = hermes("memory", "forget", "Zanzibar")
+    assert (done.code, waiting(home)) == (0, 0), done.out
+    assert "Forgotten." in done.err
+    assert "Nothing" in hermes("memory", "forget", "Zanzibar").err
+
+
+@pytest.mark.contract("7.12")
+def test_what_is_said_while_the_provider_deletes_is_forgotten_too(
+    home: Path, recalling: Recalling, hermes: Hermes
+) -> None:
+    def rule(asked: Asked) -> None:
+        if asked.method == "DELETE":
+            write_into(home, is_said)
+
+    recalling.between.rule = rule
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert (done.code, waiting(home)) == (0, 0), done.out
+
+
+@pytest.mark.contract("7.12")
+def test_what_is_said_again_whenever_the_provider_is_asked_is_not_called_forgotten(
+    home: Path, recalling: Recalling, hermes: Hermes
+) -> None:
+    def rule(asked: Asked) -> None:
+        if asked.what == "messages" and asked.method == "GET":
+            write_into(home, is_said)
+
+    recalling.between.rule = rule
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 1
+    assert "is being said again all the time" in done.out
+    assert "Forgotten" not in done.err
+
+
+@pytest.mark.contract("7.12")
+async def test_a_turn_that_recalled_before_and_ends_afterwards_leaves_no_record(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    async with recalling.host() as talk:
+        memory, said = await talk.memory(), await talk.say("How does my safe open?")
+        until = memory.begin()
+        await memory.prompt_block(until)
+        assert "Zanzibar" in (await memory.recall([said], until)).text
+        assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+        await memory.turn_over()
+        shown = await asyncio.to_thread(hermes, "memory", "explain")
+        assert "anzibar" not in shown.out
+
+
+@pytest.mark.contract("7.12")
+async def test_a_backfill_that_read_it_before_queues_none_of_it_afterwards(
+    home: Path, recalling: Recalling, hermes: Hermes
+) -> None:
+    def before(store: Store, tx: Tx) -> None:
+        now = store.clock.now()
+        store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="old")
+        store.messages.append(tx, "old", [Draft("user", SECRET), Draft("assistant", "Noted.")], now=now)
+
+    await asyncio.to_thread(write_into, home, before)
+    async with recalling.host() as talk:
+        people = People()
+        work = Backfill(talk.provider, people, partial(earlier_conversation, people, talk.provider.store))
+
+        async def room() -> bool:
+            return (await asyncio.to_thread(hermes, "memory", "forget", "Zanzibar", "--yes")).code == 0
+
+        taken, is_whole = await work.take_in(await work.find(), room, lambda _: None)
+        assert (taken.messages, is_whole) == (1, True)
+    assert await asyncio.to_thread(waiting, home) == 1

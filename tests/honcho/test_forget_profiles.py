@@ -1,0 +1,80 @@
+"""`hermes memory forget` reaches the profiles that tell the same memory, and names those that it cannot reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.db.engine import Tx
+from hermes.db.queue_items import stats
+from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.values import Address, Conversation, Speaker
+from hermes.store.store import Store
+from hermes.types import Draft
+from tests.cli.filling import write_into
+from tests.conftest import Ran
+from tests.honcho.recalling import ANN, Recalling
+
+Hermes = Callable[..., Ran]
+SECRET = "My safe opens with Zanzibar."
+OWNER = Speaker(is_owner=True)
+pytestmark = pytest.mark.contract("7.12")
+
+
+@pytest.fixture(autouse=True)
+def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the recalling host, with Honcho chosen, for commands."""
+    home = recalling.machine.home
+    recalling.configure()
+    (home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setenv("HOME", str(recalling.machine.folder))
+    recalling.tell("elsewhere", (ANN, SECRET))
+    return home
+
+
+def profile(home: Path, name: str) -> Path:
+    """Another profile, with Honcho chosen, in which the secret waits to be told."""
+    folder = home / "profiles" / name
+    write_into(folder, _leave_entry)
+    (folder / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    return folder
+
+
+def _leave_entry(store: Store, tx: Tx) -> None:
+    now = store.clock.now()
+    store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="one")
+    (message,) = store.messages.append(tx, "one", [Draft("user", SECRET)], now=now)
+    spot = Spot("one", Conversation("one", "cli", "everything", OWNER), Address("lane", {"session": "one"}))
+    Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
+
+
+def waiting(folder: Path) -> int:
+    return write_into(folder, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
+
+
+def test_a_profile_that_tells_the_same_workspace_tells_it_no_more_and_one_of_another_is_left_alone(
+    home: Path, hermes: Hermes
+) -> None:
+    coder, own = profile(home, "coder"), profile(home, "own")
+    (own / "honcho.json").write_text(json.dumps({**json.loads((home / "honcho.json").read_text()), "workspace": "own"}))
+    shown = hermes("memory", "forget", "Zanzibar")
+    assert "1 messages of profile coder" in shown.out
+    assert "profile own" not in shown.out
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 0, done.out
+    assert (waiting(coder), waiting(own)) == (0, 1)
+
+
+@pytest.mark.parametrize("broken", ["state.db", "config.yaml", "honcho.json"])
+def test_a_profile_that_cannot_be_looked_at_is_named_and_nothing_is_called_forgotten(
+    home: Path, hermes: Hermes, broken: str
+) -> None:
+    (profile(home, "coder") / broken).write_text("{ this is nothing")
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert done.code == 1
+    assert "profile coder may tell it again" in done.out
+    assert "Forgotten" not in done.err

@@ -1,0 +1,86 @@
+"""The HTTP server as a guest: signals are left alone, and it ends when told, after what is being answered."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from hermes.errors import UsageError
+from hermes.http_server import GuestServer, listen
+
+HANG = 20
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Slow:
+    """An application whose answer comes when it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
+        self.begun.set()
+        await self.go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+
+async def ask(listener: socket.socket) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False, timeout=HANG) as client:
+        return await client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+
+
+@pytest.mark.parametrize("how", ["told", "cancelled"])
+async def test_what_is_being_answered_is_finished_before_the_server_ends(how: str) -> None:
+    app, handlers = Slow(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with listen("127.0.0.1", 0, "") as listener:
+        asking = asyncio.create_task(ask(listener))  # before anyone serves: it waits
+        server = GuestServer(app, drain=HANG)
+        serving = asyncio.create_task(server.serve_on(listener))
+        async with asyncio.timeout(HANG):
+            await app.begun.wait()
+            assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+            if how == "told":
+                server.end()
+            else:
+                serving.cancel()
+            app.go.set()
+            assert (await asking).text == "done"
+            await asyncio.wait({serving})
+    assert serving.cancelled() == (how == "cancelled")
+
+
+async def test_answer_that_takes_longer_than_the_deadline_does_not_keep_the_server() -> None:
+    app = Slow()
+    with listen("127.0.0.1", 0, "") as listener:
+        server = GuestServer(app, drain=1)
+        serving = asyncio.create_task(server.serve_on(listener))
+        asking = asyncio.create_task(ask(listener))
+        async with asyncio.timeout(HANG):
+            await app.begun.wait()
+            server.end()
+            await serving
+            await asyncio.wait({asking})
+    answer = asking.exception() or asking.result().status_code
+    assert answer == 500 or isinstance(answer, httpx.RemoteProtocolError)
+
+
+def test_place_that_is_taken_is_told_with_what_to_do() -> None:
+    with listen("127.0.0.1", 0, "") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"^cannot listen on 127\.0\.0\.1:{port}: [^(]+; choose another port$"):
+            listen("127.0.0.1", port, "choose another port")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_every_address_is_every_address_of_both_kinds() -> None:
+    with listen("::", 0, "") as listener:
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, listener.getsockname()[1]), timeout=HANG):
+                pass
