@@ -206,7 +206,7 @@ def pair(
 def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
     """Ask who it is where someone can answer; otherwise they are a guest."""
     if me and guest:
-        raise UsageError("--me and --guest are two people", hint="Give one of them")
+        raise UsageError("--me and --guest cannot go together", hint="Give one of them")
     found = with_store(host, lambda store: store.read(lambda tx: find_code(tx, code)))
     who = f"{found.platform}:{found.user_id}"
     if not (me or guest) and sys.stdin.isatty():
@@ -256,7 +256,7 @@ def show_people(
 def _mark(host: App, who: str, *, is_owner: bool) -> None:
     platform, _, user = who.partition(":")
     if not platform or not user or platform in (API, TERMINAL):
-        raise UsageError(f"'{who}' is nobody on a chat platform", hint="Give PLATFORM:ID, such as telegram:12345")
+        raise UsageError(f"'{who}' is not a person on a chat platform", hint="Give PLATFORM:ID, such as telegram:12345")
     now = host.clock.now()
     marked = with_store(host, lambda s: s.write(lambda tx: mark(tx, platform, user, is_owner=is_owner, now=now)))
     unknown = "" if marked.name else "; nobody with this id has written yet"

@@ -1,4 +1,4 @@
-"""The lanes of the queue: one owner at a time, held as a lease, and known by when they are next worth a claim."""
+"""The lanes of the queue. A lane has one owner at a time, who holds it as a lease; `due_at` is when to claim it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
 
 
 def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
-    """Let lanes whose owner is certainly gone be claimed at once, rather than when their lease ends."""
+    """Free lanes whose owner's process has certainly ended, so that they can be claimed before their lease ends."""
     freed = 0
     waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
     for row in waiting:
@@ -87,7 +87,7 @@ def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Jso
 def move_items(
     tx: Tx, queue: str, keys: Iterable[str], into: str, *, not_before: float, patch: dict[str, Json]
 ) -> None:
-    """Let items that were never taken wait in another lane, until another time; see `join_lanes`."""
+    """Move items that were never taken to another lane, with a new time; see `join_lanes`."""
     tx.execute(
         "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
     )
@@ -127,7 +127,8 @@ def head_time(tx: Tx, queue: str, lane: str) -> float | None:
 
 
 def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
-    """Let a lane be due when its head is. While it is held that may be too early, which the next claim mends."""
+    """Set a lane's `due_at` to the time of its first item. If the lane is held that may be too early; the next claim
+    corrects it."""
     tx.execute(
         """
         UPDATE hermes_lanes SET due_at = (

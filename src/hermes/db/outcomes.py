@@ -40,7 +40,8 @@ class Defect(Struct, frozen=True):
 
 
 class Postponed(Struct, frozen=True):
-    """Not begun, nor anything behind it: `tried_at` and the count of attempts stay what they were before the claim."""
+    """It was not begun, and nothing behind it either. The item is as if it had not been claimed: neither `tried_at` nor
+    the count of attempts changes."""
 
     at: float
     reason: str | None = None

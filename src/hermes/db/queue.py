@@ -61,10 +61,10 @@ TRIED_AT = (
     "CREATE INDEX hermes_queue_held ON hermes_queue (queue, lane, not_before) "
     "WHERE state = 'waiting' AND tried_at IS NULL",
 )
-"""A later step than the tables: when an item was last taken, NULL when it never was; and the index of `release`."""
+"""A later migration: when an item was last taken (NULL: never), and the index that `release` uses."""
 
 LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
-"""A later step: how often in a row the owner of an item vanished, in a queue that keeps what was lost."""
+"""A later migration: how often in a row the owner of an item vanished, for queues that keep what was lost."""
 
 State = Literal["waiting", "done", "dead"]
 
@@ -216,7 +216,7 @@ def _claim_lane(
     limit: int,
     lost_pause: Callable[[int], float] | None,
 ) -> Claim | None:
-    """None when another holds the lane or nothing in it is due: then it is known when it is next worth a claim."""
+    """Claim this lane; None when another holds it or nothing in it is due. Its `due_at` is right afterwards."""
     lease = hold_lane(tx, queue, lane, owner, ttl=ttl, now=now)
     if lease is None:
         return None
@@ -234,7 +234,7 @@ def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:
 
 
 def renew_expired(tx: Tx, held: dict[str, Claim], *, ttl: float, now: float) -> None:
-    """Keep the claims, by their lanes, that only look expired: the clock jumped, and nobody else has taken them."""
+    """Renew the claims of these lanes after the clock has jumped: they look expired, but nobody else took them."""
     for lane, claimed in list(held.items()):
         if claimed.lease.expires_at <= now:
             with suppress(StaleError):  # lost indeed: whoever handles it finds out when it is settled
@@ -281,8 +281,8 @@ def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, ca
 
 
 def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float] | None) -> None:
-    """Items that were under way when their owner vanished: count it, and when it happens too often put them aside, or
-    let them wait where they are kept: there a kill says nothing against an item, and only Defects put it aside."""
+    """Count one more loss for items that were under way when their owner vanished. After too many an item is put aside;
+    in a queue that keeps what was lost it only waits longer, since there a kill is not the item's fault."""
     counter = "crashes" if lost_pause is None else "lost"
     lost = tx.execute(
         f"UPDATE hermes_queue SET {counter} = {counter} + 1, claimed = 0 "

@@ -229,7 +229,7 @@ class Worker:
         self.wake.set()  # its lane may have more, and there is room
 
     async def _handle(self, claimed: Claim) -> None:
-        """Whatever happens, the claim is settled or its lease runs out."""
+        """Handle one claim. Whatever happens, it is settled in the end, or its lease runs out."""
         heart = asyncio.create_task(self._keep(claimed))
         self._held[claimed.lane] = claimed
         try:
@@ -254,7 +254,7 @@ class Worker:
                 self._held.pop(claimed.lane, None)
 
     async def _settle(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
-        """Also while we are being cancelled: what was done must not be done again."""
+        """Settle a claim, even while we are being cancelled, so that what was done is not done again."""
         settling = asyncio.ensure_future(self._record(claimed, outcomes))
         try:
             await asyncio.shield(settling)
@@ -286,7 +286,7 @@ class Worker:
             log.exception("%s: lane %s could not be settled", self._name, claimed.lane)
 
     async def _keep(self, claimed: Claim) -> None:
-        """Hold a lane while it is handled: someone slow must not lose it, or it would be handled twice."""
+        """Renew a lane while it is handled, so that a slow handler does not lose it and its items run twice."""
         ttl = self._terms.ttl
         while True:
             await self._clock.sleep(ttl / 3)

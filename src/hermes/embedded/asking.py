@@ -1,4 +1,4 @@
-"""What is asked of a server that is found: to prove that it is the one, how it is, to end."""
+"""Requests to a server that was found: to prove that it is ours, to say how it is, to end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SECONDS = 3.0
 """How long a server has for one of these answers."""
 LARGEST = 64 * 1024
 Presence = Literal["ours", "nobody", "stranger", "silent"]
-"""The server of the rendezvous; no one listens there; someone else does; someone who does not answer."""
+"""Who is at an address: the server that wrote the rendezvous file, nobody, another program, or one that does not
+answer."""
 
 
 def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
@@ -73,7 +74,7 @@ def _ask(url: str, method: str, path: str, headers: Mapping[str, str]) -> tuple[
 
 
 def _read_all(connection: socket.socket, end: float) -> bytes:
-    """Until the other side has said everything, or too much; TimeoutError when that takes too long."""
+    """Read until the other side closes the connection or sends too much. Raises TimeoutError when it takes too long."""
     received = b""
     while len(received) <= LARGEST:
         if (left := end - time.monotonic()) <= 0:

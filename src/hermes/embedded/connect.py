@@ -77,8 +77,8 @@ def find_running(place: Place) -> Rendezvous | None:
 
 @contextmanager
 def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvous | None]:
-    """Be the folder's server for a block; a background server makes way. Where a person has started one already, that
-    one stays, and its rendezvous is given."""
+    """Take the folder's lock as its server for the length of a block. A background server is asked to end first. If a
+    person has started a server, that one stays, and its rendezvous is yielded instead."""
     end = time.monotonic() + patience
     while True:
         with try_lock(place.seat, LOOK_EVERY) as ours:
@@ -162,7 +162,7 @@ class _Search:
         return MemoryServerError(f"no memory server of {self._place.folder} answered within {self._patience:g} s")
 
     def _wait(self, problem: Callable[[], MemoryServerError], seconds: float = LOOK_EVERY) -> None:
-        """A moment, or raise what kept us waiting when there is no time left."""
+        """Wait a moment. When no time is left, raise an error that says what we waited for."""
         if time.monotonic() > self._end:
             raise problem()
         time.sleep(seconds)

@@ -19,7 +19,7 @@ KEEP_EVERY = 20.0
 
 @contextmanager
 def keeping(place: Place) -> Iterator[None]:
-    """While the block lasts, a server that runs is used now and then, so that it does not end. None is started."""
+    """Show a running server now and then, for the length of the block, that it is still needed. None is started."""
     over = threading.Event()
     threading.Thread(target=_keep, args=(place, over), daemon=True, name="memory-server-kept").start()
     try:
@@ -39,4 +39,4 @@ def _keep(place: Place, over: threading.Event) -> None:
             line = error.line() if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
             if told != line:
                 told = line
-                log.warning("the memory server is not kept: %s", line)
+                log.warning("could not tell the memory server that it is still needed: %s", line)

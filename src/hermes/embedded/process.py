@@ -21,7 +21,8 @@ TAIL = 2000
 
 
 def start_process(place: Place) -> subprocess.Popen[bytes]:
-    """A server of the folder, which outlives us. Raises MemoryServerError where it could not even write."""
+    """Start a server of the folder, which outlives this process. Raises MemoryServerError when the folder cannot be
+    written."""
     _check_room(place.folder, place.start_log.parent)
     try:
         place.start_log.unlink(missing_ok=True)  # not cut short: a server that is ending may still write to it
@@ -41,7 +42,7 @@ def start_process(place: Place) -> subprocess.Popen[bytes]:
 
 
 def let_run(process: subprocess.Popen[bytes]) -> None:
-    """Nobody waits for the process any more; when it ends before us the system is told that we know."""
+    """Let the process go on without us. Should it end first, its exit status is collected, so that no zombie stays."""
     threading.Thread(target=process.wait, daemon=True, name="memory-server-ended").start()
 
 

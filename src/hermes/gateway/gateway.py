@@ -252,7 +252,7 @@ class Gateway:
         try:
             await self._store.write(lambda tx: let_go(tx, lease))
         except StoreError as error:  # whoever comes next finds that we are gone
-            log.warning("the gateway's lease could not be let go: %s", error.line())
+            log.warning("could not release the gateway's lease: %s", error.line())
 
     def _take_over(self, tx: Tx) -> Lease:
         lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=self._store.clock.now())

@@ -26,7 +26,7 @@ def let_go(tx: Tx, lease: Lease) -> None:
     try:
         leases.release(tx, lease)
     except StaleError:
-        log.warning("the gateway's lease was lost before the end")
+        log.warning("another gateway took over this home before this one had ended")
         return
     inbox_rows.clear_status(tx)
 

@@ -44,7 +44,7 @@ class Files:
                 await self._host.put(entry.session_id, mark, encode_act(TakeFiles()))
             self._offered.add(mark)
         except HermesError as error:  # incognito meanwhile, deleted, a full disk: the next message offers again
-            log.info("the files are not told yet: %s", error.line())
+            log.info("the owner's files could not be queued for Honcho yet: %s", error.line())
 
 
 async def take_files(attempt: Attempt, target: Target, entry: Entry) -> Outcome:

@@ -77,7 +77,7 @@ def map_peer(
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
     if merge and leave:
-        raise UsageError("--merge and --leave are two things", hint="Give one of them")
+        raise UsageError("--merge and --leave cannot go together", hint="Give one of them")
     is_own = not _is_others(config, before, old)
     if merge and not is_own:
         raise UsageError(f"{before} is not {old} alone: its memory stays", hint="`--leave` makes the alias alone")

@@ -125,7 +125,7 @@ class ActiveProvider:
             self.health.missed(hook, result.reason, whose)
 
     def report_late_open(self, whose: str) -> None:
-        """Someone waits no longer for a session to be opened: say what it is that has not come back."""
+        """Report that opening a session took too long, and which hook has not come back."""
         hook, where = ("open", whose) if self._starting is not None and self._starting.done() else (START, EVERYWHERE)
         self.health.missed(hook, f"{hook} has not come back", where)
 
@@ -137,8 +137,8 @@ class ActiveProvider:
                 self._thread.forget(f"{line}:{session_id}")
 
     async def signature(self) -> str | None:
-        """What sessions have frozen, as one text that depends on its values alone; the last answer stays in force when
-        a new one is late. None without one."""
+        """The provider's signature as one text: when it changes, agents are made anew. If the provider is late, the
+        last answer counts; None if there never was one."""
 
         async def ask(plugin: MemoryPlugin) -> dict[str, Json] | None:
             return plugin.cache_busting_signature()
@@ -193,7 +193,8 @@ class ActiveProvider:
         return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
-        """A place has this address: what waits there for one gets it, and is let go unless a reply is awaited."""
+        """Record the address of a place. Entries that waited for it get it, and are released unless they still wait
+        for a reply."""
         outbox, now = self.outbox, self.store.clock.now()
 
         def settle(tx: Tx) -> None:

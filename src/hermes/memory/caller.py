@@ -35,7 +35,7 @@ DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
 LATEST = 32503680000.0
-"""The year 3000: no part is younger, and no number of one larger."""
+"""The year 3000 in seconds: times and numbers that a plugin gives are cut to this."""
 
 
 class Recall(Struct, frozen=True):

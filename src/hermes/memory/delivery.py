@@ -29,8 +29,7 @@ GONE = "gone"
 
 
 class Batch(Struct, frozen=True):
-    """The items of a claim: those that have something to deliver with their entries, in order, and what became of the
-    others."""
+    """The items of a claim, each with the entry to deliver; None for an item that has nothing left to send."""
 
     items: tuple[Item, ...]
     entries: tuple[Entry | None, ...]
@@ -41,7 +40,7 @@ class Batch(Struct, frozen=True):
 
 
 def read_batch(store: Store, tx: Tx, claimed: Claim) -> Batch:
-    """What the rows of a claim tell of, as it is now: a message that was deleted, or is incognito, has no entry."""
+    """Read the entries of a claim from the store. A message that was deleted or is incognito has none."""
     entries = [_read_entry(store, tx, item) for item in claimed.items]
     return Batch(claimed.items, tuple(entries))
 
@@ -101,7 +100,7 @@ def asked_pause(seconds: float) -> float:
 
 
 def outcomes_flaw(outcomes: Sequence[object]) -> str:
-    """What is wrong with outcomes, because it could not be recorded; "" when nothing is."""
+    """What makes outcomes impossible to record, in words; "" when they are fine."""
     for outcome in outcomes:
         match outcome:
             case Delivered(note) if note is None or _is_text(note):

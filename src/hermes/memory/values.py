@@ -70,7 +70,7 @@ class Conversation(Struct, frozen=True):
     directory: Path | None = None
     """Where a terminal stood when the conversation began."""
     bound: Json = None
-    """`Address.data` of the first time: what a live conversation must not be moved away from."""
+    """`Address.data` as it was first given for this conversation, which must not be moved away from it."""
 
     def to_json(self) -> Json:
         """All but `bound`, which is kept beside it."""
@@ -224,12 +224,12 @@ class Recalled(Struct, frozen=True):
 
 
 UNSPACED = re.compile(f"[{SPACELESS}]")
-"""Scripts that put no space between words, or hang endings on them: there a word may stand anywhere."""
+"""Characters of scripts without spaces between words: there a word is looked for anywhere in the text."""
 
 
 class Wording(Struct, frozen=True):
-    """Words of which all must stand in a text, whole and in any order; great and small letters are the same,
-    and so are all ways to write a letter down."""
+    """Words that must all occur in a text, as whole words and in any order. Case does not matter, nor does the way in
+    which Unicode writes a character."""
 
     words: tuple[str, ...]
 

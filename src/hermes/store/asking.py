@@ -27,7 +27,7 @@ class Asked:
     words: tuple[str, ...]
     """What is looked for: words that tell something, and what stands in quotes as one."""
     of_dates: tuple[str, ...]
-    """Words of the dates that it names: they say when, and not which."""
+    """Words of the dates in it. They say when something was said, not what."""
     phrases: tuple[str, ...]
     """What stands in quotes, and must occur."""
     role: str | None
@@ -41,8 +41,8 @@ class Asked:
         return [name for name in people if any(part.casefold() in asked for part in _parts(name))]
 
     def words_without(self, people: Iterable[str]) -> frozenset[str]:
-        """What is looked for when these are named: a name says whose words are meant. All when nothing else is asked
-        for."""
+        """The words to look for, without these names: a name says whose words are meant. All words, if nothing else is
+        left."""
         left = leave_out(self.text, [part for name in people for part in _parts(name)])
         return frozenset([*telling_words(split_words(left)), *self.phrases])
 
@@ -73,7 +73,7 @@ def _is_of(dates: Dates, word: str) -> bool:
 
 
 def _role(text: str) -> str | None:
-    """Who speaks of themselves means what people said; who speaks to someone, what the agent did."""
+    """A question with "I" means what people said; one with "you" means what the agent said."""
     of_oneself = bool(traits_of(text) & OF_ONESELF)
     is_addressed = not ADDRESSED.isdisjoint(split_words(text))
     if of_oneself == is_addressed:

@@ -24,13 +24,13 @@ SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT
 MERGED = "PRIOR CONTEXT —"
 """What a summary that was merged has around the message."""
 LONGEST = 500
-"""Rows at most that a compression keeps before its summary, and after it."""
+"""How many rows a compression keeps before its summary, and after it, at most."""
 REMARK = "session_meta"
 """The role of rows in which other versions keep how a session was set up."""
 MOMENT = 0.05
 """Seconds in which one compression writes its rows."""
 ROTATION = 5.0
-"""Seconds in which one that moved a conversation to another session does, row by row."""
+"""A compression that moves a conversation to another session writes all rows there within so many seconds."""
 
 
 class Said(Struct, frozen=True):
@@ -40,7 +40,8 @@ class Said(Struct, frozen=True):
     time: float
     text: str
     wording: tuple[object, ...]
-    """What makes two rows say the same: a tool's result belongs to its call, however much of it was kept."""
+    """What two rows must have in common to say the same. A tool's result is known by its call, since its text may be
+    shortened."""
 
     @classmethod
     def read(cls, row: sqlite3.Row) -> Said:

@@ -1,4 +1,4 @@
-"""From a question to the messages that fit it, in the order of all that speaks for them.
+"""From a question to the messages that fit it, ordered by all evidence together.
 
 question ── words, quotes, names, dates ── holders of each word ─┐
                                        └── what was said then ───┴─ the message after each ── evidence ── score
@@ -24,13 +24,13 @@ from hermes.store.reach import Reach
 from hermes.store.schema import as_text, as_time, storable
 
 BY_WORDS = 60
-"""How many of those that hold words are weighed; the others come after them."""
+"""So many of the messages that hold words are scored; the others follow unscored."""
 BY_LETTERS = 2000
-"""How far back a text without any word, such as an emoji, is looked for."""
+"""A text without any word, such as an emoji, is looked for in so many of the newest messages."""
 REPEATED = 3
-"""How often a word counts that comes again and again in a session."""
+"""A word that a session repeats counts at most so many times."""
 LARGE = 400
-"""Messages from which on it is not asked what a session is about."""
+"""In a session of more messages than this, what the session is about does not count."""
 DAY = 86_400
 ALWAYS = {"since": 0.0, "until": 1e12}
 """The time of a search that is not narrowed to one."""
@@ -47,7 +47,7 @@ class Known(NamedTuple):
     author: str | None
     session_size: int
     is_shown: bool
-    """Whether it may be shown, and not only tell what another one is about."""
+    """Whether it may be a result. A message that may not still serves as the context of the next one."""
 
 
 def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:

@@ -86,7 +86,7 @@ async def _beat(store: Store, wanted: WantedLease, held: HeldLease) -> None:
         except StaleError:
             return  # the next write under it finds out and is refused
         except StoreError as error:  # the next beat may succeed, and it is ours until someone takes it
-            log.warning("%s could not be kept: %s", wanted.name, error.line())
+            log.warning("could not renew %s: %s", wanted.name, error.line())
 
 
 async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
@@ -96,4 +96,4 @@ async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
     except StaleError:
         pass  # lost already: there is nothing to let go
     except StoreError as error:
-        log.warning("%s could not be let go and ends in %g s: %s", wanted.name, wanted.ttl, error.line())
+        log.warning("could not release %s, which ends by itself in %g s: %s", wanted.name, wanted.ttl, error.line())

@@ -16,9 +16,9 @@ from hermes.store.words import segment
 
 Ids = NDArray[np.int64]
 HOLDERS = 3000
-"""How many messages that hold a word are looked at, the newest first."""
+"""Of each word so many of its newest holders are read."""
 FREQUENT = 8
-"""How many frequent words are looked for beside rarer ones; a page that is pasted has many."""
+"""At most so many frequent words are looked up, since a pasted page has many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read_held(tx: Tx, asked: Asked, allowed: Ids | None, most: int) -> Held:
 
 
 def _query(words: str) -> str:
-    """Words as FTS5 takes them: whatever they are made of, they are no operators."""
+    """Words quoted for FTS5, so that nothing in them is taken for an operator."""
     return f'"{segment(words.replace("*", ""))}"'
 
 

@@ -98,7 +98,7 @@ class Messages:
         return None if row is None else message_from_row(row)
 
     def reply_after(self, tx: Tx, session_id: str, message_id: int) -> Message | None:
-        """The first finished reply that was given after a message, or None: what it answers, it answers too."""
+        """The first finished reply after a message, which answers it among others; None if there is none."""
         rows = tx.execute(
             f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND t.role = 'assistant' AND {self._kept} "
             "ORDER BY t.id",

@@ -50,7 +50,7 @@ class KnownPerson(Struct, frozen=True):
 
 
 class People(Struct, frozen=True):
-    """Whose conversations are. Every method runs inside the caller's transaction."""
+    """Decides whose a conversation is. Every method runs inside the caller's transaction."""
 
     api_guests: bool = False
     """Over the API each `user` is a guest; else the holder of the key is the owner, whatever `user` says."""
@@ -97,7 +97,7 @@ def people(tx: Tx) -> list[KnownPerson]:
 
 
 def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
-    """Someone may talk, or does: from now on they are listed. Those who are known stay what they are."""
+    """List someone who talks or may talk. Whoever is listed already stays as they are."""
     tx.execute(
         "INSERT INTO hermes_people (platform, user_id, name) VALUES (:platform, :user, :name) "
         "ON CONFLICT (platform, user_id) DO UPDATE SET name = :name WHERE :name <> '' AND name <> :name",
@@ -148,7 +148,8 @@ def named(allowed: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who may talk, whom nobody has marked, and of whom the owner was not told. From now on the owner was."""
+    """Those who may talk, are marked as nobody yet, and of whom the owner has not been told. They are recorded as
+    told."""
     meet_all(tx, allowed)
     unmarked = {(one.platform, one.user_id): one for one in people(tx) if one.marked_at is None}
     rows = tx.execute("UPDATE hermes_people SET told = 1 WHERE told = 0 RETURNING platform, user_id").fetchall()

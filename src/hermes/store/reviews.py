@@ -1,4 +1,4 @@
-"""Reviews: how far the background review has read each session, and which sessions it has not read to their end."""
+"""Reviews: how far the background review has read each session, and which sessions have unread messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a folder of an earlier version lacks of its messages: worked out in parts, while it is served.
+"""Brings the messages of a folder of an earlier version up to date, part by part, while it is served.
 
-The messages between two marks are not read yet. Their words are indexed as the earlier version wrote them, and what
-searches keep beside their vectors is missing.
+Two marks in `meta` say which messages are still to be done. Until then their words are indexed in the earlier way, and
+what searches keep beside their vectors (traits and date) is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What metadata says, as numbers that an index finds: one for each value and the keys that lead to it.
+"""Metadata as hashes that an index can find: one hash, a "fact", for each value together with the keys that lead to it.
 
-Whatever holds a pattern (`matching.holds_json`) has all facts of the pattern; the reverse need not be so.
+A document that contains a pattern (`matching.holds_json`) has all facts of the pattern. The reverse need not be true.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 FACTS = 64
 """How many facts of one document are kept."""
 MANY = 0
-"""The only fact of a document that has more: it may say anything."""
+"""The single fact of a document with too many values: it may contain any pattern."""
 
 
 def facts_of(document: str) -> Sequence[int]:

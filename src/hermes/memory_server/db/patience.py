@@ -17,7 +17,7 @@ __all__ = ["Asker", "asker", "check_reading", "holding"]
 
 @contextmanager
 def holding(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock for the length of a block. A read that may not go on waits no longer for it."""
+    """Hold a lock for the length of a block. A read that has to stop does not go on waiting for it."""
     while not lock.acquire(timeout=LOOK):
         check_reading()
     try:

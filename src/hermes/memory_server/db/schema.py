@@ -28,7 +28,7 @@ VERSION_TABLE = (
 
 
 def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
-    """As `open_database`, for background work: what a power cut undoes waits again, so none needs to reach the disk."""
+    """As `open_database`, for background work. It does not wait for the disk: after a power cut a job may run again."""
     return open_database(folder, space, synchronous="NORMAL")
 
 

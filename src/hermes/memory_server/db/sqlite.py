@@ -20,8 +20,8 @@ from hermes.sqlite.faults import translate
 from hermes.sqlite.reading import Lane
 
 LANES = (Lane(threads=1, seconds=0.01), Lane(threads=1, seconds=0.1), Lane(threads=1, seconds=0.5), Lane(threads=1))
-"""Nearly every read takes a few milliseconds. One thread does those: several take turns with Python's lock, and do a
-third less together than one alone."""
+"""Nearly every read takes a few milliseconds, and one thread does them all: several would compete for Python's global
+lock, and together do a third less than one alone."""
 ROOM = 8 * 1024 * 1024
 """Bytes on the disk below which it counts as full: who writes also writes the log."""
 LOG_BYTES = 4 * 1024 * 1024

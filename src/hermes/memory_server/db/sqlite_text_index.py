@@ -29,7 +29,7 @@ CREATE VIRTUAL TABLE message_index USING fts5(
 """`scope` is searched together with the words, so that a search costs what its scope holds. What is written without
 spaces is indexed in pairs (`segment`), which SQLite does not know of: a rebuild is ours alone."""
 PAGES = 16
-"""How much of the index is merged while the write lock is held."""
+"""How many pages of the index are merged in one step, while the write lock is held."""
 PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"

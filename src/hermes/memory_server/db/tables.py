@@ -26,7 +26,7 @@ metadata = MetaData()
 Whole = BigInteger().with_variant(Integer(), "sqlite")
 """Every whole number has 64 bits, since times are microseconds. All of SQLite's have, under the name of INTEGER."""
 OPEN_JOB = "state IN ('pending', 'running')"
-"""A query must say it in these words, or the database does not see that the index of open jobs fits."""
+"""The condition of the partial index of open jobs. A query must repeat it literally, or the index is not used."""
 
 OBSERVING = "memberships.left_seq IS NULL AND memberships.observe_others"
 """As above, for the members that observe others."""
@@ -57,7 +57,7 @@ workspaces = Table(
     Column("generation", Whole, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
-"""`generation` grows when messages disappear or get another author: whoever keeps some in memory looks what it was."""
+"""`generation` grows when messages disappear or get another author. Who keeps messages in memory compares it."""
 
 peers = Table(
     "peers",

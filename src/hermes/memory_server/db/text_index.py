@@ -64,7 +64,7 @@ class TextIndex(Protocol):
         ...
 
     def mend(self, tx: Tx) -> bool:
-        """Make it anew from the messages where it is gone or does not find what it should. Was that needed?"""
+        """Build the index again from the messages if it is gone or incomplete. Was that needed?"""
         ...
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
@@ -76,5 +76,5 @@ class TextIndex(Protocol):
         ...
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
-        """Write forgotten words out of the index, a bounded part at a time. Is there more to do?"""
+        """Remove the words of forgotten messages from the index for good, a bounded part at a time. Is there more?"""
         ...

@@ -150,7 +150,7 @@ class Refinement:
                 self.is_busy = await self._embed_some(database)
             except StoreError as error:
                 self.is_busy = False
-                log.warning("memory server: vectors wait: %s", error.line())
+                log.warning("memory server: finer vectors have to wait: %s", error.line())
             except Exception as error:  # noqa: BLE001 - the boundary of an embedder: told in /health, and tried again
                 self.is_busy = False
                 self._filling.failed()
