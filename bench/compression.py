@@ -16,7 +16,7 @@ from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.llm.tokens import estimate_request
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -56,7 +56,7 @@ def _model() -> ScriptedModel:
 async def _compress_slowly(path: Path) -> list[float]:
     """As with a real model, the conversation is read beside it for what its summary may leave out."""
 
-    def answer(_: ModelRequest) -> Answer:
+    def answer(_: ModelRequest) -> ScriptedAnswer:
         enough = asyncio.Event()
         asyncio.get_running_loop().call_later(1.0, enough.set)
         return [enough, Completed(Reply("they spoke of stamps"))]

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 import httpx
 
 from bench.table import Row, report, summarise
-from hermes.embedded.connect import Connection, connect, stop
+from hermes.embedded.connect import ServerConnection, connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 
@@ -45,7 +45,7 @@ def new_place() -> Iterator[Place]:
         stop(place)
 
 
-def _client(found: Connection) -> httpx.Client:
+def _client(found: ServerConnection) -> httpx.Client:
     headers = {"Authorization": f"Bearer {found.api_key}"}
     return httpx.Client(base_url=found.base_url, headers=headers, timeout=30, trust_env=False)
 

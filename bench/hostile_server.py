@@ -8,7 +8,7 @@ from functools import partial
 
 from hermes.__main__ import main
 from hermes.memory_server.api import app
-from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.delivery import WebhookDelivery
 
 
 async def resolve(_host: str, _port: int) -> Sequence[str]:
@@ -16,5 +16,5 @@ async def resolve(_host: str, _port: int) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    setattr(app, "Delivery", partial(Delivery, may_reach=lambda _address: True, resolve=resolve))  # noqa: B010
+    setattr(app, "Delivery", partial(WebhookDelivery, may_reach=lambda _address: True, resolve=resolve))  # noqa: B010
     sys.exit(main())

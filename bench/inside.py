@@ -14,8 +14,8 @@ from bench.talks import DEPTH, Asked, Talk
 from bench.unanswered import QUESTIONS
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.embedder import Embedder, Finer, Question
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.embedder import Embedder, Finer, SearchQuestion
 from hermes.memory_server.engine.asking import understand, without_names
 from hermes.memory_server.engine.candidates import Candidates, find_candidates
 from hermes.memory_server.engine.finer import REFINED, closeness
@@ -52,9 +52,9 @@ class Inside:
         index = VectorIndex(vectors.space.dimension)
 
         def look(tx: Tx, talk: Talk, text: str) -> Candidates:
-            place = Place(workspace_id_of(tx, talk.name))
+            place = SearchArea(workspace_id_of(tx, talk.name))
             seen = index.outlines.load(tx, place.workspace_id)
-            asked = understand(tx, place.workspace_id, Question(text, vectors.direction(text), vectors.direction))
+            asked = understand(tx, place.workspace_id, SearchQuestion(text, vectors.direction(text), vectors.direction))
             return find_candidates(tx, seen, place, asked, None)
 
         for talk in talks:

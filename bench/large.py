@@ -18,7 +18,7 @@ import httpx
 from bench.memory_server import TALK, resident, serve, words
 from bench.table import Row, report, summarise, time_calls
 from hermes.memory_server.db.schema import open_for_work
-from hermes.memory_server.engine.drafts import Draft, prepare_drafts
+from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.word_vectors import WordVectors
 
@@ -33,7 +33,7 @@ async def fill(folder: Path, size: int) -> None:
     quiet = {"reasoning": {"enabled": False}, "summary": {"enabled": False}}
     for start in range(0, size, TALK):
         drafts = [
-            Draft(f"I keep item {start + n} in {words(22)}.", f"p{start // TALK}", configuration=quiet)
+            MessageDraft(f"I keep item {start + n} in {words(22)}.", f"p{start // TALK}", configuration=quiet)
             for n in range(min(TALK, size - start))
         ]
         ready = await prepare_drafts(embedder, drafts)

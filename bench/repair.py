@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.table import report, summarise
-from hermes.audit.audit import Places, audit_store
+from hermes.audit.audit import ProfileFiles, audit_store
 from hermes.audit.log import LogAudit
 from hermes.audit.repair import repair
 from hermes.clock import SystemClock
@@ -37,7 +37,7 @@ def run() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         home = Path(folder)
-        places = Places(home / "state.db", home / "sessions.json", home / "agent.log")
+        places = ProfileFiles(home / "state.db", home / "sessions.json", home / "agent.log")
         with closing(sqlite3.connect(places.state_file)) as db, db:
             _fill(db)
         by_command = shutil.copytree(home, home / "by-command")

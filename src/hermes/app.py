@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import load_env, read_entries
-from hermes.configuration import Foreign, configure
+from hermes.configuration import ForeignSetting, configure
 from hermes.home import Home
 from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
@@ -22,7 +22,7 @@ class App(Struct, frozen=True):
     env: Mapping[str, str]
     settings: Settings
     clock: Clock
-    foreign: Sequence[Foreign] = ()
+    foreign: Sequence[ForeignSetting] = ()
     """Keys of config.yaml that are not ours."""
 
     @classmethod

@@ -25,7 +25,7 @@ from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
-from hermes.memory.notes import Notes, Target
+from hermes.memory.notes import Notes, NotesFile
 from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.registry import NONE, find_provider
 from hermes.memory.values import Conversation, Reach, Speaker
@@ -137,7 +137,7 @@ def open_agent(
 
 def open_notes(app: App, scope: Scope) -> Notes:
     """The built-in notes that a scope has in this profile."""
-    limits: dict[Target, int] = {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)}
+    limits: dict[NotesFile, int] = {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)}
     return Notes(app.home.path, scope, limits)
 
 

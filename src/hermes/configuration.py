@@ -27,7 +27,7 @@ MOST_NAMED = 200
 """How many keys that are not ours a list of them has."""
 
 
-class Foreign(Struct, frozen=True):
+class ForeignSetting(Struct, frozen=True):
     """A key of config.yaml that is not ours, or a whole block of them; `meant` is a key of ours that is very close."""
 
     key: str
@@ -43,7 +43,7 @@ class Configuration(Struct, frozen=True):
 
     settings: Settings
     problems: Sequence[SettingsError]
-    foreign: Sequence[Foreign]
+    foreign: Sequence[ForeignSetting]
 
     def checked(self) -> Settings:
         """The settings, for running. Raises the first problem, and says how many more there are."""
@@ -73,7 +73,7 @@ def config_layers(entries: Iterable[Given], env: Mapping[str, str], table: Table
     ]
 
 
-def name_foreign(foreign: Sequence[Foreign], most: int) -> str:
+def name_foreign(foreign: Sequence[ForeignSetting], most: int) -> str:
     """One line about the keys that are not ours, naming `most` of them."""
     count = "1 setting is" if len(foreign) == 1 else f"{len(foreign)} settings are"
     names = ", ".join(str(one) for one in foreign[:most])
@@ -99,7 +99,7 @@ def _misplaced(others: Iterable[Given], table: Table) -> Iterator[SettingsError]
             yield SettingsError(f"{entry.where}: '{entry.key}' is {shown}, but takes a block of settings ({names})")
 
 
-def _foreign(others: Iterable[Given], table: Table) -> Iterator[Foreign]:
+def _foreign(others: Iterable[Given], table: Table) -> Iterator[ForeignSetting]:
     """What is not ours, a block without a setting of ours as one."""
     told: set[str] = set()
     for entry in others:
@@ -109,7 +109,7 @@ def _foreign(others: Iterable[Given], table: Table) -> Iterator[Foreign]:
         key = entry.key if meant else _outermost(entry.key, table)
         if key not in told:
             told.add(key)
-            yield Foreign(key, entry.where, meant)
+            yield ForeignSetting(key, entry.where, meant)
 
 
 def _agrees(entry: Given) -> bool:

@@ -19,11 +19,11 @@ from typing import Literal
 
 from hermes import __version__
 from hermes.agent.prompt import read_soul
-from hermes.audit.audit import Places, StoreAudit, audit_store, read_log
+from hermes.audit.audit import ProfileFiles, StoreAudit, audit_store, read_log
 from hermes.audit.log import LogAudit
 from hermes.clock import Clock
 from hermes.config_file import load_env, read_entries
-from hermes.configuration import MOST_NAMED, Foreign, configure, name_foreign
+from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
@@ -82,9 +82,9 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
             yield Finding(name, "fail", error.message, error.hint)
 
 
-def places(home: Home) -> Places:
+def places(home: Home) -> ProfileFiles:
     """The files of a profile that the audit reads and a repair mends."""
-    return Places(home.state_file, home.old_routes_file, home.log_file)
+    return ProfileFiles(home.state_file, home.old_routes_file, home.log_file)
 
 
 def _check_home(home: Home) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ def _check_settings(home: Home) -> Iterator[Finding]:
             yield Finding("settings", "warn", f"{path} can be read by other users", f"chmod 600 {path}")
 
 
-def _check_foreign(home: Home, foreign: Sequence[Foreign]) -> Iterator[Finding]:
+def _check_foreign(home: Home, foreign: Sequence[ForeignSetting]) -> Iterator[Finding]:
     """Keys of other programs are fine; one that is nearly ours is probably a slip."""
     for slip in (one for one in foreign if one.meant):
         yield Finding(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from hermes.agent.agent import Agent
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
@@ -107,9 +107,9 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     """The HTTP API, loaded by name: only it needs a web server."""
     get = app.settings.get
 
-    def speaker(scope: Scope) -> Speaker:
+    def speaker(scope: Scope) -> Responder:
         toolbox = Toolbox([session_search_tool(store, scope)], off=tools_off(app.settings))
-        return Speaker(scoped(app, store, model, scope), toolbox, get(MAX_STEPS), get(MAX_CALLS))
+        return Responder(scoped(app, store, model, scope), toolbox, get(MAX_STEPS), get(MAX_CALLS))
 
     def prompt(scope: Scope) -> str:
         return build_system_prompt(PromptParts(read_soul(app.home.soul_file), app.clock.now(), scope))

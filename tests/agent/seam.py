@@ -16,7 +16,7 @@ from hermes.clock import SystemClock
 from hermes.events import TurnEvent
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
@@ -28,7 +28,7 @@ from hermes.store.store import Store
 from hermes.types import ToolCall
 from tests.memory.providers import OWNER, PATIENT, Recorder
 
-Script = Iterable[Answer] | Callable[[ModelRequest], Answer]
+Script = Iterable[ScriptedAnswer] | Callable[[ModelRequest], ScriptedAnswer]
 
 
 def calls(name: str, call_id: str = "c1", **arguments: Any) -> Reply:

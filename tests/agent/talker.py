@@ -14,7 +14,7 @@ from hermes.agent.lane import LaneTerms
 from hermes.agent.turn import run_turn
 from hermes.cli.chat import event_line
 from hermes.clock import SystemClock
-from hermes.llm.events import Completed, Reply, TextDelta
+from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.scripted import ScriptedModel
 from hermes.store.store import Store
 from tests.agent.agents import make_agent
@@ -23,7 +23,7 @@ from tests.agent.agents import make_agent
 async def talk(path: Path, session_id: str, ttl: float) -> None:
     """One turn."""
     go = asyncio.Event()
-    model = ScriptedModel([[TextDelta("half"), go, TextDelta(" whole"), Completed(Reply(text="half whole"))]])
+    model = ScriptedModel([[TextPiece("half"), go, TextPiece(" whole"), Completed(Reply(text="half whole"))]])
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         agent = make_agent(store, session_id, model, terms=LaneTerms(ttl=ttl, poll=0.02, patience=30.0))
         async with aclosing(run_turn(agent, "from the talker", asyncio.Event())) as events:

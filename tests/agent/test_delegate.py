@@ -11,12 +11,12 @@ import pytest
 from msgspec import Struct
 
 from hermes.agent.agent import Policy, TemporaryAgent
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.agent.tools import Toolbox
 from hermes.events import Replied, ToolFinished, ToolProgress, ToolStarted
 from hermes.fence import fence
-from hermes.llm.events import Completed, Failed, Reply
-from hermes.llm.scripted import Answer
+from hermes.llm.events import Completed, ModelFailed, Reply
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.caller import Memory
 from hermes.store.store import Store
 from tests.agent.seam import calls, offered, open_seam, requests, say
@@ -81,12 +81,12 @@ async def test_a_sub_agent_has_no_search_when_the_policy_switches_it_off(tmp_pat
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Failed("server", "the endpoint is on fire", retryable=False), "the endpoint is on fire"),
+        (ModelFailed("server", "the endpoint is on fire", retryable=False), "the endpoint is on fire"),
         (Reply(""), "the model answered with nothing"),
     ],
 )
 async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
-    tmp_path: Path, answer: Failed | Reply, said: str
+    tmp_path: Path, answer: ModelFailed | Reply, said: str
 ) -> None:
     provider = Recorder()
     async with open_seam(tmp_path, [calls("delegate", task="t"), answer, Reply("sorry")], provider) as agent:
@@ -114,7 +114,7 @@ def held_types(kind: type) -> set[type]:
 @pytest.mark.contract("4.6")
 def test_a_temporary_agent_has_no_place_for_a_memory_or_a_store() -> None:
     held = held_types(TemporaryAgent)
-    assert held >= {Speaker, Toolbox, str}
+    assert held >= {Responder, Toolbox, str}
     assert not any(issubclass(kind, Memory | Store) for kind in held)
     assert not hasattr(TemporaryAgent, "__dict__") or "__slots__" in vars(TemporaryAgent)
 
@@ -152,7 +152,7 @@ async def test_sub_agent_that_searches_without_end_must_answer(tmp_path: Path) -
 
 async def test_sub_agent_that_takes_too_long_is_given_up_and_the_turn_goes_on(tmp_path: Path) -> None:
     policy = Policy(review_every=0, delegate_deadline=0.05)
-    hang: Answer = [asyncio.Event(), Completed(Reply("too late"))]
+    hang: ScriptedAnswer = [asyncio.Event(), Completed(Reply("too late"))]
     async with open_seam(tmp_path, [calls("delegate", task="wait"), hang, Reply("done")], Recorder(), policy) as agent:
         events = await say(agent, "go")
         [finished] = [event for event in events if isinstance(event, ToolFinished)]

@@ -20,7 +20,7 @@ from hermes.events import ToolFinished
 from hermes.llm.events import Reply
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.store import Store
 from hermes.types import Draft
 from tests.agent.seam import calls, offered, open_seam, requests, say
@@ -133,7 +133,7 @@ class Listener:
         self.provider = Recorder()
         self.reviewed: list[str] = []
 
-    def answer(self, request: ModelRequest) -> Answer:
+    def answer(self, request: ModelRequest) -> ScriptedAnswer:
         if request.messages[0]["content"] == PROMPT:
             self.reviewed.append(str(request.messages))
             return Reply("done")

@@ -14,7 +14,7 @@ from hermes.events import Failed, Replied, Stopped, TextDelta
 from hermes.fence import NOTE, fence
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
-from hermes.llm.scripted import Step
+from hermes.llm.scripted import ScriptStep
 from hermes.types import ECHO
 from tests.agent.seam import calls, open_seam, requests, say
 from tests.memory.providers import Recorder, Troubled
@@ -55,9 +55,9 @@ async def test_an_answer_that_only_quotes_memory_is_not_learned_as_something_new
 
 @pytest.mark.parametrize("kind", ["failed", "stopped"])
 async def test_a_block_cut_off_in_the_middle_is_dropped(tmp_path: Path, kind: str) -> None:
-    stop, begun = asyncio.Event(), [model_events.TextDelta(f"Well, {LEAK[:-10]}")]
-    rest: list[Step] = [
-        asyncio.Event() if kind == "stopped" else model_events.Failed("server", "on fire", retryable=False),
+    stop, begun = asyncio.Event(), [model_events.TextPiece(f"Well, {LEAK[:-10]}")]
+    rest: list[ScriptStep] = [
+        asyncio.Event() if kind == "stopped" else model_events.ModelFailed("server", "on fire", retryable=False),
         Completed(Reply("")),
     ]
     async with open_seam(tmp_path, [[*begun, *rest] if kind == "stopped" else [*begun, rest[0]]]) as agent:

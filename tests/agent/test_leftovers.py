@@ -13,11 +13,11 @@ from hermes.agent.agent import Agent, Policy
 from hermes.agent.leftovers import review_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.cli.commands import run_command
-from hermes.cli.conversation import Conversation
+from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.notes import Notes
 from hermes.scope import Guest
 from hermes.store.store import Store
@@ -36,7 +36,7 @@ def is_review(request: ModelRequest) -> bool:
     return bool(request.messages[0]["content"] == PROMPT)
 
 
-def noting(request: ModelRequest) -> Answer:
+def noting(request: ModelRequest) -> ScriptedAnswer:
     """Notes what it is given to review, and answers people."""
     if not is_review(request):
         return Reply("I see")
@@ -84,7 +84,7 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
 async def test_two_reviews_at_the_same_moment_read_a_turn_once(tmp_path: Path) -> None:
     asked, gate = asyncio.Event(), asyncio.Event()
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         if is_review(request):
             asked.set()
         return [gate, Completed(Reply("done"))] if is_review(request) else Reply("I see")
@@ -178,21 +178,21 @@ async def test_session_of_a_terminal_is_reviewed_when_it_is_left(tmp_path: Path,
     async with LoopbackServer(answers, then=says("hello")) as server:
         app = load_app(tmp_path, SystemClock(), model__base_url=server.base_url, model__default="loop-1")
         async with await app.open_store() as store:
-            conversation = Conversation(app, store)
+            conversation = TerminalConversation(app, store)
             await talk(conversation, "I like figs")
             if left_by == "new":
                 await run_command(conversation, "/new", asyncio.Event())
             else:
                 await conversation.end()
                 assert len(rows(tmp_path, DUE)) == 1
-                conversation = Conversation(app, store)
+                conversation = TerminalConversation(app, store)
                 await talk(conversation, "hello")
             await appears(tmp_path, "SELECT 1 FROM hermes_reviews")
             await conversation.end()
     assert (tmp_path / "memories" / "USER.md").read_text().strip() == "likes figs"
 
 
-async def talk(conversation: Conversation, text: str) -> None:
+async def talk(conversation: TerminalConversation, text: str) -> None:
     async for _ in conversation.say(text, asyncio.Event()):
         pass
 

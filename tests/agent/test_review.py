@@ -12,9 +12,9 @@ import pytest
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.review import LONGEST, PROMPT, review
 from hermes.events import MemoryUpdated, Replied
-from hermes.llm.events import Completed, Failed, Reply
+from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, Step
+from hermes.llm.scripted import ScriptedAnswer, ScriptStep
 from hermes.store.note_remarks import take_remarks
 from hermes.store.reviews import reviewed_upto
 from hermes.types import Draft
@@ -22,14 +22,14 @@ from tests.agent.seam import calls, open_seam, requests, say, settle
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)
-ON_FIRE = Failed("server", "on fire", retryable=False)
+ON_FIRE = ModelFailed("server", "on fire", retryable=False)
 
 
 def is_review(request: ModelRequest) -> bool:
     return bool(request.messages[0]["content"] == PROMPT)
 
 
-def answering(*reviews: Answer) -> Callable[[ModelRequest], Answer]:
+def answering(*reviews: ScriptedAnswer) -> Callable[[ModelRequest], ScriptedAnswer]:
     """A model that answers people at once, and reviews as scripted."""
     script = iter(reviews)
     return lambda request: next(script) if is_review(request) else Reply("reply")
@@ -55,7 +55,7 @@ async def mark(agent: Agent) -> int:
 @pytest.mark.contract("4.12")
 async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    slow: list[Step] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
+    slow: list[ScriptStep] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
     provider = Recorder()
     async with open_seam(tmp_path, answering(slow, Reply("done")), provider, EVERY_TURN) as agent:
         events = await say(agent, "I like figs")
@@ -70,7 +70,7 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
 
 @pytest.mark.contract("4.10", "4.12")
 @pytest.mark.parametrize("last", [Reply("done"), [ON_FIRE]], ids=["that ends well", "that fails after it"])
-async def test_what_a_review_notes_waits_to_be_told(tmp_path: Path, last: Answer) -> None:
+async def test_what_a_review_notes_waits_to_be_told(tmp_path: Path, last: ScriptedAnswer) -> None:
     note = calls("memory", action="add", target="user", content="likes figs")
     async with open_seam(tmp_path, answering(note, last), None, EVERY_TURN) as agent:
         await say(agent, "I like figs")
@@ -167,7 +167,7 @@ async def test_without_a_model_there_is_no_review(tmp_path: Path) -> None:
 async def test_a_review_that_hangs_is_given_up_at_its_deadline(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    never: list[Step] = [asyncio.Event(), Completed(Reply("done"))]
+    never: list[ScriptStep] = [asyncio.Event(), Completed(Reply("done"))]
     policy = Policy(review_every=1, review_deadline=0.05)
     async with open_seam(tmp_path, answering(never), None, policy) as agent:
         await say(agent, "hello")
@@ -180,7 +180,7 @@ async def test_one_review_runs_at_a_time_and_the_next_reads_the_rest(tmp_path: P
     asked, gate = asyncio.Event(), asyncio.Event()
     script = answering([gate, Completed(Reply("done"))], Reply("done"))
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         if is_review(request):
             asked.set()
         return script(request)
@@ -198,7 +198,7 @@ async def test_one_review_runs_at_a_time_and_the_next_reads_the_rest(tmp_path: P
 
 
 async def test_closing_waits_for_a_review_within_a_deadline_and_then_ends_it(tmp_path: Path) -> None:
-    never: list[Step] = [asyncio.Event(), Completed(Reply("done"))]
+    never: list[ScriptStep] = [asyncio.Event(), Completed(Reply("done"))]
     provider = Recorder()
     async with open_seam(tmp_path, answering(never), provider, EVERY_TURN) as agent:
         await say(agent, "hello")

@@ -17,14 +17,14 @@ from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolFin
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft, Json, ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn
 from tests.llm.calling import model_at
 from tests.llm.loopback import LoopbackServer, says
 
-HALF = [model_events.TextDelta("Once upon "), model_events.TextDelta("a time")]
+HALF = [model_events.TextPiece("Once upon "), model_events.TextPiece("a time")]
 
 
 class Gate:
@@ -103,7 +103,7 @@ async def test_stop_before_the_first_token_leaves_the_message_alone(store: Store
     stop, never = asyncio.Event(), asyncio.Event()
     asked = asyncio.Event()
 
-    def hang(request: ModelRequest) -> Answer:
+    def hang(request: ModelRequest) -> ScriptedAnswer:
         asked.set()
         return [never, Completed(Reply(text="x"))]
 
@@ -256,7 +256,9 @@ async def test_tools_run_in_order_each_result_stored_before_the_next_begins(stor
 @pytest.mark.parametrize(
     "answer", [Reply(text=""), Reply(text="  \n"), Reply(text="<memory-context>leak</memory-context>")]
 )
-async def test_reply_without_words_is_a_failure_and_not_stored(store: Store, session: str, answer: Answer) -> None:
+async def test_reply_without_words_is_a_failure_and_not_stored(
+    store: Store, session: str, answer: ScriptedAnswer
+) -> None:
     [*_, last] = await take_turn(make_agent(store, session, ScriptedModel([answer])), "hello")
     assert isinstance(last, Failed)
     assert await spoken(store, session) == [("user", "hello")]

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hermes.audit.audit import Places
+from hermes.audit.audit import ProfileFiles
 from hermes.audit.repair import repair
 from hermes.clock import SystemClock
 
 
 def main(home: Path) -> None:
-    places = Places(home / "state.db", home / "sessions" / "sessions.json", home / "logs" / "agent.log")
+    places = ProfileFiles(home / "state.db", home / "sessions" / "sessions.json", home / "logs" / "agent.log")
     print("ready", flush=True)  # noqa: T201 - what the parent waits for
     sys.stdin.readline()
     for _ in range(2):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.audit.audit import Places, audit_store
+from hermes.audit.audit import ProfileFiles, audit_store
 from hermes.audit.log import LogAudit
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
@@ -117,7 +117,7 @@ def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.db"
         asyncio.run(act(path, acts))
-        places = Places(path, Path(folder) / "sessions.json", Path(folder) / "agent.log")
+        places = ProfileFiles(path, Path(folder) / "sessions.json", Path(folder) / "agent.log")
         found = audit_store(places, LogAudit(), lock_timeout=5)
         assert found.damage == ()
         assert (found.history, found.losses) == ((), ())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.cli.rows import columns_of, fold, head, tail
-from hermes.cli.status import Status
+from hermes.cli.status import ChatStatus
 from hermes.cli.table import LEAST, fit_widths
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
@@ -39,7 +39,7 @@ def test_head_and_tail_fit(text: str, columns: int) -> None:
 
 @given(TEXT, TEXT, st.integers(20, 100))
 def test_a_status_line_fits_and_memory_is_cut_last(model: str, session: str, columns: int) -> None:
-    line = Status(model, session, "incognito").line(columns)
+    line = ChatStatus(model, session, "incognito").line(columns)
     assert columns_of(line) <= columns
     if columns >= 30:
         assert line.endswith("incognito")

@@ -12,7 +12,7 @@ from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -52,7 +52,7 @@ def summariser(text: str = "they spoke of stamps") -> ScriptedModel:
 def slow_summariser(asked: asyncio.Event, go_on: asyncio.Event, text: str = "they spoke of stamps") -> ScriptedModel:
     """A model that says that it was asked and answers when it is told to."""
 
-    def answer(_: ModelRequest) -> Answer:
+    def answer(_: ModelRequest) -> ScriptedAnswer:
         asked.set()
         return [go_on, Completed(Reply(text))]
 

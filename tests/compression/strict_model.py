@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hermes.llm.events import Failed, Reply
+from hermes.llm.events import ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.llm.tokens import estimate_request
 from tests.compression.conversations import is_summary_request
 
-TOO_LONG = Failed("context_too_long", "the request is longer than the window", retryable=False)
+TOO_LONG = ModelFailed("context_too_long", "the request is longer than the window", retryable=False)
 
 
 def strict_model(
     window: int,
     *,
     replies: Iterable[Reply] = (),
-    summary: Callable[[], Answer] = lambda: Reply("they spoke of stamps"),
+    summary: Callable[[], ScriptedAnswer] = lambda: Reply("they spoke of stamps"),
     believed: int | None = None,
 ) -> ScriptedModel:
     """Gives `replies` in turn, then "fine"; refuses what is longer than `window`. Others think it has `believed`."""
     coming = iter(replies)
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         if estimate_request(request.messages, request.tools) > window:
             return TOO_LONG
         return summary() if is_summary_request(request) else next(coming, Reply("fine"))

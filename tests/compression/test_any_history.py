@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
-from hermes.llm.events import Completed, Failed, Reply
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.events import Completed, ModelFailed, Reply
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft, ToolCall
 from tests.compression.checks import check_store
@@ -107,9 +107,9 @@ class World:
         """One compression, with `late` messages that arrive while the model is asked."""
         asked, go_on = asyncio.Event(), asyncio.Event()
 
-        def script(_: object) -> Answer:
+        def script(_: object) -> ScriptedAnswer:
             asked.set()
-            end = Failed("server", "500", retryable=True) if answer == "500" else Completed(Reply(answer))
+            end = ModelFailed("server", "500", retryable=True) if answer == "500" else Completed(Reply(answer))
             return [go_on, end]
 
         compressor = make_compressor(store, ScriptedModel(script, context_length=WINDOW), window=WINDOW)

@@ -17,7 +17,7 @@ from hermes.compression.policy import CompressionPolicy
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
-from hermes.llm.events import Failed
+from hermes.llm.events import ModelFailed
 from hermes.llm.scripted import ScriptedModel
 from hermes.store.compression_failures import read_failures
 from hermes.store.store import Store
@@ -36,7 +36,7 @@ def lose_lease(session_id: str, tx: Tx) -> None:
 @pytest.mark.contract("3.1")
 async def test_done_skipped_and_failed_results_are_of_the_session(store: Store, read_log: ReadLog) -> None:
     long, short = await talked(store), await talked(store, 1)
-    broken = ScriptedModel(lambda _: Failed("server", "500", retryable=True))
+    broken = ScriptedModel(lambda _: ModelFailed("server", "500", retryable=True))
     skipped = await make_compressor(store, summariser()).compress(short)
     failed = await make_compressor(store, broken).compress(long)
     done = await make_compressor(store, summariser()).compress(long)

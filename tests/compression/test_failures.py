@@ -11,9 +11,9 @@ import pytest
 from hermes.compression.compressor import Request
 from hermes.compression.digest import OPENING
 from hermes.events import Notice, Replied
-from hermes.llm.events import Completed, Failed, Reply
+from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from tests.compression.agents import make_agent, take_turn
 from tests.compression.checks import check_lines, check_store
@@ -32,8 +32,8 @@ from tests.compression.hand_clock import HandClock
 FITTING = 22
 """Turns that are over the threshold of the window and below its hard limit."""
 
-FAILURES: dict[str, Callable[[], Answer]] = {
-    "error": lambda: Failed("server", "answered 500", retryable=True),
+FAILURES: dict[str, Callable[[], ScriptedAnswer]] = {
+    "error": lambda: ModelFailed("server", "answered 500", retryable=True),
     "empty": lambda: Reply("  "),
     "longer than its input": lambda: Reply("they spoke of stamps " * 9000),
     "far too long": lambda: Reply("they spoke of stamps " * 800),
@@ -42,10 +42,10 @@ FAILURES: dict[str, Callable[[], Answer]] = {
 }
 
 
-def answering(summary: Callable[[], Answer], window: int = WINDOW) -> ScriptedModel:
+def answering(summary: Callable[[], ScriptedAnswer], window: int = WINDOW) -> ScriptedModel:
     """A model that answers every question, but makes its summaries as told."""
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         return summary() if is_summary_request(request) else Reply("here I am")
 
     return ScriptedModel(answer, context_length=window)

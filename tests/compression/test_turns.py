@@ -16,7 +16,7 @@ from hermes.errors import NoteError
 from hermes.events import Failed, Notice, Replied, Stopped
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.active import Deadlines
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
@@ -110,7 +110,7 @@ async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_inc
     reviewed: list[str] = []
     epochs: list[int] = []
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         if is_summary_request(request):
             return Reply("they spoke of stamps")
         if not str(request.messages[0]["content"]).startswith(REVIEW):
@@ -251,7 +251,7 @@ async def test_silence_that_ends_stops_what_it_began(tmp_path: Path, read_log: R
     asked = asyncio.Event()
     hanging = [True]
 
-    def answer(request: ModelRequest) -> Answer:
+    def answer(request: ModelRequest) -> ScriptedAnswer:
         if is_summary_request(request):
             asked.set()
             return [asyncio.Event(), Completed(Reply("never"))] if hanging[0] else Reply("they spoke of stamps")

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from hermes.db import lanes
-from hermes.db.engine import Database
+from hermes.db.engine import StoreDatabase
 from hermes.db.owners import new_owner
 
 
 async def hold(path: Path, queue: str, lane: str) -> None:
     """Holds a lane for an hour."""
-    db, owner = Database(path, lock_timeout=5.0), new_owner()
+    db, owner = StoreDatabase(path, lock_timeout=5.0), new_owner()
     lease = await db.write(lambda tx: lanes.hold_lane(tx, queue, lane, owner, ttl=3600.0, now=time.time()))
     assert lease is not None
     print(owner, flush=True)  # noqa: T201 - what the parent waits for

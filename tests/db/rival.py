@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.clock import SystemClock
 from hermes.db import leases
-from hermes.db.engine import Database, Tx
+from hermes.db.engine import StoreDatabase, Tx
 from hermes.db.leases import Lease
 
 DIARY = "INSERT INTO diary (epoch, what) VALUES (?, ?)"
@@ -18,7 +18,7 @@ DIARY = "INSERT INTO diary (epoch, what) VALUES (?, ?)"
 
 async def fight(path: Path, owner: str, count: int) -> int:
     """Hold the lease `count` times. Going in and out are transactions of their own."""
-    db, clock, chance = Database(path, lock_timeout=30.0), SystemClock(), random.Random(owner)
+    db, clock, chance = StoreDatabase(path, lock_timeout=30.0), SystemClock(), random.Random(owner)
 
     def enter(tx: Tx) -> Lease | None:
         lease = leases.acquire(tx, "x", owner, ttl=60.0, now=clock.now())

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.db import leases
-from hermes.db.engine import Database
+from hermes.db.engine import StoreDatabase
 from hermes.db.owners import new_owner
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file
@@ -111,7 +111,7 @@ def test_epochs_only_grow_and_holders_never_overlap(steps: list[tuple[str, str, 
 async def test_processes_that_fight_for_one_lease_never_hold_it_together(tmp_path: Path) -> None:
     path, count, rivals = tmp_path / "l.db", scale(20, 400), scale(3, 9)
     make_file(path).close()
-    db = Database(path, lock_timeout=30.0)
+    db = StoreDatabase(path, lock_timeout=30.0)
     await db.write(lambda tx: tx.execute("CREATE TABLE diary (seq INTEGER PRIMARY KEY, epoch INTEGER, what TEXT)"))
     processes = [start("tests.db.rival", path, f"p{number}", count) for number in range(rivals)]
     for process in processes:

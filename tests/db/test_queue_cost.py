@@ -13,7 +13,7 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import MAX_CRASHES, Dead, Done, Outcome, Retry
+from hermes.db.outcomes import MAX_CRASHES, Dead, Done, ItemOutcome, Retry
 from hermes.db.queue import Claim
 from tests.db.files import make_file, transaction
 
@@ -76,7 +76,7 @@ def test_work_beside_and_in_a_lane_with_a_long_backlog_costs_no_scan(db: sqlite3
         with transaction(db) as tx:
             queue.enqueue(tx, "work", f"short{number}", f"short{number}", {}, now=0.0)
     meter = Meter(db)
-    outcomes: list[tuple[float, Outcome]] = [(1.0, Done()), (2.0, Retry(3.0, "later")), (40.0, Dead("no"))]
+    outcomes: list[tuple[float, ItemOutcome]] = [(1.0, Done()), (2.0, Retry(3.0, "later")), (40.0, Dead("no"))]
     for now, outcome in outcomes:
         for _ in range(4):
             claim = meter.run("claim", claim_at(now))

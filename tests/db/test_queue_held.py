@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import lanes, queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, Outcome, Postponed, Retry
+from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim
 from tests.db.files import make_file, transaction
 
@@ -38,7 +38,7 @@ def nothing_due(db: sqlite3.Connection, *, now: float, lane: str | None = None) 
         return queue.claim(tx, "work", "me", ttl=30.0, now=now, lane=lane) is None
 
 
-def settle(db: sqlite3.Connection, claim: Claim, *outcomes: Outcome, now: float) -> list[Outcome]:
+def settle(db: sqlite3.Connection, claim: Claim, *outcomes: ItemOutcome, now: float) -> list[ItemOutcome]:
     with transaction(db) as tx:
         return queue.settle(tx, claim, outcomes, now=now)
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 from hermes.db import lanes, leases, queue, queue_items
 from hermes.db.leases import Lease
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, Outcome, Postponed, Retry
+from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, Item
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file, transaction
@@ -166,9 +166,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.finish(holding.claim, outcomes)
         self.holdings.remove(holding)
 
-    def outcome(self, verdict: str, pause: float) -> Outcome:
+    def outcome(self, verdict: str, pause: float) -> ItemOutcome:
         at = self.now + pause
-        outcomes: dict[str, Outcome] = {
+        outcomes: dict[str, ItemOutcome] = {
             "d": Done(),
             "r": Retry(at, "not now"),
             "x": Dead("no good"),
@@ -177,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
         }
         return outcomes[verdict]
 
-    def finish(self, claim: Claim | None, outcomes: list[Outcome]) -> None:
+    def finish(self, claim: Claim | None, outcomes: list[ItemOutcome]) -> None:
         """Effects and settlement, in one transaction; nothing after an item that waits has an effect."""
         assert claim is not None
         with transaction(self.db) as tx:
@@ -189,12 +189,12 @@ class QueueMachine(RuleBasedStateMachine):
             recorded = queue.settle(tx, claim, outcomes, now=self.now)
         self.remember(claim, outcomes, recorded)
 
-    def too_often(self, item: Item, outcome: Outcome) -> bool:
+    def too_often(self, item: Item, outcome: ItemOutcome) -> bool:
         return isinstance(outcome, Defect) and self.crashes[item.id] >= MAX_CRASHES
 
-    def remember(self, claim: Claim, outcomes: list[Outcome], recorded: list[Outcome]) -> None:
+    def remember(self, claim: Claim, outcomes: list[ItemOutcome], recorded: list[ItemOutcome]) -> None:
         """What the model knows of the items after they were settled."""
-        last: Outcome | None = None  # the first outcome that lets the others wait
+        last: ItemOutcome | None = None  # the first outcome that lets the others wait
         for position, item in enumerate(claim.items):
             outcome = outcomes[position] if position < len(outcomes) else None
             if last is not None and not (isinstance(last, Defect) and isinstance(outcome, Defect)):

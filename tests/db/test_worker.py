@@ -16,16 +16,16 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import MAX_CRASHES, Dead, Done, Outcome, Postponed, Retry
+from hermes.db.outcomes import MAX_CRASHES, Dead, Done, ItemOutcome, Postponed, Retry
 from hermes.db.owners import new_owner
 from hermes.db.queue import Claim, Item
-from hermes.db.worker import Work, Worker, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import StaleError, StoreBusyError
 from tests.db.files import make_file, transaction
 from tests.db.hand_clock import HandClock
 
 T = TypeVar("T")
-Handle = Callable[[Claim], Awaitable[Sequence[Outcome] | None]]
+Handle = Callable[[Claim], Awaitable[Sequence[ItemOutcome] | None]]
 
 
 class File:
@@ -53,11 +53,11 @@ class Told(Work):
     act: Handle
     keys: list[list[str]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    heard: list[Outcome] = field(default_factory=list)
+    heard: list[ItemOutcome] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
 
-    async def handle(self, claimed: Claim) -> Sequence[Outcome] | None:
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
         self.keys.append([item.key for item in claimed.items])
         self.items += claimed.items
         self.at_once += 1
@@ -67,16 +67,16 @@ class Told(Work):
         finally:
             self.at_once -= 1
 
-    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         for item, outcome in zip(claimed.items, recorded, strict=False):
             if isinstance(outcome, Done):
                 tx.execute("INSERT INTO effects VALUES (?, ?)", (claimed.lane, item.key))
 
-    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+    def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         self.heard += recorded
 
 
-async def all_done(claimed: Claim) -> Sequence[Outcome]:
+async def all_done(claimed: Claim) -> Sequence[ItemOutcome]:
     return [Done()] * len(claimed.items)
 
 
@@ -93,8 +93,8 @@ class Bench:
             for key in keys:
                 assert queue.enqueue(tx, "work", lane, key, {}, now=self.clock.now(), not_before=until)
 
-    def worker(self, work: Work, *, batch: int = 1, at_once: int = 8, owner: str | None = None) -> Worker:
-        return Worker(
+    def worker(self, work: Work, *, batch: int = 1, at_once: int = 8, owner: str | None = None) -> QueueWorker:
+        return QueueWorker(
             self.file,
             self.clock,
             "work",
@@ -105,11 +105,11 @@ class Bench:
             wake=asyncio.Event(),
         )
 
-    def start(self, worker: Worker) -> asyncio.Task[None]:
+    def start(self, worker: QueueWorker) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(worker.run()))
         return self.tasks[-1]
 
-    def keys(self, state: queue.State) -> list[str]:
+    def keys(self, state: queue.ItemState) -> list[str]:
         return [item.key for item in queue_items.items(self.file.db, "work", state)]
 
     def effects(self, lane: str | None = None) -> list[str]:
@@ -134,7 +134,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.contract("2.3")
 async def test_lanes_are_handled_side_by_side_and_each_in_order(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(10.0)
         return await all_done(claimed)
 
@@ -165,7 +165,7 @@ async def test_what_is_new_is_handled_at_once_when_the_worker_is_woken_and_soon_
 
 
 async def test_items_without_an_outcome_come_again(bench: Bench) -> None:
-    async def one_by_one(claimed: Claim) -> Sequence[Outcome]:
+    async def one_by_one(claimed: Claim) -> Sequence[ItemOutcome]:
         return [Done()]
 
     bench.add("a", "one", "two", "three")
@@ -180,7 +180,7 @@ async def test_items_without_an_outcome_come_again(bench: Bench) -> None:
 async def test_handler_that_raises_has_a_few_tries_with_growing_pauses_and_only_the_culprit_goes(bench: Bench) -> None:
     tries: list[float] = []
 
-    async def refuse_poison(claimed: Claim) -> Sequence[Outcome]:
+    async def refuse_poison(claimed: Claim) -> Sequence[ItemOutcome]:
         if "poison" in [item.key for item in claimed.items]:
             tries.append(bench.clock.now())
             raise RuntimeError("a defect")
@@ -202,7 +202,7 @@ async def test_handler_that_raises_has_a_few_tries_with_growing_pauses_and_only_
 async def test_trouble_of_the_store_inside_a_handler_is_tried_again_for_as_long_as_it_takes(bench: Bench) -> None:
     tries: list[float] = []
 
-    async def fail_often(claimed: Claim) -> Sequence[Outcome]:
+    async def fail_often(claimed: Claim) -> Sequence[ItemOutcome]:
         tries.append(bench.clock.now())
         if len(tries) <= 3 * MAX_CRASHES:
             raise StoreBusyError("locked")
@@ -228,7 +228,7 @@ async def test_queue_that_cannot_be_read_is_said_and_read_again(bench: Bench, ca
 
 @pytest.mark.contract("2.3")
 async def test_slow_handler_keeps_its_lane(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(300.0)
         return await all_done(claimed)
 
@@ -243,7 +243,7 @@ async def test_slow_handler_keeps_its_lane(bench: Bench) -> None:
 
 @pytest.mark.contract("P2")
 async def test_outcome_of_a_lane_that_was_lost_is_refused_and_the_worker_goes_on(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(5.0)
         return await all_done(claimed)
 
@@ -291,7 +291,7 @@ async def test_lane_taken_while_the_worker_is_being_cancelled_is_given_back_as_n
 
 
 async def test_lane_whose_handler_had_no_time_to_begin_is_given_back(bench: Bench) -> None:
-    async def wait_for_ever(claimed: Claim) -> Sequence[Outcome]:
+    async def wait_for_ever(claimed: Claim) -> Sequence[ItemOutcome]:
         await asyncio.Event().wait()
         return []
 
@@ -304,7 +304,7 @@ async def test_lane_whose_handler_had_no_time_to_begin_is_given_back(bench: Benc
 
 @pytest.mark.contract("P1")
 async def test_drain_lets_handlers_end_and_gives_back_what_does_not(bench: Bench) -> None:
-    async def by_lane(claimed: Claim) -> Sequence[Outcome]:
+    async def by_lane(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep({"quick": 5.0, "slow": 500.0}[claimed.lane])
         return await all_done(claimed)
 
@@ -334,7 +334,7 @@ async def test_outcome_that_is_being_recorded_when_the_drain_ends_is_recorded(be
     await bench.clock.pass_time()
     bench.add("a", "two")
 
-    async def close_the_gate(claimed: Claim) -> Sequence[Outcome]:
+    async def close_the_gate(claimed: Claim) -> Sequence[ItemOutcome]:
         bench.file.gate.clear()
         return [Done()]
 
@@ -351,7 +351,7 @@ async def test_outcome_that_is_being_recorded_when_the_drain_ends_is_recorded(be
 
 
 async def test_finish_handles_all_that_is_due_and_nothing_else(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(1.0)
         return await all_done(claimed)
 
@@ -365,7 +365,7 @@ async def test_finish_handles_all_that_is_due_and_nothing_else(bench: Bench) -> 
 
 
 async def test_pause_holds_all_lanes_until_it_is_over(bench: Bench) -> None:
-    async def find_it_down(claimed: Claim) -> Sequence[Outcome]:
+    async def find_it_down(claimed: Claim) -> Sequence[ItemOutcome]:
         if bench.clock.now() < 1090.0:
             worker.pause(bench.clock.now() + 30.0)
             return [Retry(bench.clock.now(), "the server is down")]
@@ -396,7 +396,7 @@ async def test_lane_that_a_turn_asks_for_is_not_handled_in_the_name_of_that_turn
     turn = ContextVar("turn", default="none")
     seen: list[str] = []
 
-    async def look(claimed: Claim) -> Sequence[Outcome]:
+    async def look(claimed: Claim) -> Sequence[ItemOutcome]:
         seen.append(turn.get())
         return await all_done(claimed)
 
@@ -408,7 +408,7 @@ async def test_lane_that_a_turn_asks_for_is_not_handled_in_the_name_of_that_turn
 
 
 async def test_who_waits_for_a_lane_waits_no_longer_than_the_deadline_and_the_handler_goes_on(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(20.0)
         return await all_done(claimed)
 
@@ -424,7 +424,7 @@ async def test_who_waits_for_a_lane_waits_no_longer_than_the_deadline_and_the_ha
 
 
 async def test_who_asks_for_a_lane_that_is_under_way_waits_for_it(bench: Bench) -> None:
-    async def slowly(claimed: Claim) -> Sequence[Outcome]:
+    async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(2.0)
         return await all_done(claimed)
 
@@ -443,7 +443,7 @@ async def test_who_asks_for_a_lane_that_is_under_way_waits_for_it(bench: Bench) 
 async def test_of_two_who_ask_for_a_lane_at_once_both_hear_when_it_is_done(bench: Bench) -> None:
     free = asyncio.Event()
 
-    async def when_free(claimed: Claim) -> Sequence[Outcome]:
+    async def when_free(claimed: Claim) -> Sequence[ItemOutcome]:
         await free.wait()
         return await all_done(claimed)
 
@@ -479,7 +479,7 @@ async def test_lanes_of_an_owner_that_is_gone_are_handled_at_once(bench: Bench) 
 
 async def test_defect_in_what_a_work_adds_to_its_outcomes_does_not_end_the_worker(bench: Bench) -> None:
     class Clumsy(Told):
-        def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+        def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
             super().settling(tx, claimed, recorded)
             if claimed.lane == "a" and len(self.keys) == 1:
                 raise RuntimeError("a defect")
@@ -499,7 +499,7 @@ async def test_defect_in_what_a_work_adds_to_its_outcomes_does_not_end_the_worke
 async def test_whatever_handlers_do_each_item_has_its_effect_once_and_in_order(bench: Bench, seed: int) -> None:
     chance = random.Random(seed)
 
-    async def anything(claimed: Claim) -> Sequence[Outcome]:
+    async def anything(claimed: Claim) -> Sequence[ItemOutcome]:
         now = bench.clock.now()
         await bench.clock.sleep(chance.choice((0.0, 0.5, 45.0)))
         match chance.randrange(6):

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from hermes.embedded.connect import Connection, connect
+from hermes.embedded.connect import ServerConnection, connect
 from hermes.embedded.place import Place
 from tests.memory_server.serving import PLAIN
 
@@ -34,7 +34,7 @@ def place_of(home: Path) -> Place:
     return Place(home / "memory", home)
 
 
-def client_of(connection: Connection) -> httpx.Client:
+def client_of(connection: ServerConnection) -> httpx.Client:
     """A plain client that holds the key."""
     headers = {"Authorization": f"Bearer {connection.api_key}"}
     return httpx.Client(base_url=connection.base_url, headers=headers, timeout=30, verify=PLAIN)

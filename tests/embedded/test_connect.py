@@ -21,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.embedded.asking import look
-from hermes.embedded.connect import Connection, connect, find_running, stop
+from hermes.embedded.connect import ServerConnection, connect, find_running, stop
 from hermes.embedded.place import Place, find_place
 from hermes.embedded.rendezvous import Rendezvous, publish, read_rendezvous
 from hermes.embedded.seat import is_taken
@@ -66,7 +66,7 @@ def test_rendezvous_is_for_the_owner_alone_and_says_who_serves(place: Place) -> 
     found = rendezvous_of(place)
     assert stat.S_IMODE(place.rendezvous.stat().st_mode) == 0o600
     assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
-    assert Connection(found.url, found.api_key) == connection
+    assert ServerConnection(found.url, found.api_key) == connection
     assert found.url.startswith("http://127.0.0.1:")
     assert [found.pid] == servers(place)
     for log in (place.log, place.access_log, place.start_log):

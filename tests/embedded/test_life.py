@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from hermes.embedded.asking import look
-from hermes.embedded.connect import Connection, connect, find_running, stop
+from hermes.embedded.connect import ServerConnection, connect, find_running, stop
 from hermes.embedded.keeping import keeping
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
@@ -111,7 +111,7 @@ def test_serve_takes_the_place_of_the_background_server_and_asks_for_no_key(plac
     with running(place.folder, HERMES_HOME=str(place.home)) as served:
         wait_until(lambda: find_running(place) is not None)
         connection = connect(place)
-        assert connection == Connection(served.url, "no-key-needed")
+        assert connection == ServerConnection(served.url, "no-key-needed")
         with client_of(connection) as client:
             assert read_all(client) == ["I like tea."]
         with pytest.raises(MemoryServerError, match="was started with `hermes memory serve`"):

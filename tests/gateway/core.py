@@ -18,9 +18,9 @@ from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
 from hermes.gateway.platforms.api_follow import follow
 from hermes.home import Home
 from hermes.hosting import open_gateway
-from hermes.llm.events import Completed, Reply, TextDelta
+from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.settings import PROVIDER
 from hermes.settings.layers import Given
 from hermes.store.store import Store
@@ -119,7 +119,7 @@ def message(
     )
 
 
-def echo(request: ModelRequest) -> Answer:
+def echo(request: ModelRequest) -> ScriptedAnswer:
     """Answers with what was said since the last reply, joined."""
     said: list[str] = []
     for found in request.messages:
@@ -160,7 +160,7 @@ def load_app(home: Path, clock: Clock, **settings: object) -> App:
 @asynccontextmanager
 async def running_core(
     home: Path,
-    script: Callable[[ModelRequest], Answer] = echo,
+    script: Callable[[ModelRequest], ScriptedAnswer] = echo,
     *,
     platform: FakePlatform | None = None,
     clock: Clock | None = None,
@@ -187,13 +187,13 @@ class Gate:
         self.opened = asyncio.Event()
         self.asked = asyncio.Event()
 
-    def __call__(self, request: ModelRequest) -> Answer:
+    def __call__(self, request: ModelRequest) -> ScriptedAnswer:
         reply = echo(request)
         assert isinstance(reply, Reply)
         if "wait" not in reply.text:
             return reply
         self.asked.set()
-        return [TextDelta("echo: "), self.opened, TextDelta(reply.text[6:]), Completed(reply)]
+        return [TextPiece("echo: "), self.opened, TextPiece(reply.text[6:]), Completed(reply)]
 
 
 def request(text: str, message_id: str, *, session: str | None = None, key: str | None = None) -> Inbound:

@@ -16,7 +16,7 @@ from hermes.gateway.platform import Inbound
 from hermes.hosting import open_platforms
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.people import mark
 from hermes.types import Json, ToolCall
 from tests.gateway.core import Core, load_app, message, request, running_core, talk
@@ -46,7 +46,7 @@ class Obedient:
         self.review_notes: str | None = None
         """What a review notes, once."""
 
-    def __call__(self, asked: ModelRequest) -> Answer:
+    def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         last = asked.messages[-1]
         if asked.messages[0]["content"] == REVIEW:
             return self._review(str(asked.messages))
@@ -61,7 +61,7 @@ class Obedient:
         wanted = json.loads(said[start:])
         return Reply(tool_calls=(ToolCall("c1", wanted.pop("tool"), json.dumps(wanted)),))
 
-    def _review(self, asked: str) -> Answer:
+    def _review(self, asked: str) -> ScriptedAnswer:
         self.reviews.append(asked)
         text, self.review_notes = self.review_notes, None
         if text is None:

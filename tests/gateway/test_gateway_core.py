@@ -14,9 +14,9 @@ from hermes.db.engine import Tx
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway
-from hermes.llm.events import Completed, Reply, TextDelta
+from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer, ScriptedModel
+from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.people import mark
 from tests.gateway.core import FakePlatform, Gate, QuickClock, echo, load_app, message, running_core
 from tests.gateway.processes import appears, rows, said, sessions
@@ -113,7 +113,7 @@ async def test_stop_overtakes_what_waits_and_what_was_said_is_kept(tmp_path: Pat
 async def test_a_chat_that_is_slow_or_fails_delays_no_other(tmp_path: Path) -> None:
     gate = Gate()
 
-    def script(request: ModelRequest) -> Answer:
+    def script(request: ModelRequest) -> ScriptedAnswer:
         if "defect" in str(request.messages[-1]["content"]):
             raise RuntimeError("a defect of the model's own")
         return gate(request)
@@ -135,7 +135,7 @@ async def test_a_chat_that_is_slow_or_fails_delays_no_other(tmp_path: Path) -> N
 async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_that_is_said(
     tmp_path: Path, is_owner: bool
 ) -> None:
-    def script(request: ModelRequest) -> Answer:
+    def script(request: ModelRequest) -> ScriptedAnswer:
         if "defect" in str(request.messages[-1]["content"]):
             raise RuntimeError("a defect of the model's own")
         return echo(request)
@@ -286,10 +286,10 @@ async def test_a_preview_grows_and_becomes_the_reply(tmp_path: Path) -> None:
     long = "wait for a long story about stamps from Malta and from Gozo"
     gate = Gate()
 
-    def script(request: ModelRequest) -> Answer:
+    def script(request: ModelRequest) -> ScriptedAnswer:
         gate.asked.set()
         reply = f"echo: {long}"
-        return [TextDelta(reply), gate.opened, Completed(Reply(reply + "."))]
+        return [TextPiece(reply), gate.opened, Completed(Reply(reply + "."))]
 
     async with running_core(tmp_path, script, platform=FakePlatform(can_edit=True)) as core:
         await core.platform.deliver(message("tell me"))
@@ -312,8 +312,8 @@ async def test_a_preview_that_is_still_being_sent_when_the_reply_is_ready_is_rep
 
     sending, go_on = asyncio.Event(), asyncio.Event()
 
-    def script(request: ModelRequest) -> Answer:
-        return [TextDelta(preview), sending, Completed(Reply(preview + "."))]
+    def script(request: ModelRequest) -> ScriptedAnswer:
+        return [TextPiece(preview), sending, Completed(Reply(preview + "."))]
 
     async with running_core(tmp_path, script, platform=Slow(can_edit=True)) as core:
         await core.platform.deliver(message("tell me"))

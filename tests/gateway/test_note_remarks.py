@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.conversation import Conversation
+from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.events import MemoryUpdated, TurnEvent
 from hermes.scope import OWNER as OWNERS
@@ -133,7 +133,7 @@ async def test_what_the_terminal_has_told_is_not_told_in_a_chat(tmp_path: Path) 
 
 async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
     """What a turn in a terminal tells of notes. It has no model, so that it reviews nothing itself."""
-    conversation = Conversation(load_app(home, SystemClock()), core.store)
+    conversation = TerminalConversation(load_app(home, SystemClock()), core.store)
     told = [event async for event in conversation.say("hello", asyncio.Event())]
     await conversation.end()
     return [event for event in [*told, *conversation.untold] if isinstance(event, MemoryUpdated)]
@@ -144,7 +144,7 @@ async def test_of_two_processes_at_once_one_tells_it(tmp_path: Path) -> None:
     app = load_app(tmp_path, SystemClock())
     async with await app.open_store() as here, await app.open_store() as there:
         await here.write(lambda tx: keep_remarks(tx, OWNERS, [FIGS]))
-        both = [Conversation(app, store) for store in (here, there)]
+        both = [TerminalConversation(app, store) for store in (here, there)]
         await asyncio.gather(*(conversation.end() for conversation in both))
         assert [event for conversation in both for event in conversation.untold] == [FIGS]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hermes.llm.events import Completed, Failed, Reply, Retrying
+from hermes.llm.events import Completed, ModelFailed, Reply, Retrying
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
 from tests.gateway.people import GROUP, GUEST, OWNER, Obedient, call
@@ -42,7 +42,7 @@ create_plugin = Plugin
 class Retried(Obedient):
     """A model whose endpoint is busy at first, each time it has something to say."""
 
-    def __call__(self, asked: ModelRequest) -> Answer:
+    def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         reply = super().__call__(asked)
         if not isinstance(reply, Reply) or reply.tool_calls:
             return reply
@@ -131,8 +131,8 @@ async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Pa
 async def test_why_a_turn_failed_is_told_to_the_owner_alone(
     tmp_path: Path, person: str, group: bool, told: str
 ) -> None:
-    def fail(_: ModelRequest) -> Answer:
-        return [Failed("refused", "http://127.0.0.1:9/v1 refused the key of ann", retryable=False)]
+    def fail(_: ModelRequest) -> ScriptedAnswer:
+        return [ModelFailed("refused", "http://127.0.0.1:9/v1 refused the key of ann", retryable=False)]
 
     chat = GROUP if group else person
     async with running_core(tmp_path, fail) as core:

@@ -13,7 +13,7 @@ from hermes.gateway.inbox import Inbox
 from hermes.gateway.inbox_record import remind
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
@@ -94,7 +94,7 @@ async def test_a_message_that_a_terminal_overtook_gets_a_reply_of_its_own_and_no
     there = [Draft("user", "what is 2 + 2?"), Draft("assistant", "4", finish_reason=finish_reason)]
     await _say(home, session, *there)
 
-    def script(request: ModelRequest) -> Answer:
+    def script(request: ModelRequest) -> ScriptedAnswer:
         if not any(m["role"] == "tool" for m in request.messages):
             return Reply("let me see", tool_calls=(ToolCall("c", "session_search", '{"query": "x"}'),))
         return Reply("to this chat")

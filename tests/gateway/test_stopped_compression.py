@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from hermes.compression.summarise import PROMPT
-from hermes.llm.events import Completed, Reply, TextDelta
+from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.slash.acts import NOT_COMPRESSED
 from tests.compression.checks import check_lines, read_lines
 from tests.gateway.asking import ask, ask_async, in_session, reply
@@ -65,11 +65,11 @@ async def test_stopped_compression_over_http_removes_nothing_and_says_so(empty_h
 async def test_stopped_compression_in_a_chat_says_so_and_what_waited_behind_it_is_answered(tmp_path: Path) -> None:
     asked, never = asyncio.Event(), asyncio.Event()
 
-    def script(request: ModelRequest) -> Answer:
+    def script(request: ModelRequest) -> ScriptedAnswer:
         if not is_summary(request.messages[0]["content"]):
             return echo(request)
         asked.set()
-        return [TextDelta("They"), never, Completed(Reply("They talked."))]
+        return [TextPiece("They"), never, Completed(Reply("They talked."))]
 
     async with running_core(tmp_path, script) as core:
         for number in range(TURNS):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes.honcho.config_file import Places
-from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.config_file import ConfigPlaces
+from hermes.honcho.configuration import HonchoConfiguration, load
 
 
 @dataclass
@@ -26,11 +26,11 @@ class Machine:
     def profile(self, name: str | None) -> Path:
         return self.home if name is None else self.home / "profiles" / name
 
-    def places(self, profile: str | None = None, host: str = "") -> Places:
+    def places(self, profile: str | None = None, host: str = "") -> ConfigPlaces:
         env = {"HOME": str(self.folder), "LOGNAME": "ann", **self.env}
-        return Places.find(self.profile(profile), profile, env, host)
+        return ConfigPlaces.find(self.profile(profile), profile, env, host)
 
-    def load(self, profile: str | None = None, host: str = "") -> Configuration:
+    def load(self, profile: str | None = None, host: str = "") -> HonchoConfiguration:
         env = {"HOME": str(self.folder), "LOGNAME": "ann", **self.env}
         return load(self.places(profile, host), env)
 

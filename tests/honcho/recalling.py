@@ -15,7 +15,7 @@ from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.notes import Notes
-from hermes.memory.plugin_thread import Answer
+from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import Conversation, Speaker
 from hermes.scope import Owner
 from hermes.store.store import Store
@@ -156,7 +156,7 @@ class Talk:
         memory = await self.memory(conversation)
         await self.say("use a tool", conversation, speaker)
         found = await memory.call_tool(tool, arguments, f"key-{tool}-{arguments}")
-        return found.value if isinstance(found, Answer) else f"failed: {found.reason}"
+        return found.value if isinstance(found, Returned) else f"failed: {found.reason}"
 
     async def close(self) -> None:
         for memory in self._memories.values():

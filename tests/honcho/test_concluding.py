@@ -19,7 +19,7 @@ from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
-from hermes.memory.plugin_thread import Answer
+from hermes.memory.plugin_thread import Returned
 from hermes.memory.values import Conversation, Speaker
 from hermes.store.store import Store
 from tests.honcho.configuring import Machine
@@ -41,7 +41,7 @@ async def conclude(memory: Memory, about: Conversation) -> dict[str, str]:
     for number in range(EACH):
         fact = f"{about.session_id} fact {number}"
         answer = await memory.call_tool("honcho_conclude", {"conclusion": fact}, uuid.uuid4().hex)
-        assert isinstance(answer, Answer), answer
+        assert isinstance(answer, Returned), answer
         told[fact] = answer.value
         if number % 5 == 0:
             await turn(memory, f"{about.session_id} turn {number}", about.session_id)

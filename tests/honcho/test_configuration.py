@@ -10,7 +10,7 @@ from hermes.errors import ProviderError, SettingsError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HOST, ROOT, login_name
 from hermes.honcho.keys import TABLE, Key
-from hermes.honcho.server import CLOUD, LOCAL, Server, find_server
+from hermes.honcho.server import CLOUD, LOCAL, HonchoServer, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
 from tests.honcho.places import plugin
@@ -220,19 +220,19 @@ def test_a_wrong_variable_is_told_by_its_name(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({}, Server("embedded", "")),
-        ({"apiKey": "k"}, Server("cloud", CLOUD, "k")),
-        ({"baseUrl": "http://box:8000/v3"}, Server("self-hosted", "http://box:8000")),
-        ({"baseUrl": "http://box:8000/v1/", "apiKey": "k"}, Server("self-hosted", "http://box:8000", "k")),
-        ({"baseUrl": "http://box/v3/api"}, Server("self-hosted", "http://box/v3/api")),
-        ({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"}, Server("cloud", CLOUD, "k")),
-        ({"environment": "local"}, Server("local", LOCAL)),
-        ({"environment": "local", "baseUrl": "http://box:1"}, Server("self-hosted", "http://box:1")),
-        ({"server": "embedded", "apiKey": "k", "baseUrl": "http://box:1"}, Server("embedded", "")),
+        ({}, HonchoServer("embedded", "")),
+        ({"apiKey": "k"}, HonchoServer("cloud", CLOUD, "k")),
+        ({"baseUrl": "http://box:8000/v3"}, HonchoServer("self-hosted", "http://box:8000")),
+        ({"baseUrl": "http://box:8000/v1/", "apiKey": "k"}, HonchoServer("self-hosted", "http://box:8000", "k")),
+        ({"baseUrl": "http://box/v3/api"}, HonchoServer("self-hosted", "http://box/v3/api")),
+        ({"baseUrl": "https://api.honcho.dev/v3", "apiKey": "k"}, HonchoServer("cloud", CLOUD, "k")),
+        ({"environment": "local"}, HonchoServer("local", LOCAL)),
+        ({"environment": "local", "baseUrl": "http://box:1"}, HonchoServer("self-hosted", "http://box:1")),
+        ({"server": "embedded", "apiKey": "k", "baseUrl": "http://box:1"}, HonchoServer("embedded", "")),
     ],
 )
 def test_url_key_and_environment_say_which_server_is_meant(
-    machine: Machine, value: dict[str, Any], expected: Server
+    machine: Machine, value: dict[str, Any], expected: HonchoServer
 ) -> None:
     machine.write(value)
     assert find_server(machine.load().checked()) == expected

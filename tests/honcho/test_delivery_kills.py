@@ -17,7 +17,7 @@ from hermes.cli import outbox
 from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.memory.delivery import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS
@@ -99,5 +99,5 @@ def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(mach
 
 @pytest.mark.contract("6.14")
 def test_a_deliverer_lives_until_a_provider_can_see_what_a_killed_process_had_sent() -> None:
-    patience = Patience()
+    patience = DeliveryPatience()
     assert LEASE + patience.attempt + patience.look_after < outbox.PATIENCE

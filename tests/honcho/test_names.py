@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.honcho.names import Naming, Place, clean, find_repository, fit, name_session
+from hermes.honcho.names import Naming, Whereabouts, clean, find_repository, fit, name_session
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 KEY = "agent:main:telegram:dm:8439114563"
@@ -28,45 +28,45 @@ def sha(text: str) -> str:
 
 
 MAPPED: dict[str, Any] = {"manual": {str(SRC): "myproject-main"}}
-HERE = Place(ID, None, SRC, REPO)
+HERE = Whereabouts(ID, None, SRC, REPO)
 CHAIN = [
     # a gateway's key comes first, whatever else there is
-    (naming("per-directory"), Place(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
-    (naming("per-session"), Place(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
-    (naming("global"), Place(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
-    (naming(**MAPPED), Place(ID, KEY, SRC, title="T"), "agent-main-telegram-dm-8439114563", "gateway key"),
-    (naming(), Place(ID, ":::", SRC), "src", "directory"),
+    (naming("per-directory"), Whereabouts(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
+    (naming("per-session"), Whereabouts(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
+    (naming("global"), Whereabouts(ID, KEY), "agent-main-telegram-dm-8439114563", "gateway key"),
+    (naming(**MAPPED), Whereabouts(ID, KEY, SRC, title="T"), "agent-main-telegram-dm-8439114563", "gateway key"),
+    (naming(), Whereabouts(ID, ":::", SRC), "src", "directory"),
     # the id under per-session: no map and no title moves it
     (naming("per-session"), HERE, ID, "session id"),
-    (naming("per-session", **MAPPED), Place(ID, None, SRC, title="refactor auth"), ID, "session id"),
-    (naming("per-session"), Place(None, None, SRC), "src", "directory"),
-    (naming("per-session", **MAPPED), Place(None, None, SRC), "myproject-main", "map"),
+    (naming("per-session", **MAPPED), Whereabouts(ID, None, SRC, title="refactor auth"), ID, "session id"),
+    (naming("per-session"), Whereabouts(None, None, SRC), "src", "directory"),
+    (naming("per-session", **MAPPED), Whereabouts(None, None, SRC), "myproject-main", "map"),
     # by hand, then by title
-    (naming(**MAPPED), Place(ID, None, SRC, title="refactor auth"), "myproject-main", "map"),
+    (naming(**MAPPED), Whereabouts(ID, None, SRC, title="refactor auth"), "myproject-main", "map"),
     (naming("global", **MAPPED), HERE, "myproject-main", "map"),
-    (naming(), Place(ID, None, SRC, title="refactor-auth"), "refactor-auth", "title"),
-    (naming(), Place(ID, None, SRC, title="Fix: the café!"), "Fix-the-caf", "title"),
-    (naming(), Place(ID, None, SRC, title="会话"), "src", "directory"),
-    (naming("per-repo"), Place(ID, None, SRC, REPO, "refactor-auth"), "refactor-auth", "title"),
+    (naming(), Whereabouts(ID, None, SRC, title="refactor-auth"), "refactor-auth", "title"),
+    (naming(), Whereabouts(ID, None, SRC, title="Fix: the café!"), "Fix-the-caf", "title"),
+    (naming(), Whereabouts(ID, None, SRC, title="会话"), "src", "directory"),
+    (naming("per-repo"), Whereabouts(ID, None, SRC, REPO, "refactor-auth"), "refactor-auth", "title"),
     # by strategy
     (naming("per-repo"), HERE, "hermes-agent", "repository"),
-    (naming("per-repo"), Place(ID, None, SRC), "src", "directory"),
-    (naming("per-repo"), Place(ID, None, SRC, Path("/会")), "src", "directory"),
+    (naming("per-repo"), Whereabouts(ID, None, SRC), "src", "directory"),
+    (naming("per-repo"), Whereabouts(ID, None, SRC, Path("/会")), "src", "directory"),
     (naming(), HERE, "src", "directory"),
     (naming("global"), HERE, "hermes", "workspace"),
     # directories without a name, and no directory at all
-    (naming(), Place(ID, None, Path("/")), f"directory-{sha('/')}", "directory"),
-    (naming(), Place(ID, None, Path("/会")), f"directory-{sha('/会')}", "directory"),
-    (naming(), Place(ID), ID, "session id"),
-    (naming("global"), Place(ID), ID, "session id"),
-    (naming("per-repo"), Place("web 1", title="T"), "web-1", "session id"),
-    (naming(), Place(None), "hermes", "workspace"),
+    (naming(), Whereabouts(ID, None, Path("/")), f"directory-{sha('/')}", "directory"),
+    (naming(), Whereabouts(ID, None, Path("/会")), f"directory-{sha('/会')}", "directory"),
+    (naming(), Whereabouts(ID), ID, "session id"),
+    (naming("global"), Whereabouts(ID), ID, "session id"),
+    (naming("per-repo"), Whereabouts("web 1", title="T"), "web-1", "session id"),
+    (naming(), Whereabouts(None), "hermes", "workspace"),
 ]
 
 
 @pytest.mark.contract("5.9")
 @pytest.mark.parametrize(("how", "place", "name", "source"), CHAIN)
-def test_the_first_source_that_has_a_name_gives_it(how: Naming, place: Place, name: str, source: str) -> None:
+def test_the_first_source_that_has_a_name_gives_it(how: Naming, place: Whereabouts, name: str, source: str) -> None:
     found = name_session(how, place, "alice")
     assert (found.name, found.source) == (name, source)
 
@@ -74,7 +74,7 @@ def test_the_first_source_that_has_a_name_gives_it(how: Naming, place: Place, na
 @pytest.mark.contract("5.10")
 @pytest.mark.parametrize(("how", "place", "name", "source"), CHAIN)
 def test_the_peers_name_goes_before_all_but_manual_names_and_the_workspace(
-    how: Naming, place: Place, name: str, source: str
+    how: Naming, place: Whereabouts, name: str, source: str
 ) -> None:
     prefixed = Naming(how.strategy, how.workspace, how.manual, peer_prefix=True)
     expected = name if source in ("map", "workspace") else f"alice-{name}"
@@ -83,14 +83,14 @@ def test_the_peers_name_goes_before_all_but_manual_names_and_the_workspace(
 
 @pytest.mark.contract("5.9")
 def test_a_title_given_later_changes_no_name_that_a_key_or_an_id_gave() -> None:
-    for how, place in ((naming(), Place(ID, KEY)), (naming("per-session"), HERE), (naming(), Place(ID))):
-        titled = Place(place.session_id, place.gateway_key, place.directory, place.repository, "Another name")
+    for how, place in ((naming(), Whereabouts(ID, KEY)), (naming("per-session"), HERE), (naming(), Whereabouts(ID))):
+        titled = Whereabouts(place.session_id, place.gateway_key, place.directory, place.repository, "Another name")
         assert name_session(how, titled, "a") == name_session(how, place, "a")
 
 
 @pytest.mark.contract("5.11")
 def test_new_keeps_a_chats_session_unless_it_is_to_rotate() -> None:
-    first, second = Place("s1", KEY), Place("s2", KEY)
+    first, second = Whereabouts("s1", KEY), Whereabouts("s2", KEY)
     assert name_session(naming(), first, "a") == name_session(naming(), second, "a")
     rotating = naming(rotate=True)
     names = {name_session(rotating, place, "a").name for place in (first, second)}
@@ -116,7 +116,7 @@ def test_the_repository_is_the_folder_that_has_git(tmp_path: Path) -> None:
 
 TEXTS = st.none() | st.text(max_size=150)
 PLACES = st.builds(
-    Place,
+    Whereabouts,
     TEXTS,
     TEXTS,
     st.none() | st.text("ab/会.", max_size=20).map(lambda end: Path(f"/{end}")),
@@ -135,7 +135,7 @@ NAMINGS = st.builds(
 
 @pytest.mark.contract("5.9", "5.10")
 @given(how=NAMINGS, place=PLACES, peer=st.text("ab09_-", min_size=1, max_size=100))
-def test_every_place_has_a_valid_name_and_always_the_same(how: Naming, place: Place, peer: str) -> None:
+def test_every_place_has_a_valid_name_and_always_the_same(how: Naming, place: Whereabouts, peer: str) -> None:
     found = name_session(how, place, peer)
     assert NAME.fullmatch(found.name)
     assert found == name_session(how, place, peer)
@@ -144,5 +144,5 @@ def test_every_place_has_a_valid_name_and_always_the_same(how: Naming, place: Pl
 @pytest.mark.contract("5.10")
 @given(start=st.text("ab", min_size=101, max_size=120), one=st.text(max_size=9), other=st.text(max_size=9))
 def test_two_long_keys_never_share_a_session(start: str, one: str, other: str) -> None:
-    names = {name_session(naming(), Place(ID, f"{start}{end}"), "a").name for end in (one, other)}
+    names = {name_session(naming(), Whereabouts(ID, f"{start}{end}"), "a").name for end in (one, other)}
     assert len(names) == len({one, other})

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from hermes.clock import SystemClock
 from hermes.errors import ProviderError
-from hermes.honcho.addresses import Target
+from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.contract import check_plugin
-from hermes.memory.provider import Acquaintance, Address, Kind
+from hermes.memory.provider import Acquaintance, Address, EntryKind
 from hermes.memory.registry import find_provider
 from hermes.types import Json
 from tests.honcho.configuring import Machine
@@ -27,7 +27,7 @@ from tests.honcho.values import VALUES
 
 
 def session(address: Address) -> str | None:
-    return Target.from_json(address.data).session
+    return EntryTarget.from_json(address.data).session
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_repository_names_the_sessions_of_all_its_folders(machine: Machine, tm
     ],
 )
 def test_settings_say_what_is_recorded_and_when_it_is_sent(
-    machine: Machine, value: dict[str, Any], wants: set[Kind], pace: Json
+    machine: Machine, value: dict[str, Any], wants: set[EntryKind], pace: Json
 ) -> None:
     machine.write(value)
     found = plugin(machine).address(HERE)

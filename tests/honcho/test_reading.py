@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import TABLE, Key
 from tests.honcho.configuring import Machine
 from tests.honcho.places import HERE, PLACES, plugin
@@ -14,16 +14,16 @@ from tests.honcho.places import HERE, PLACES, plugin
 
 def test_every_key_is_read_where_something_is_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[str] = set()
-    get = Configuration.get
+    get = HonchoConfiguration.get
 
-    def record(self: Configuration, key: Key[Any]) -> Any:
+    def record(self: HonchoConfiguration, key: Key[Any]) -> Any:
         read.add(key.key)
         return get(self, key)
 
     machine.write({"apiKey": "k"})
     found = plugin(machine)
     found.configuration()  # looking for what is wrong is not acting
-    monkeypatch.setattr(Configuration, "get", record)
+    monkeypatch.setattr(HonchoConfiguration, "get", record)
     found.is_available()
     for place in PLACES:
         found.address(place)

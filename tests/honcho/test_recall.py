@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import CANCELLED
 from hermes.honcho.recall_floor import NOTICE
 from hermes.honcho.recall_policy import COLD, WARM
-from hermes.honcho.recall_source import Source
+from hermes.honcho.recall_source import RecallSource
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD
 from tests.honcho.between import Asked, Instead, like_a_model
@@ -289,7 +289,7 @@ async def test_a_layer_with_a_defect_or_stopped_half_way_is_named_as_missed(
     answers = like_a_model("never")
     hang = Instead({"content": "never"}, hang=True)
     recalling.between.rule = lambda asked: hang if asked.what == "chat" else answers(asked)
-    monkeypatch.setattr(Source, "base", broken)
+    monkeypatch.setattr(RecallSource, "base", broken)
     async with recalling.host(Deadlines(first_turn=2.0, turn=20.0, prepare=2.0)) as talk:
         memory = await talk.memory()
         await memory.recall([await talk.say("What fruit do I like?")], memory.begin())
@@ -304,7 +304,7 @@ async def test_a_layer_with_a_defect_or_stopped_half_way_is_named_as_missed(
 async def test_an_answer_may_take_longer_than_a_request_does_as_nobody_waits_for_it(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HonchoPlugin, "patience", Patience(request=2.0))
+    monkeypatch.setattr(HonchoPlugin, "patience", DeliveryPatience(request=2.0))
     recalling.configure()
     answers = like_a_model("a slow answer")
     slow = Instead({"content": "a slow answer"}, hang=True)

@@ -8,7 +8,7 @@ from hermes.honcho.keys import LEVELS
 from hermes.honcho.recall_policy import (
     COLD,
     WARM,
-    Dialectic,
+    DialecticPlan,
     choose_levels,
     is_due,
     is_strong,
@@ -31,7 +31,7 @@ def question(*texts: str) -> Question:
     ("depth", "expected"), [(1, ("medium",)), (2, ("minimal", "medium")), (3, ("minimal", "medium", "low"))]
 )
 def test_each_pass_has_its_share_of_the_base_level(depth: int, expected: tuple[str, ...]) -> None:
-    assert choose_levels(Dialectic(depth, "medium"), SHORT) == expected
+    assert choose_levels(DialecticPlan(depth, "medium"), SHORT) == expected
 
 
 @pytest.mark.contract("7.4")
@@ -55,8 +55,8 @@ def test_long_questions_raise_the_base_up_to_the_cap_and_a_base_above_it_stays(
     base: str, chars: int, cap: str, expected: str
 ) -> None:
     assert raise_level(base, chars, cap) == expected
-    assert choose_levels(Dialectic(3, base, cap=cap), chars) == ("minimal", expected, "low")
-    assert choose_levels(Dialectic(1, base, heuristic=False, cap=cap), chars) == (base,)
+    assert choose_levels(DialecticPlan(3, base, cap=cap), chars) == ("minimal", expected, "low")
+    assert choose_levels(DialecticPlan(1, base, heuristic=False, cap=cap), chars) == (base,)
 
 
 def test_a_level_is_never_below_its_base_and_only_a_high_base_is_above_the_cap() -> None:
@@ -82,14 +82,14 @@ def test_a_level_is_never_below_its_base_and_only_a_high_base_is_above_the_cap()
 def test_given_levels_are_not_touched_and_missing_ones_are_filled_up(
     depth: int, given: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert choose_levels(Dialectic(depth, "low", given), LONGER) == expected
+    assert choose_levels(DialecticPlan(depth, "low", given), LONGER) == expected
 
 
 def test_the_configuration_says_how_the_person_is_asked_about(machine: Machine) -> None:
     machine.write({"dialecticDepth": 9, "dialecticDepthLevels": ["max"], "reasoningHeuristic": False})
-    found = Dialectic.of(machine.load())
+    found = DialecticPlan.of(machine.load())
     assert (found.depth, found.explicit, found.heuristic, found.cap) == (3, ("max",), False, "high")
-    assert Dialectic.of(Machine(machine.folder / "other").load()) == Dialectic()
+    assert DialecticPlan.of(Machine(machine.folder / "other").load()) == DialecticPlan()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hermes.db.queue_items import items
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import Answer
+from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.values import Conversation, Speaker
@@ -55,7 +55,7 @@ class Agent:
     def __init__(self) -> None:
         self.reviews = self.summaries = self.tasks = 0
 
-    def __call__(self, asked: ModelRequest) -> Answer:
+    def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         system, last = str(asked.messages[0]["content"]), asked.messages[-1]
         if system.startswith(REVIEW):
             self.reviews += 1

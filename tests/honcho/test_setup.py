@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from hermes.cli.dialog import TerminalDialog
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.server import find_server
 from tests.cli.screen import ENTER, Screen
 from tests.honcho.asking import Person
@@ -202,7 +202,7 @@ def test_the_key_of_the_variable_is_used_for_a_server_of_ones_own_and_not_writte
     monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
     tried: list[str] = []
 
-    def works(trial: Configuration, _: object) -> str:
+    def works(trial: HonchoConfiguration, _: object) -> str:
         tried.append(find_server(trial).key)
         return ""
 

@@ -10,7 +10,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from hermes.clock import Clock
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.command_host import CommandHost
 from hermes.memory.provider import Conversation, Entry, Later, Notebook, Outcome, Speaker
@@ -24,7 +24,7 @@ HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"
 GROUP = Conversation("s3", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
 NOTES = Notebook(OWNER)
 Writer = Callable[..., HonchoPlugin]
-QUICK = Patience(request=3.0)
+QUICK = DeliveryPatience(request=3.0)
 BATCH, ATTEMPT, PAUSE = 50, 45.0, 15.0
 
 

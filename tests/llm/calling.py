@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import aclosing
 
-from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, Retrying, TextDelta
+from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, Retrying, TextPiece
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
@@ -52,10 +52,10 @@ async def collect(model: Model, request: ModelRequest = REQUEST) -> list[ModelEv
 
 def check_promises(events: list[ModelEvent]) -> None:
     """One final event, the last; deltas that add up to the reply; no retry after output."""
-    assert [event for event in events if isinstance(event, Completed | Failed)] == events[-1:]
+    assert [event for event in events if isinstance(event, Completed | ModelFailed)] == events[-1:]
     reply = reply_of(events)
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == reply.text
-    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == reply.reasoning
+    assert "".join(event.text for event in events if isinstance(event, TextPiece)) == reply.text
+    assert "".join(event.text for event in events if isinstance(event, ReasoningPiece)) == reply.reasoning
     kinds = [isinstance(event, Retrying) for event in events]
     assert kinds == sorted(kinds, reverse=True)
 
@@ -63,7 +63,7 @@ def check_promises(events: list[ModelEvent]) -> None:
 def reply_of(events: list[ModelEvent]) -> Reply:
     """The reply at the end, whole or partial."""
     last = events[-1]
-    assert isinstance(last, Completed | Failed)
+    assert isinstance(last, Completed | ModelFailed)
     return last.reply if isinstance(last, Completed) else last.partial
 
 
@@ -74,10 +74,10 @@ async def complete(model: Model, request: ModelRequest = REQUEST) -> Reply:
     return events[-1].reply
 
 
-async def fail(model: Model, request: ModelRequest = REQUEST) -> Failed:
+async def fail(model: Model, request: ModelRequest = REQUEST) -> ModelFailed:
     """The failure of a call that must fail."""
     events = await collect(model, request)
-    assert isinstance(events[-1], Failed), events[-1]
+    assert isinstance(events[-1], ModelFailed), events[-1]
     return events[-1]
 
 

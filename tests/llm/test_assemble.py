@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermes.llm.assemble import Assembler, EndpointError, MalformedChunk
-from hermes.llm.events import ReasoningDelta, Reply, TextDelta, Usage
+from hermes.llm.assemble import Assembler, MalformedChunk, StreamedError
+from hermes.llm.events import ReasoningPiece, Reply, TextPiece, Usage
 from hermes.llm.sse import EventDecoder
 from hermes.types import Json, ToolCall
 from tests.llm.loopback import chunk, says
@@ -81,7 +81,7 @@ def test_no_two_calls_of_a_reply_share_an_id() -> None:
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_kept_apart_from_text(name: str) -> None:
     assembler = Assembler()
-    assert assembler.feed(json.dumps(chunk({name: "hm", "content": "yes"}))) == [ReasoningDelta("hm"), TextDelta("yes")]
+    assert assembler.feed(json.dumps(chunk({name: "hm", "content": "yes"}))) == [ReasoningPiece("hm"), TextPiece("yes")]
 
 
 def test_reasoning_under_both_names_counts_once() -> None:
@@ -117,8 +117,8 @@ def test_usage_is_the_last_that_came() -> None:
 
 def test_a_character_cut_in_two_is_made_whole() -> None:
     assembler = Assembler()
-    assert assembler.feed(json.dumps(chunk({"content": "a\ud83d"}))) == [TextDelta("a")]
-    assert assembler.feed(json.dumps(chunk({"content": "\ude00b"}))) == [TextDelta("😀b")]
+    assert assembler.feed(json.dumps(chunk({"content": "a\ud83d"}))) == [TextPiece("a")]
+    assert assembler.feed(json.dumps(chunk({"content": "\ude00b"}))) == [TextPiece("😀b")]
 
 
 def test_half_a_character_never_reaches_the_reply() -> None:
@@ -135,7 +135,7 @@ def test_a_chunk_that_is_no_json_object_is_malformed(data: str) -> None:
 
 @pytest.mark.parametrize(("data", "name"), [('{"error": {"message": "x"}}', ""), ('{"message": "x"}', "error")])
 def test_an_error_in_the_stream_is_not_taken_for_a_piece(data: str, name: str) -> None:
-    with pytest.raises(EndpointError):
+    with pytest.raises(StreamedError):
         Assembler().feed(data, name)
 
 
@@ -162,7 +162,7 @@ def test_no_shape_of_a_chunk_gives_any_other_error(body: Json) -> None:
     assembler = Assembler()
     try:
         assembler.feed(json.dumps(body))
-    except EndpointError:
+    except StreamedError:
         assert body["error"]
     assembler.close()
     assembler.reply()
@@ -177,8 +177,8 @@ def test_however_a_stream_is_cut_the_reply_is_the_same(
     decoder, assembler, said = EventDecoder(), Assembler(), ""
     for start in range(0, len(stream), width):
         for event in decoder.feed(stream[start : start + width]):
-            said += "".join(delta.text for delta in assembler.feed(event.data) if isinstance(delta, TextDelta))
-    said += "".join(delta.text for delta in assembler.close() if isinstance(delta, TextDelta))
+            said += "".join(delta.text for delta in assembler.feed(event.data) if isinstance(delta, TextPiece))
+    said += "".join(delta.text for delta in assembler.close() if isinstance(delta, TextPiece))
     reply = assembler.reply()
     assert (said, reply.text, reply.reasoning) == (text, text, reasoning)
     assert [(call.name, call.arguments) for call in reply.tool_calls] == calls

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hermes.llm.events import Completed, Failed
+from hermes.llm.events import Completed, ModelFailed
 from hermes.llm.patience import Timeouts
 from hermes.types import Json
 from tests.llm.calling import collect, complete, fail, model_at
@@ -56,7 +56,7 @@ async def test_thoughts_or_calls_without_an_end_are_a_failure_that_names_the_set
 async def test_half_a_call_after_a_text_is_not_run_and_the_text_is_kept() -> None:
     async with LoopbackServer([Answer(chunks=[chunk({"content": "Noted."}), *[chunk(CALL)] * 2000])]) as server:
         events = await collect(model_at(server, longest_reply=1000))
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], ModelFailed)
     assert events[-1].partial.text == "Noted."
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import ErrorBody, read_error
-from hermes.llm.events import FailureKind
+from hermes.llm.events import ModelFailureKind
 from hermes.llm.failures import (
     CODES,
     CONTEXT_STATUSES,
@@ -55,7 +55,7 @@ def all_subclasses(kind: type[BaseException]) -> set[type[BaseException]]:
 
 
 def test_every_kind_of_failure_has_a_nature() -> None:
-    assert set(NATURES) == set(get_args(FailureKind))
+    assert set(NATURES) == set(get_args(ModelFailureKind))
     assert all(nature.retryable or not nature.automatic for nature in NATURES.values())
 
 
@@ -66,7 +66,7 @@ def test_every_error_of_the_http_library_has_a_meaning() -> None:
 
 def test_every_meaning_in_the_tables_is_a_kind_of_failure() -> None:
     kinds = {kind for table in (STATUSES, CODES, TRANSPORT) for kind, _ in table.values()}
-    assert kinds <= set(get_args(FailureKind))
+    assert kinds <= set(get_args(ModelFailureKind))
 
 
 def test_every_status_has_a_meaning_and_a_host() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.errors import SettingsError
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.events import Completed, Failed, Reply, Retrying, TextDelta
+from hermes.llm.events import Completed, ModelFailed, Reply, Retrying, TextPiece
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.llm.retry import Retries
@@ -34,7 +34,7 @@ async def test_an_endpoint_that_does_not_run_is_tried_again_and_then_named(host:
         Retrying(1, 0.5, message),
         Retrying(2, 1.0, message),
         Retrying(3, 2.0, message),
-        Failed("refused", message, retryable=True),
+        ModelFailed("refused", message, retryable=True),
     ]
     assert clock.sleeps == [0.5, 1.0, 2.0]
 
@@ -181,8 +181,8 @@ async def test_a_stream_that_just_ends_is_no_whole_reply(last: str) -> None:
     async with LoopbackServer([answer]) as server:
         events = await collect(model_at(server))
     failed = events[-1]
-    assert isinstance(failed, Failed)
-    assert (events[0], failed.kind, failed.partial.text) == (TextDelta("Hel"), "interrupted", "Hel")
+    assert isinstance(failed, ModelFailed)
+    assert (events[0], failed.kind, failed.partial.text) == (TextPiece("Hel"), "interrupted", "Hel")
 
 
 async def test_an_endpoint_that_never_answers_runs_into_the_first_time_out() -> None:

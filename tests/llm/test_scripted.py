@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from hermes.llm.events import Completed, Failed, ReasoningDelta, Reply, TextDelta
+from hermes.llm.events import Completed, ModelFailed, ReasoningPiece, Reply, TextPiece
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.scripted import ScriptedModel
 from tests.llm.calling import REQUEST, collect, complete, fail
@@ -16,9 +16,9 @@ from tests.llm.calling import REQUEST, collect, complete, fail
 async def test_replies_come_in_order_in_pieces_and_requests_are_kept() -> None:
     model = ScriptedModel([Reply("Hello!", reasoning="hm"), Reply("Bye")], piece=4)
     assert await collect(model) == [
-        ReasoningDelta("hm"),
-        TextDelta("Hell"),
-        TextDelta("o!"),
+        ReasoningPiece("hm"),
+        TextPiece("Hell"),
+        TextPiece("o!"),
         Completed(Reply("Hello!", reasoning="hm")),
     ]
     other = ModelRequest([{"role": "user", "content": "other"}])
@@ -32,20 +32,20 @@ async def test_a_function_answers_by_what_it_was_asked() -> None:
 
 
 async def test_a_failure_comes_after_what_was_said_before_it() -> None:
-    failed = Failed("interrupted", "lost", retryable=True, partial=Reply("Hel"))
-    assert await collect(ScriptedModel([failed])) == [TextDelta("Hel"), failed]
+    failed = ModelFailed("interrupted", "lost", retryable=True, partial=Reply("Hel"))
+    assert await collect(ScriptedModel([failed])) == [TextPiece("Hel"), failed]
 
 
 async def test_a_stream_waits_where_the_script_says_so() -> None:
     gate = asyncio.Event()
-    model = ScriptedModel([[TextDelta("Hel"), gate, TextDelta("lo"), Completed(Reply("Hello"))]])
+    model = ScriptedModel([[TextPiece("Hel"), gate, TextPiece("lo"), Completed(Reply("Hello"))]])
     async with aclosing(model.stream(REQUEST)) as stream:
-        assert await anext(stream) == TextDelta("Hel")
+        assert await anext(stream) == TextPiece("Hel")
         waiting = asyncio.create_task(anext(stream))
         done, _ = await asyncio.wait({waiting}, timeout=0.01)
         assert not done
         gate.set()
-        assert await waiting == TextDelta("lo")
+        assert await waiting == TextPiece("lo")
 
 
 async def test_a_script_at_its_end_fails() -> None:
@@ -55,4 +55,4 @@ async def test_a_script_at_its_end_fails() -> None:
 
 async def test_a_script_that_breaks_the_promise_of_a_last_event_is_refused() -> None:
     with pytest.raises(ValueError, match="last step"):
-        await collect(ScriptedModel([[TextDelta("Hel")]]))
+        await collect(ScriptedModel([[TextPiece("Hel")]]))

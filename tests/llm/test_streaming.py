@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 
-from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta, Usage
+from hermes.llm.events import Completed, ModelEvent, Reply, TextPiece, Usage
 from hermes.llm.model import ModelRequest
 from hermes.types import ToolCall, ToolSpec
 from tests.llm.calling import KEY, REQUEST, collect, complete, fail, model_at
@@ -63,7 +63,7 @@ async def test_text_is_given_while_the_endpoint_still_speaks() -> None:
     async with LoopbackServer([Answer(chunks=[chunk({"content": "Hel"})], ending="hang")]) as server:
         model = model_at(server)
         async with aclosing(model.stream(REQUEST)) as stream:
-            assert await anext(stream) == TextDelta("Hel")
+            assert await anext(stream) == TextPiece("Hel")
         await model.close()
 
 
@@ -133,7 +133,7 @@ async def test_an_answer_that_is_not_streamed_is_taken() -> None:
     body = {"model": "m", "choices": [{"message": {"content": "All at once."}, "finish_reason": "stop"}]}
     async with LoopbackServer([Answer(body=json.dumps(body))]) as server:
         events = await collect(model_at(server))
-    assert events == [TextDelta("All at once."), Completed(Reply("All at once.", finish_reason="stop", model="m"))]
+    assert events == [TextPiece("All at once."), Completed(Reply("All at once.", finish_reason="stop", model="m"))]
 
 
 async def test_an_unknown_reason_to_finish_is_kept() -> None:

@@ -14,8 +14,8 @@ from hermes.memory.provider import (
     Delivered,
     Ending,
     Entry,
+    EntryKind,
     Host,
-    Kind,
     MemoryPlugin,
     MemorySession,
     Notebook,
@@ -79,7 +79,7 @@ class Recorder(MemoryPlugin):
         self.entries: list[Entry] = []
         self.block = BLOCK
         self.tools: Sequence[ToolSpec] = [LOOKUP]
-        self.wants: Collection[Kind] = {*DEFAULT_WANTS, "delegation"}
+        self.wants: Collection[EntryKind] = {*DEFAULT_WANTS, "delegation"}
         self.pace: Any = "async"
 
     def __call__(self, host: Host) -> Recorder:

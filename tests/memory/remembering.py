@@ -8,10 +8,11 @@ from pathlib import Path
 
 from hermes.clock import Clock, SystemClock
 from hermes.db.engine import Tx
-from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
+from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.notes import Notes
+from hermes.memory.registry import Factory
 from hermes.memory.values import Conversation
 from hermes.scope import Owner
 from hermes.store.store import Store

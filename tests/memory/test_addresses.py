@@ -14,7 +14,7 @@ from hermes.db.lanes import head_time
 from hermes.db.outcomes import Postponed
 from hermes.db.queue_items import items
 from hermes.memory.outbox import Spot
-from hermes.memory.provider import Address, Conversation, Kind, Notebook
+from hermes.memory.provider import Address, Conversation, EntryKind, Notebook
 from hermes.memory.values import DEFAULT_WANTS
 from hermes.store.memory_rows import find_place
 from tests.compression.hand_clock import HandClock
@@ -113,7 +113,7 @@ async def test_a_thousand_places_are_addressed_by_asking_once_for_each(tmp_path:
 async def test_a_note_that_turns_out_unwanted_is_not_told(tmp_path: Path) -> None:
     plugin = Moving()
     plugin.to = None
-    wanted: frozenset[Kind] = frozenset({"said"})
+    wanted: frozenset[EntryKind] = frozenset({"said"})
     plugin.wants = wanted
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)

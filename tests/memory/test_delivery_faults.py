@@ -15,7 +15,7 @@ from hermes.db.queue_items import items
 from hermes.errors import ProviderError, StoreError
 from hermes.memory.deliveries import KEPT_DONE, Deliveries
 from hermes.memory.mirror import Mirrored
-from hermes.memory.plugin_thread import SPAWNED, Answer
+from hermes.memory.plugin_thread import SPAWNED, Returned
 from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
@@ -324,7 +324,7 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
         until = asyncio.get_running_loop().time() + 10
-        assert isinstance(await provider.call("spawn", spawn_many, str, until), Answer)
+        assert isinstance(await provider.call("spawn", spawn_many, str, until), Returned)
     assert sorted(ended) == list(range(SPAWNED))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes.errors import HomeError, NoteError
 from hermes.fence import fence
-from hermes.memory.entries import Entry, add_entry, find_entries, remove_entry, replace_entry
+from hermes.memory.entries import NoteLines, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.notes import Notes
 from hermes.scope import Owner
 from tests.db.processes import finish, hear, start
@@ -206,7 +206,7 @@ FILE = st.tuples(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n"]), 
 )
 
 
-def wordings(text: str, entries: Sequence[Entry] | None = None) -> str:
+def wordings(text: str, entries: Sequence[NoteLines] | None = None) -> str:
     """What a note says, entry by entry. Where one begins may change with its neighbour above, what it says may not."""
     return " ".join(f"{entry.marker.strip()} {entry.text}".strip() for entry in entries or find_entries(text))
 

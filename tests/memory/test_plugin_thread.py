@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hermes.memory.plugin_thread import Answer, Missed, PluginThread
+from hermes.memory.plugin_thread import Missed, PluginThread, Returned
 from tests.memory.providers import Recorder
 
 
@@ -44,7 +44,7 @@ async def test_hooks_behind_one_that_blocks_the_thread_are_asked_again_when_it_i
     free.set()
     await came_back(thread)
     for line in calls:
-        assert await thread.call("recall", answer, line=line, expect=str, deadline=10) == Answer("here")
+        assert await thread.call("recall", answer, line=line, expect=str, deadline=10) == Returned("here")
 
 
 async def test_a_hook_that_ignores_being_cancelled_holds_up_its_own_line_until_it_ends(thread: PluginThread) -> None:
@@ -61,10 +61,10 @@ async def test_a_hook_that_ignores_being_cancelled_holds_up_its_own_line_until_i
     assert isinstance(await thread.call("recall", stubborn, line="a", expect=str, deadline=0.1), Missed)
     skipped = await thread.call("close", answer, line="a", expect=str, deadline=10)
     assert skipped == Missed("close was skipped, recall has not come back", skipped=True)
-    assert await thread.call("recall", answer, line="b", expect=str, deadline=10) == Answer("here")
+    assert await thread.call("recall", answer, line="b", expect=str, deadline=10) == Returned("here")
     thread._tell(free.set)
     await came_back(thread)
-    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Answer("here")
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Returned("here")
 
 
 async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_free_again(thread: PluginThread) -> None:
@@ -81,7 +81,7 @@ async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_fre
     with pytest.raises(asyncio.CancelledError):
         await calling
     await came_back(thread)
-    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Answer("here")
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Returned("here")
 
 
 async def test_a_thread_that_has_ended_is_said(thread: PluginThread) -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
-from hermes.memory.plugin_thread import Answer
+from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession, Part, Recalled
 from hermes.types import ToolSpec
 from tests.memory.providers import (
@@ -252,7 +252,7 @@ async def _block(memory: Memory) -> str:
 
 async def _tool(memory: Memory) -> str:
     found = await memory.call_tool("lookup", {}, "k")
-    return found.value if isinstance(found, Answer) else ""
+    return found.value if isinstance(found, Returned) else ""
 
 
 @pytest.mark.contract("4.8")

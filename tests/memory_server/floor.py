@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.memory_server.embedder import Question, Vector, split_pieces, to_blob
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.embedder import SearchQuestion, Vector, split_pieces, to_blob
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.vectors import ROWS_KEPT, VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.tokens import count_tokens
@@ -16,14 +16,14 @@ def embed(text: str) -> Vector:
     return EMBEDDER.direction(text)
 
 
-def draft(content: str, peer: str) -> Draft:
+def draft(content: str, peer: str) -> MessageDraft:
     """A message that is ready to be appended."""
     vectors = tuple(to_blob(embed(piece)) for piece in split_pieces(content))
-    return Draft(content, peer, token_count=count_tokens(content), traits=traits_of(content), vectors=vectors)
+    return MessageDraft(content, peer, token_count=count_tokens(content), traits=traits_of(content), vectors=vectors)
 
 
-def question(text: str) -> Question:
-    return Question(text, embed(text), embed)
+def question(text: str) -> SearchQuestion:
+    return SearchQuestion(text, embed(text), embed)
 
 
 def new_index(rows_kept: int = ROWS_KEPT) -> VectorIndex:

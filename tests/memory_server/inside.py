@@ -13,17 +13,17 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.delivery import WebhookDelivery
 from tests.memory_server.floor import EMBEDDER
 
 
-def inward(secret: str = "") -> Delivery:
+def inward(secret: str = "") -> WebhookDelivery:
     """Events go to this machine, whatever name they are for."""
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    return Delivery(secret, may_reach=lambda _address: True, resolve=resolve)
+    return WebhookDelivery(secret, may_reach=lambda _address: True, resolve=resolve)
 
 
 @asynccontextmanager

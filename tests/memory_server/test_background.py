@@ -18,7 +18,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.memory_server.db.database import Database
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER
 from tests.memory_server.inside import inward, serving
 from tests.memory_server.sdk import connected, eventually
@@ -64,7 +64,7 @@ async def test_webhook_is_told_when_the_queue_is_empty_and_signed(database: Data
             assert [hook["url"] for hook in listed] == [url]
             body = {"messages": [{"content": "I like tea.", "peer_id": "ann"}]}
             (await http.post("/v3/workspaces/w/sessions/s/messages", json=body)).raise_for_status()
-            worker = Worker(database, SystemClock(), EMBEDDER, delivery=inward("hush"))
+            worker = JobWorker(database, SystemClock(), EMBEDDER, delivery=inward("hush"))
             while await worker.work_once():
                 pass
             [(content, signature)] = posted

@@ -18,8 +18,8 @@ from hermes.http_server import GuestServer
 from hermes.memory_server import limits
 from hermes.memory_server.api import intake as intake_module
 from hermes.memory_server.api.connection import PatientConnection
-from hermes.memory_server.api.intake import LARGE_BODY, Intake
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.intake import LARGE_BODY, BodyIntake
+from hermes.memory_server.api.wire import JsonResponse
 from tests.memory_server.floor import embed
 
 LONG = "x" * 10_001
@@ -134,14 +134,14 @@ SCOPE: Scope = {"type": "http", "path": "/v3/workspaces/w/sessions/s/messages", 
 async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body"):
         pass
-    await Json({})(scope, receive, send)
+    await JsonResponse({})(scope, receive, send)
 
 
 async def test_requests_hold_a_bounded_memory_together_and_the_last_is_told_to_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "REQUESTS_BYTES", 100)
-    intake = Intake(read_all)
+    intake = BodyIntake(read_all)
     first, second, third = Body(), Body(), Body()
     first.send_piece(b"x" * 80)
     holding = asyncio.create_task(intake(SCOPE, first.receive, first.send))
@@ -166,11 +166,11 @@ async def test_large_body_is_let_go_and_then_refused_after_a_pause(monkeypatch: 
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        await Json({"detail": "no"}, 422)(scope, receive, send)
+        await JsonResponse({"detail": "no"}, 422)(scope, receive, send)
 
     monkeypatch.setattr(intake_module, "sleep", pause)
     monkeypatch.setattr(limits, "REQUESTS_BYTES", LARGE_BODY + 1)
-    intake = Intake(refuse)
+    intake = BodyIntake(refuse)
     small, large, another = Body(), Body(), Body()
     small.send_piece(b"x", last=True)
     await intake(SCOPE, small.receive, small.send)
@@ -194,7 +194,7 @@ async def test_body_that_does_not_come_is_waited_for_only_so_long(monkeypatch: p
     body = Body()
     body.send_piece(b"{")
     with pytest.raises(Exception, match="408"):
-        await Intake(read_all)(SCOPE, body.receive, body.send)
+        await BodyIntake(read_all)(SCOPE, body.receive, body.send)
 
 
 async def test_work_for_a_client_that_left_is_cancelled() -> None:
@@ -209,7 +209,7 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 
     body = Body()
     body.send_piece(b"{}", last=True)
-    working = asyncio.create_task(Intake(work)(SCOPE, body.receive, body.send))
+    working = asyncio.create_task(BodyIntake(work)(SCOPE, body.receive, body.send))
     body.leave()
     async with asyncio.timeout(20):
         await working

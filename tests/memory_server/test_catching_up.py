@@ -13,7 +13,7 @@ from hermes.clock import SystemClock
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
 from hermes.memory_server.db.migrations.versions.v0006_traits import AT_ONCE
 from hermes.memory_server.db.schema import FILE, open_database
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from hermes.ranking.traits import traits_of
 from tests.memory_server.floor import EMBEDDER
 from tests.memory_server.in_file import wait_for_work
@@ -96,7 +96,7 @@ async def test_catching_up_goes_on_where_it_was_after_a_restart(tmp_path: Path) 
     assert await database.write(lambda tx: catch_up(tx, 1))
     await database.close()
     database = open_database(tmp_path)
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     assert await worker.work_once()
     assert await database.read(has_caught_up)
     await database.close()

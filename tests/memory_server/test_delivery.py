@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from hermes.memory_server.engine.delivery import Delivery, DeliveryError, is_public
+from hermes.memory_server.engine.delivery import DeliveryError, WebhookDelivery, is_public
 from tests.memory_server.inside import inward
 
 
@@ -43,7 +43,7 @@ async def test_name_that_leads_to_an_inner_address_is_not_connected_to(address: 
     async with answering(b"HTTP/1.1 204 No Content\r\n\r\n") as (port, sent):
         for found in ((address,), ("93.184.215.14", address)):
             with pytest.raises(DeliveryError, match="no public address"):
-                await Delivery(resolve=leading_to(*found)).post(f"http://hook.example:{port}/x", {})
+                await WebhookDelivery(resolve=leading_to(*found)).post(f"http://hook.example:{port}/x", {})
         assert sent == []
 
 
@@ -51,13 +51,13 @@ async def test_name_that_leads_to_an_inner_address_is_not_connected_to(address: 
 async def test_inner_address_in_the_url_itself_is_not_connected_to(host: str) -> None:
     async with answering(b"HTTP/1.1 204 No Content\r\n\r\n") as (port, sent):
         with pytest.raises(DeliveryError, match="no public address"):
-            await Delivery().post(f"http://{host}:{port}/x", {})
+            await WebhookDelivery().post(f"http://{host}:{port}/x", {})
         assert sent == []
 
 
 async def test_own_name_of_this_machine_is_resolved_and_refused() -> None:
     with pytest.raises(DeliveryError, match="no public address"):
-        await Delivery().post("http://localhost:1/x", {})
+        await WebhookDelivery().post("http://localhost:1/x", {})
 
 
 async def test_event_is_posted_to_the_address_that_was_looked_at() -> None:

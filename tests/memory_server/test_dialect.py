@@ -13,7 +13,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hermes.memory_server import engine
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import metadata
 
 ROOM = Path(engine.__file__).parent.parent
@@ -78,14 +78,14 @@ def test_times_are_64_bits_in_the_words_of_postgres() -> None:
     assert "id BIGSERIAL NOT NULL" in made
 
 
-def prepared() -> dict[str, Prepared]:
+def prepared() -> dict[str, PreparedStatement]:
     """Every statement that the engine keeps ready."""
     modules = [importlib.import_module(f"{engine.__name__}.{m.name}") for m in pkgutil.iter_modules(engine.__path__)]
     found = {
         f"{module.__name__.rpartition('.')[2]}.{name}": value
         for module in modules
         for name, value in vars(module).items()
-        if isinstance(value, Prepared)
+        if isinstance(value, PreparedStatement)
     }
     assert len(found) > 30
     return found

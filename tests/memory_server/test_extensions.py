@@ -14,15 +14,15 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.engine import removal
 from hermes.memory_server.engine.conclusions import list_conclusions
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.jobs import claim_job
-from hermes.memory_server.engine.kinds import KINDS, Tools
+from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import append_messages, list_messages
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import read_summaries
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.extensions import EXTENSIONS
 from hermes.memory_server.faults import Invalid
 from tests.memory_server.floor import EMBEDDER, draft
@@ -100,7 +100,7 @@ def test_range_is_deleted_from_one_message_to_another(http: httpx.Client) -> Non
     assert contents(http.post("/conclusions/list")) == ["ann: I own 2.", "ann: I own 1.", "ann: I own 0."]
 
 
-def houses() -> list[Draft]:
+def houses() -> list[MessageDraft]:
     return [draft(f"I own house {n}.", "ann") for n in range(120)]
 
 
@@ -117,12 +117,12 @@ async def test_range_of_which_a_part_was_deleted_when_somebody_was_cut_off_is_fi
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     begun = await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[117].public_id, NOW))
     await database.write(lambda tx: remove_part(tx, begun, NOW))
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     while await worker.work_once():
         pass
-    left = await database.read(lambda tx: list_messages(tx, "w", "s", None, Page()))
+    left = await database.read(lambda tx: list_messages(tx, "w", "s", None, PageRequest()))
     assert [row.content for row in left.rows] == ["I own house 118.", "I own house 119."]
-    held_now = await database.read(lambda tx: list_conclusions(tx, "w", None, Page()))
+    held_now = await database.read(lambda tx: list_conclusions(tx, "w", None, PageRequest()))
     assert [row.content for row in held_now.rows] == ["ann: I own house 119.", "ann: I own house 118."]
 
 
@@ -134,14 +134,14 @@ async def test_what_was_being_learnt_from_a_message_when_it_was_deleted_is_not_k
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=said, at=NOW))
     job = await database.write(lambda tx: claim_job(tx, "me", kind, NOW))
     assert job is not None
-    prepared = await KINDS[kind].prepare(Tools(database, EMBEDDER), job)
+    prepared = await KINDS[kind].prepare(JobTools(database, EMBEDDER), job)
     begun = await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[9].public_id, NOW))
     await database.write(lambda tx: remove_part(tx, begun, NOW))
     await database.write(lambda tx: KINDS[kind].commit(tx, job, prepared, NOW))
 
     def kept(tx: Tx) -> str:
         texts = [row.content for row in read_summaries(tx, get_session(tx, "w", "s").id).values()]
-        return "\n".join([*texts, *(row.content for row in list_conclusions(tx, "w", None, Page()).rows)])
+        return "\n".join([*texts, *(row.content for row in list_conclusions(tx, "w", None, PageRequest()).rows)])
 
     assert await database.read(kept) == ""
 

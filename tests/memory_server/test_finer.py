@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
 from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
-from hermes.memory_server.endpoint import Endpoint
+from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine import embedding
 from tests.memory_server.conftest import transaction
 from tests.memory_server.embeddings import DIMENSION, Answer, Taste, endpoint, in_favour_of, vectors
@@ -250,7 +250,7 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
 ) -> None:
     monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
     with endpoint(refusing(lambda text: "poison" in text)) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             for workspace in ("a", "b"):
                 await say(client, workspace, [*SAID[:20], f"A poison for {workspace}.", "After it.", *SAID[20:40]])
             told = await eventually(
@@ -263,7 +263,7 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
             await eventually(lambda: _embedded(tmp_path), lambda left: "Something new." in left)
             assert not any("poison" in text for texts in there.asked[asked:] for text in texts), "it is left alone"
         there.answer = in_favour_of("walnut")
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await eventually(lambda: _embedded(tmp_path), lambda left: "A poison for a." in left)
             await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 0)
 
@@ -272,7 +272,7 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
     monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
     long = ["字" * 5000, "words " * 300]
     with endpoint(refusing(lambda text: len(text) > 300)) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await say(client, "w", [*long, "Short."])
             await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {*long, "Short."})
 
@@ -295,7 +295,7 @@ async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
         return int(failure), {}
 
     with endpoint(answer) as there:
-        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await say(client, "w", [long, "Short."])
             await eventually(lambda: _embedded(tmp_path), lambda left: left.keys() == {long, "Short."})
     assert len(failed) == 5
@@ -308,7 +308,7 @@ async def test_message_that_always_fails_stops_no_other_and_is_told(
     monkeypatch.setattr(embedding, "LOOK_EVERY", 0.01)
     good = in_favour_of("walnut")
     with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await say(client, "w", ["A poison.", *SAID[:20]])
             told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 1)
             assert (told["messages_without"], told["state"]) == (0, "ok")
@@ -317,7 +317,7 @@ async def test_message_that_always_fails_stops_no_other_and_is_told(
 
 async def test_request_is_never_longer_than_a_slow_model_can_answer(tmp_path: Path) -> None:
     with endpoint(in_favour_of("walnut")) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await say(client, "w", ["wörd" * 200, "x" * 899, "y" * 890, "z" * 20_000] * 5)
             await all_embedded(client)
             await client.post("/v3/workspaces/w/search", json={"query": "long question " * 300})
@@ -329,7 +329,7 @@ async def test_request_is_never_longer_than_a_slow_model_can_answer(tmp_path: Pa
 async def test_batch_that_is_too_much_for_a_model_is_asked_for_in_smaller_parts(tmp_path: Path) -> None:
     good = in_favour_of("walnut")
     with endpoint(lambda texts: (413, {}) if sum(map(len, texts)) > 200 else good(texts)) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await fill(client)
             await all_embedded(client)
             assert (await finer_health(client))["messages_refused"] == 0
@@ -340,7 +340,7 @@ async def test_endpoint_that_is_down_refuses_no_message(tmp_path: Path, monkeypa
     monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(embedding, "LONGEST_WAIT", 0.01)
     with endpoint(lambda _texts: (503, {})) as there:
-        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
             await eventually(lambda: finer_health(client), lambda _said: len(there.asked) > 20)
             told = await finer_health(client)
@@ -353,7 +353,7 @@ async def test_endpoint_that_is_down_refuses_no_message(tmp_path: Path, monkeypa
 
 async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_filling(tmp_path: Path) -> None:
     with endpoint(refusing(lambda text: "enormous" in text)) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await fill(client)
             await all_embedded(client)
             for _ in range(3):
@@ -382,7 +382,7 @@ async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_
         await fill(client)
         plain = await search(client)
     with endpoint(lambda _texts: said) as there:
-        async with served(tmp_path, Endpoint(there.url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             assert await search(client) == plain
             told = await eventually(lambda: finer_health(client), lambda told: told["state"] != "ok")
             assert state in told["state"]
@@ -395,7 +395,7 @@ async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
 ) -> None:
     monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
     with endpoint(in_favour_of("walnut")) as there:
-        async with served(tmp_path, Endpoint(there.url, "some", "the key")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some", "the key")) as client:
             await fill(client)
             await all_embedded(client)
             assert "walnut" in (await search(client))[0]
@@ -416,7 +416,7 @@ async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stor
         monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
     with caplog.at_level(logging.DEBUG), endpoint(in_favour_of("walnut")) as there:
         url = there.url.replace("http://", "http://ann:s3cret@") + "?key=s3cret"
-        async with served(tmp_path, Endpoint(url, "some")) as client:
+        async with served(tmp_path, EmbeddingEndpoint(url, "some")) as client:
             await fill(client)
             await all_embedded(client)
             there.answer = lambda _texts: (500, {})
@@ -439,7 +439,7 @@ async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
             monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        [vector] = await Endpoint(there.url, "some").embed(["a walnut"])
+        [vector] = await EmbeddingEndpoint(there.url, "some").embed(["a walnut"])
         assert len(vector) == DIMENSION
         assert (there.asked, proxy.asked) == ([["a walnut"]], [])
 
@@ -447,7 +447,7 @@ async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "ASK_SECONDS", 0.05)
     with endpoint(in_favour_of("walnut")) as there:
-        async with served(tmp_path, Endpoint(there.url, "some", dimension=DIMENSION)) as client:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
             await all_embedded(client)
 

@@ -11,7 +11,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
-from hermes.memory_server.endpoint import Endpoint
+from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.deletion import PART, delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
@@ -34,7 +34,7 @@ def say(tx: Tx, workspace: str, session: str, peer: str, *texts: str) -> None:
 
 async def embed_all(database: SqliteFile, there: There) -> None:
     """Let a second embedder come to its end."""
-    refinement = Refinement(Endpoint(there.url, "some"))
+    refinement = Refinement(EmbeddingEndpoint(there.url, "some"))
 
     async def behind() -> int | None:
         space = refinement.space

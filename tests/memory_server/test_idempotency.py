@@ -12,7 +12,7 @@ import pytest
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import answers
-from hermes.memory_server.engine.answers import FORGOTTEN, KEPT, Asked, Place, forget_answers, keep_answer
+from hermes.memory_server.engine.answers import FORGOTTEN, KEPT, KeyedRequest, KeySpace, forget_answers, keep_answer
 from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.inside import serving
 from tests.memory_server.keys_table import ROUTES, W
@@ -281,7 +281,7 @@ async def test_key_is_free_again_after_seven_days(database: Database) -> None:
 
 def test_answers_that_were_kept_long_enough_are_dropped_part_by_part(tx: Tx) -> None:
     for number in range(FORGOTTEN + 2):
-        keep_answer(tx, Place(1), Asked("r", f"k{number}", "d"), 201, "[]", at=number)
+        keep_answer(tx, KeySpace(1), KeyedRequest("r", f"k{number}", "d"), 201, "[]", at=number)
     assert forget_answers(tx, at=KEPT + FORGOTTEN + 1)
     assert not forget_answers(tx, at=KEPT + FORGOTTEN + 1)
     assert [row.key for row in tx.execute(answers.select())] == [f"k{FORGOTTEN + 1}"]

@@ -10,7 +10,7 @@ from bench.full_text import by_full_text
 from bench.samples import samples
 from bench.talks import Talk, judge
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.search import search_messages
 from tests.memory_server.floor import draft, new_index, question
@@ -28,7 +28,7 @@ def test_first_answers_are_right_at_least_as_often_as_with_full_text(tx: Tx, tal
     index, full_text = new_index(), by_full_text([talk])
     ours, plain = [], []
     for asked in talk.questions:
-        found = search_messages(tx, index, Place(1), question(asked.text), None, 50)
+        found = search_messages(tx, index, SearchArea(1), question(asked.text), None, 50)
         ours.append(judge(talk, asked, [ids[row.id] for row in found]))
         plain.append(judge(talk, asked, full_text(talk, asked)))
     for depth in range(3):

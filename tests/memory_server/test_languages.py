@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.search import search_messages
 from tests.memory_server.floor import draft, new_index, question
@@ -69,7 +69,7 @@ ASKED = [
 @pytest.mark.parametrize(("said", "asked", "wanted"), ASKED, ids=[asked for _, asked, _ in ASKED])
 def test_answer_comes_first(tx: Tx, said: tuple[str, ...], asked: str, wanted: int) -> None:
     append_messages(tx, "w", "talk", [draft(text, "ann") for text in said], NOW)
-    found = search_messages(tx, new_index(), Place(1), question(asked), None, 1)
+    found = search_messages(tx, new_index(), SearchArea(1), question(asked), None, 1)
     assert [row.content for row in found] == [said[wanted]]
 
 
@@ -83,7 +83,7 @@ def test_answer_comes_first(tx: Tx, said: tuple[str, ...], asked: str, wanted: i
 def test_question_of_any_kind_is_answered_without_an_error(tx: Tx, text: str) -> None:
     given = ["I keep bees.", "Party tonight 🎉", "我喜欢面包", "A letter: a b c."]
     append_messages(tx, "w", "talk", [draft(content, "ann") for content in given], NOW)
-    found = search_messages(tx, new_index(), Place(1), question(text), None, 10)
+    found = search_messages(tx, new_index(), SearchArea(1), question(text), None, 10)
     assert len(found) <= 4
     if text == "🎉":
         assert found[0].content == "Party tonight 🎉"
@@ -91,5 +91,5 @@ def test_question_of_any_kind_is_answered_without_an_error(tx: Tx, text: str) ->
 
 def test_name_alone_finds_what_the_peer_said_and_what_speaks_of_them(tx: Tx) -> None:
     append_messages(tx, "w", "talk", [draft("Hello.", "ann"), draft("Ask ann about it.", "ben")], NOW)
-    found = search_messages(tx, new_index(), Place(1), question("Ann"), None, 10)
+    found = search_messages(tx, new_index(), SearchArea(1), question("Ann"), None, 10)
     assert {row.content for row in found} == {"Hello.", "Ask ann about it."}

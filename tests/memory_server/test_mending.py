@@ -13,7 +13,7 @@ from hermes.memory_server.db.catching_up import begin_catching_up
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.db.sqlite import SqliteFile
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.search import search_messages
 from tests.memory_server.floor import draft, new_index, question
@@ -38,7 +38,7 @@ def search(served: Served) -> list[list[str]]:
 
 async def find(database: SqliteFile) -> list[list[int]]:
     def run(tx: Tx) -> list[list[int]]:
-        found = [search_messages(tx, new_index(), Place(1), question(query), None, 50) for query in QUERIES]
+        found = [search_messages(tx, new_index(), SearchArea(1), question(query), None, 50) for query in QUERIES]
         return [[row.id for row in rows] for rows in found]
 
     return await database.read(run)

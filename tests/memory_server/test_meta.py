@@ -11,11 +11,11 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.errors import StoreEmbedderError, StoreNewerError
 from hermes.memory_server.db.schema import FILE, HEAD, open_database
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.search import search_messages
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question
 
 NOW = 1_700_000_000_000_000
@@ -85,10 +85,10 @@ async def test_folder_of_the_first_version_opens_works_on_and_says_its_embedder(
     await database.close()
     as_version_one(tmp_path)
     database = open_database(tmp_path)
-    assert await Worker(database, SystemClock(), EMBEDDER).work_once(), "work that waited is done"
-    found = await database.read(lambda tx: search_messages(tx, new_index(), Place(1), question("bees"), None, 5))
+    assert await JobWorker(database, SystemClock(), EMBEDDER).work_once(), "work that waited is done"
+    found = await database.read(lambda tx: search_messages(tx, new_index(), SearchArea(1), question("bees"), None, 5))
     assert found[0].content == "I keep bees."
-    found = await database.read(lambda tx: search_messages(tx, new_index(), Place(1), question("面包"), None, 5))
+    found = await database.read(lambda tx: search_messages(tx, new_index(), SearchArea(1), question("面包"), None, 5))
     assert found[0].content == said[1].content
     assert known == await database.read(
         lambda tx: tx.exec_driver_sql("SELECT traits, said_at FROM message_vectors").all()

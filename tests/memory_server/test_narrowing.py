@@ -13,11 +13,11 @@ import pytest
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.facts import FACTS, MANY, facts_of, pattern_facts
 from hermes.memory_server.db.functions import holds_json
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine import allowed, candidates, messages, narrowing, search, words
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
 from hermes.memory_server.engine.narrowing import narrow
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.search import search_messages
 from tests.memory_server.floor import draft, new_index, question
 
@@ -73,10 +73,10 @@ def found(tx: Tx, filters: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     order of a search is not compared."""
     if "peer_perspective" not in filters:
         for session in ("s0", "s1"):
-            paged = list_messages(tx, "w", session, filters, Page(size=100))
+            paged = list_messages(tx, "w", session, filters, PageRequest(size=100))
             assert len(paged.rows) == paged.total
             yield [row.content for row in paged.rows]
-    for place in (Place(1), Place(1, (1,)), Place(1, peer=2), Place(1, (1, 2), 3)):
+    for place in (SearchArea(1), SearchArea(1, (1,)), SearchArea(1, peer=2), SearchArea(1, (1, 2), 3)):
         for text in ("house Malta", "ouse numbe"):
             yield sorted(row.content for row in search_messages(tx, new_index(), place, question(text), filters, 100))
 
@@ -105,11 +105,11 @@ def test_word_that_everyone_uses_is_found_where_only_old_messages_are_allowed(
 ) -> None:
     monkeypatch.setattr(words, "HOLDERS", 5)
     filters = {"created_at": {"lt": "2023-11-16T00:00:00Z"}}
-    rows = search_messages(talk, new_index(), Place(1), question("house"), filters, 10)
+    rows = search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
     expected = {"I own house number 1 in Malta.", "I own house number 0 in Gozo."}
     assert {row.content for row in rows} == expected
     monkeypatch.setattr(narrowing, "FEW", 0)
-    assert rows == search_messages(talk, new_index(), Place(1), question("house"), filters, 10)
+    assert rows == search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
 
 
 NOTHING = ["nobody", "another workspace", "no such id", "long after", "never", "number as text", "truth is no number"]
@@ -117,14 +117,14 @@ NOTHING = ["nobody", "another workspace", "no such id", "long after", "never", "
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_filter_that_matches_nothing_is_known_to_without_a_look_at_messages(talk: Tx, name: str) -> None:
-    assert narrow(talk, Place(1), FILTERS[name]) == []
+    assert narrow(talk, SearchArea(1), FILTERS[name]) == []
 
 
 def test_changed_metadata_is_found_as_it_is_now(talk: Tx) -> None:
-    [row] = list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, Page(size=1)).rows
+    [row] = list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, PageRequest(size=1)).rows
     set_message_metadata(talk, "w", "s0", row.public_id, {"n": 77})
-    assert [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 77}}, Page()).rows] == [row.id]
-    assert row.id not in [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, Page()).rows]
+    assert [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 77}}, PageRequest()).rows] == [row.id]
+    assert row.id not in [r.id for r in list_messages(talk, "w", "s0", {"metadata": {"n": 3}}, PageRequest()).rows]
 
 
 def test_document_with_more_facts_than_are_kept_is_found_all_the_same(tx: Tx) -> None:
@@ -132,7 +132,7 @@ def test_document_with_more_facts_than_are_kept_is_found_all_the_same(tx: Tx) ->
     assert facts_of(json.dumps(many)) == (MANY,)
     append_messages(tx, "w", "s", [replace(draft("I am many.", "ann"), metadata=json.dumps(many))], NOW)
     for wanted, total in ((FACTS, 1), (FACTS + 1, 0)):
-        assert list_messages(tx, "w", "s", {"metadata": {"list": wanted}}, Page()).total == total
+        assert list_messages(tx, "w", "s", {"metadata": {"list": wanted}}, PageRequest()).total == total
 
 
 def test_whatever_holds_a_pattern_has_its_facts() -> None:
@@ -163,15 +163,17 @@ def overheard(talk: Tx) -> Tx:
     return talk
 
 
-def heard_by(tx: Tx, listener: str, place: Place) -> set[str]:
+def heard_by(tx: Tx, listener: str, place: SearchArea) -> set[str]:
     rows = search_messages(tx, new_index(), place, question("house Malta"), {"peer_perspective": listener}, 100)
     return {row.content for row in rows}
 
 
 @pytest.mark.parametrize("listener", ["p0", "p1", "p2", "p3", "p4", "nobody"])
-@pytest.mark.parametrize("place", [Place(1), Place(1, (1,)), Place(1, (1, 3)), Place(1, peer=2), Place(1, (4,), 2)])
+@pytest.mark.parametrize(
+    "place", [SearchArea(1), SearchArea(1, (1,)), SearchArea(1, (1, 3)), SearchArea(1, peer=2), SearchArea(1, (4,), 2)]
+)
 def test_whole_sessions_tell_the_same_of_a_perspective_as_each_message(
-    overheard: Tx, listener: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    overheard: Tx, listener: str, place: SearchArea, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_sessions = heard_by(overheard, listener, place)
     monkeypatch.setattr(search, "heard_part", lambda *_: None)
@@ -181,14 +183,14 @@ def test_whole_sessions_tell_the_same_of_a_perspective_as_each_message(
 @pytest.mark.parametrize(
     ("listener", "place", "texts"),
     [
-        ("p3", Place(1), {"p3 has a house of s2 in Malta.", "p4 has a house of s2 in Malta."}),
-        ("p4", Place(1, peer=2), {"p1 has a house of s3 in Malta."}),
-        ("p1", Place(1, (3,)), set()),
+        ("p3", SearchArea(1), {"p3 has a house of s2 in Malta.", "p4 has a house of s2 in Malta."}),
+        ("p4", SearchArea(1, peer=2), {"p1 has a house of s3 in Malta."}),
+        ("p1", SearchArea(1, (3,)), set()),
     ],
     ids=["there from the beginning", "late elsewhere, where nobody meant speaks", "never there"],
 )
 def test_who_heard_whole_sessions_or_nothing_costs_no_look_at_each_message(
-    overheard: Tx, listener: str, place: Place, texts: set[str], monkeypatch: pytest.MonkeyPatch
+    overheard: Tx, listener: str, place: SearchArea, texts: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("messages were asked about one by one")

@@ -25,11 +25,11 @@ from hermes.memory_server.engine.conclusions import (
 )
 from hermes.memory_server.engine.merging import begin_merge, begin_undoing
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.recall import View, query_conclusions
-from hermes.memory_server.engine.vectors import Hit, VectorIndex
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.vectors import VectorHit, VectorIndex
+from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, embed, new_index, question
 
@@ -56,12 +56,12 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteFile]:
 
 
 async def work(database: SqliteFile) -> None:
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     while await worker.work_once():
         pass
 
 
-def kept(tx: Tx, index: VectorIndex, observed: str) -> list[Hit]:
+def kept(tx: Tx, index: VectorIndex, observed: str) -> list[VectorHit]:
     """The rows that are kept of what the AI holds about a peer."""
     collection = find_collection(tx, get_peer(tx, "w", "ai").id, get_peer(tx, "w", observed).id)
     assert collection is not None
@@ -97,7 +97,7 @@ async def test_search_in_an_older_snapshot_puts_no_deleted_conclusion_back(
     index = new_index()
     assert len(await database.read(lambda tx: kept(tx, index, "ann"))) == 1
     with transaction(tmp_path) as older:
-        [secret] = [row for row in list_conclusions(older, "w", None, Page()).rows if row.content == SECRET]
+        [secret] = [row for row in list_conclusions(older, "w", None, PageRequest()).rows if row.content == SECRET]
         await database.write(lambda tx: delete_conclusion(tx, "w", secret.public_id))
         assert await database.read(lambda tx: kept(tx, index, "ann")) == []
         told(older, index, "ann")

@@ -18,20 +18,20 @@ from hermes.memory_server.db import tables
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import departures, outline, outlines
 from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.messages import append_messages, list_messages
-from hermes.memory_server.engine.outline import ARRAYS, Rows
+from hermes.memory_server.engine.outline import ARRAYS, OutlineRows
 from hermes.memory_server.engine.outlines import Outlines
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import Removal, begin_removal, remove_part
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, question
 from tests.memory_server.sdk import eventually
@@ -58,7 +58,7 @@ async def filled(folder: Path, word: str = "number") -> SqliteFile:
     return database
 
 
-def lists(rows: Rows) -> list[object]:
+def lists(rows: OutlineRows) -> list[object]:
     return [getattr(rows, name).tolist() for name in ARRAYS]
 
 
@@ -78,7 +78,7 @@ async def test_outline_of_the_last_start_is_used_and_followed(tmp_path: Path) ->
 
 async def search(database: SqliteFile, index: VectorIndex, word: str) -> list[int]:
     asked = question(f"who owns a {word}")
-    found = await database.read(lambda tx: search_messages(tx, index, Place(1), asked, None, 50))
+    found = await database.read(lambda tx: search_messages(tx, index, SearchArea(1), asked, None, 50))
     return [row.id for row in found]
 
 
@@ -185,7 +185,7 @@ async def test_search_in_an_older_snapshot_puts_nothing_back_that_was_deleted(tm
         await remove(database, 1, 31, 31)
         await search(database, index, "harp")
         asked = question("who owns a harp")
-        assert search_messages(older, index, Place(1), asked, None, 50)
+        assert search_messages(older, index, SearchArea(1), asked, None, 50)
     assert await search(database, index, "harp") == await search(database, VectorIndex(SHIPPED.dimension), "harp")
     assert await look(database, index.outlines) == await look(database, Outlines(SHIPPED.dimension))
     await database.close()
@@ -265,7 +265,7 @@ async def test_nothing_of_what_is_deleted_stays_in_an_outline_on_the_disk(tmp_pa
 
     def forget(tx: Tx) -> None:
         if gone == "message":
-            first = list_messages(tx, "w", "talk", None, Page()).rows[0].public_id
+            first = list_messages(tx, "w", "talk", None, PageRequest()).rows[0].public_id
             remove_part(tx, begin_removal(tx, "w", "talk", first, first, NOW), NOW)
         elif gone == "peer":
             delete_peer(tx, "w", "ann", NOW)
@@ -276,7 +276,7 @@ async def test_nothing_of_what_is_deleted_stays_in_an_outline_on_the_disk(tmp_pa
                 delete_workspace(tx, "w", NOW)
 
     await database.write(forget)
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     while await worker.work_once():
         pass
     assert [path.name for path in tmp_path.glob("*outline*")] == []
@@ -325,7 +325,7 @@ async def test_search_goes_by_words_while_a_long_history_is_read_in_the_backgrou
     loading = Loading(database, index.outlines)
 
     async def found(text: str) -> list[str]:
-        rows = await database.read(lambda tx: search_messages(tx, index, Place(1), question(text), None, 1))
+        rows = await database.read(lambda tx: search_messages(tx, index, SearchArea(1), question(text), None, 1))
         return [row.content for row in rows]
 
     assert await found("apiculture") == [], "no message holds the word, and no meaning is known yet"
@@ -344,7 +344,9 @@ async def test_two_processes_find_the_same_while_a_third_writes(tmp_path: Path) 
     async def found(reader: tuple[SqliteFile, VectorIndex]) -> list[int]:
         database, index = reader
         asked = question("who keeps bees and owns number 7")
-        return await database.read(lambda tx: [row.id for row in search_messages(tx, index, Place(1), asked, None, 20)])
+        return await database.read(
+            lambda tx: [row.id for row in search_messages(tx, index, SearchArea(1), asked, None, 20)]
+        )
 
     for round_ in range(5):
         writing = asyncio.create_task(

@@ -20,7 +20,7 @@ from hermes.memory_server.engine import clone, deletion, members
 from hermes.memory_server.engine.clone import begin_clone, copy_part
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving
@@ -54,7 +54,7 @@ async def say(database: SqliteFile, count: int) -> None:
 
 
 async def work(database: SqliteFile, clock: Any = None) -> None:
-    worker = Worker(database, clock or SystemClock(), EMBEDDER)
+    worker = JobWorker(database, clock or SystemClock(), EMBEDDER)
     while await worker.work_once():
         pass
 

@@ -26,20 +26,20 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database, open_for_work
 from hermes.memory_server.db.sqlite import SqliteFile, driver
 from hermes.memory_server.db.tables import metadata
-from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.engine.answers import Asked, forget_answers
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.engine.answers import KeyedRequest, forget_answers
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.once import append_once
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.provenance import list_concluded, list_sources
-from hermes.memory_server.engine.recall import Choice, View, choose
+from hermes.memory_server.engine.recall import ConclusionChoice, View, choose
 from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question
 
@@ -53,7 +53,7 @@ async def filled(tmp_path: Path) -> AsyncIterator[Tx]:
     for session in range(3):
         drafts = [draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
         await database.write(partial(append_messages, workspace="w", session=f"s{session}", drafts=drafts, at=NOW))
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     while await worker.work_once():
         pass
     await database.close()
@@ -132,7 +132,7 @@ async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE], "nobody has it open any more"
 
 
-KEYED = replace(draft("I am here.", "peer1"), asked=Asked("message", "m", "d"))
+KEYED = replace(draft("I am here.", "peer1"), asked=KeyedRequest("message", "m", "d"))
 
 
 def public_id(tx: Tx, table: str) -> str:
@@ -143,38 +143,46 @@ def public_id(tx: Tx, table: str) -> str:
 
 HOT: dict[str, Callable[[Tx], object]] = {
     "append": lambda tx: append_messages(tx, "w", "s1", [draft("I am here.", "peer1")], NOW),
-    "list messages": lambda tx: list_messages(tx, "w", "s1", None, Page()),
-    "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, Page()),
-    "list sessions": lambda tx: list_sessions(tx, "w", None, Page()),
-    "list sessions of a member": lambda tx: list_sessions(tx, "w", {"peer_id": "peer1"}, Page()),
-    "list sessions without a member": lambda tx: list_sessions(tx, "w", {"peer_id": {"ne": "peer1"}}, Page()),
+    "list messages": lambda tx: list_messages(tx, "w", "s1", None, PageRequest()),
+    "list messages with a filter": lambda tx: list_messages(tx, "w", "s1", {"peer_id": "peer1"}, PageRequest()),
+    "list sessions": lambda tx: list_sessions(tx, "w", None, PageRequest()),
+    "list sessions of a member": lambda tx: list_sessions(tx, "w", {"peer_id": "peer1"}, PageRequest()),
+    "list sessions without a member": lambda tx: list_sessions(tx, "w", {"peer_id": {"ne": "peer1"}}, PageRequest()),
     "context": lambda tx: fill_window(tx, get_session(tx, "w", "s0"), 1000, with_summary=True),
-    "search": lambda tx: search_messages(tx, new_index(), Place(1), question("house"), None, 10),
-    "search in a session": lambda tx: search_messages(tx, new_index(), Place(1, (2,)), question("house"), None, 10),
-    "search by an author": lambda tx: search_messages(tx, new_index(), Place(1, peer=2), question("house"), None, 10),
-    "search with a filter": lambda tx: search_messages(
-        tx, new_index(), Place(1), question("house"), {"peer_id": "peer1"}, 10
+    "search": lambda tx: search_messages(tx, new_index(), SearchArea(1), question("house"), None, 10),
+    "search in a session": lambda tx: search_messages(
+        tx, new_index(), SearchArea(1, (2,)), question("house"), None, 10
     ),
-    "list messages by date": lambda tx: list_messages(tx, "w", "s1", {"created_at": {"gt": "2030-01-01"}}, Page()),
-    "list messages by metadata": lambda tx: list_messages(tx, "w", "s1", {"metadata": {"a": 1}}, Page()),
-    "list messages by id": lambda tx: list_messages(tx, "w", "s1", {"id": ["x", "y"]}, Page()),
+    "search by an author": lambda tx: search_messages(
+        tx, new_index(), SearchArea(1, peer=2), question("house"), None, 10
+    ),
+    "search with a filter": lambda tx: search_messages(
+        tx, new_index(), SearchArea(1), question("house"), {"peer_id": "peer1"}, 10
+    ),
+    "list messages by date": lambda tx: list_messages(
+        tx, "w", "s1", {"created_at": {"gt": "2030-01-01"}}, PageRequest()
+    ),
+    "list messages by metadata": lambda tx: list_messages(tx, "w", "s1", {"metadata": {"a": 1}}, PageRequest()),
+    "list messages by id": lambda tx: list_messages(tx, "w", "s1", {"id": ["x", "y"]}, PageRequest()),
     "search by date": lambda tx: search_messages(
-        tx, new_index(), Place(1), question("house"), {"created_at": {"gt": "2001-01-01"}}, 10
+        tx, new_index(), SearchArea(1), question("house"), {"created_at": {"gt": "2001-01-01"}}, 10
     ),
     "search by metadata": lambda tx: search_messages(
-        tx, new_index(), Place(1), question("house"), {"metadata": {"a": 1}}, 10
+        tx, new_index(), SearchArea(1), question("house"), {"metadata": {"a": 1}}, 10
     ),
     "search as a peer": lambda tx: search_messages(
-        tx, new_index(), Place(1), question("house"), {"peer_perspective": "peer1"}, 10
+        tx, new_index(), SearchArea(1), question("house"), {"peer_perspective": "peer1"}, 10
     ),
     "representation": lambda tx: choose(
-        tx, new_index(), View((1,), 1), Choice(question("house"), None, None, True, 25)
+        tx, new_index(), View((1,), 1), ConclusionChoice(question("house"), None, None, True, 25)
     ),
-    "list conclusions": lambda tx: list_conclusions(tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, Page()),
-    "append with keys": lambda tx: append_once(tx, "w", "s1", [KEYED, KEYED], NOW, Asked("messages", "k", "d")),
+    "list conclusions": lambda tx: list_conclusions(
+        tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, PageRequest()
+    ),
+    "append with keys": lambda tx: append_once(tx, "w", "s1", [KEYED, KEYED], NOW, KeyedRequest("messages", "k", "d")),
     "drop old answers": lambda tx: forget_answers(tx, NOW),
-    "conclusions of a message": lambda tx: list_concluded(tx, "w", "s1", public_id(tx, "messages"), Page()),
-    "messages of a conclusion": lambda tx: list_sources(tx, "w", public_id(tx, "conclusions"), Page()),
+    "conclusions of a message": lambda tx: list_concluded(tx, "w", "s1", public_id(tx, "messages"), PageRequest()),
+    "messages of a conclusion": lambda tx: list_sources(tx, "w", public_id(tx, "conclusions"), PageRequest()),
     "delete a message": lambda tx: remove_part(tx, Removal(2, 3, 3), NOW),
     "look for work": lambda tx: has_work(tx, "dream", NOW),
     "claim work": lambda tx: claim_job(tx, "me", "dream", NOW),

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import pytest
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.clone import begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.messages import append_messages, list_messages
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.search import search_messages
 from tests.memory_server.floor import draft, new_index, question
 
@@ -26,7 +26,7 @@ def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
 
 
 def search(tx: Tx, query: str, limit: int = 10, **filters: str) -> list[str]:
-    return [row.content for row in search_messages(tx, new_index(), Place(1), question(query), filters, limit)]
+    return [row.content for row in search_messages(tx, new_index(), SearchArea(1), question(query), filters, limit)]
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -94,8 +94,11 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     copying = begin_clone(tx, "w", "talk", second, NOW)
     assert copy_part(tx, copying, 0) == copying.last
     copy = finish_clone(tx, copying, NOW)
-    place = Place(1, (copy.id,))
-    assert [row.content for row in list_messages(tx, "w", copy.name, None, Page()).rows] == ["I keep bees.", long]
+    place = SearchArea(1, (copy.id,))
+    assert [row.content for row in list_messages(tx, "w", copy.name, None, PageRequest()).rows] == [
+        "I keep bees.",
+        long,
+    ]
     found = search_messages(tx, new_index(), place, question("zeppelin"), None, 5)
     assert [row.id for row in found] == [5, 4]
     rows = new_index().outlines.load(tx, 1).rows
@@ -132,7 +135,7 @@ def test_long_answer_does_not_drown_what_a_person_said(tx: Tx) -> None:
 
 def test_what_the_one_who_is_named_said_of_themselves_comes_first(tx: Tx) -> None:
     append_messages(tx, "w", "talk", [draft("I play the cello.", "ben"), draft("I play the cello.", "ann")], NOW)
-    found = search_messages(tx, new_index(), Place(1), question("What does Ben play?"), None, 2)
+    found = search_messages(tx, new_index(), SearchArea(1), question("What does Ben play?"), None, 2)
     assert [row.peer for row in found] == ["ben", "ann"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine import postings
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
@@ -21,7 +21,7 @@ from hermes.memory_server.engine.sessions import get_session
 from tests.memory_server.floor import draft, new_index, question
 
 NOW = 1_700_000_000_000_000
-HERE = Place(1)
+HERE = SearchArea(1)
 LONG = "stone " * 300 + "I live in a garden. " * 30
 pytestmark = pytest.mark.contract("9.1")
 
@@ -75,7 +75,7 @@ def test_search_that_began_earlier_is_not_told_of_rows_it_does_not_have(tx: Tx) 
 class TwoMessages:
     """The text index as a transaction sees it that began when there were two messages."""
 
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
+    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
         return np.array([2, 1])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import outlines
 from hermes.memory_server.engine.deletion import purge_session
@@ -40,7 +40,7 @@ def test_closeness_of_narrow_rows_is_that_of_the_wide_ones() -> None:
     assert [found for found, _ in matrix.rows().nearest(wide[5], 1)] == [5]
 
 
-def found(tx: Tx, place: Place, query: str, limit: int = 10, index: VectorIndex | None = None) -> list[str]:
+def found(tx: Tx, place: SearchArea, query: str, limit: int = 10, index: VectorIndex | None = None) -> list[str]:
     rows = search_messages(tx, new_index() if index is None else index, place, question(query), None, limit)
     return [row.content for row in rows]
 
@@ -51,12 +51,12 @@ def test_search_stays_in_its_session_and_with_its_author(tx: Tx) -> None:
     say(tx, "two", "ann", "I keep bees in town.")
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
 
-    assert len(found(tx, Place(1), "keeping bees")) == 4
-    inside = found(tx, Place(1, (one,)), "keeping bees")
+    assert len(found(tx, SearchArea(1), "keeping bees")) == 4
+    inside = found(tx, SearchArea(1, (one,)), "keeping bees")
     assert sorted(inside) == ["I bake bread.", "I keep bees too.", "I keep bees."]
-    own = found(tx, Place(1, None, ann), "keeping bees")
+    own = found(tx, SearchArea(1, None, ann), "keeping bees")
     assert sorted(own) == ["I bake bread.", "I keep bees in town.", "I keep bees."]
-    assert found(tx, Place(1, (one,), ann), "keeping bees") == ["I keep bees.", "I bake bread."]
+    assert found(tx, SearchArea(1, (one,), ann), "keeping bees") == ["I keep bees.", "I bake bread."]
 
 
 @pytest.mark.parametrize("place", ["workspace", "session", "author"])
@@ -64,7 +64,7 @@ def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
     say(tx, "one", "ann", "I keep bees.")
     index = new_index()
     one, ann = get_session(tx, "w", "one").id, get_peer(tx, "w", "ann").id
-    where = Place(1, (one,) if place == "session" else None, ann if place == "author" else None)
+    where = SearchArea(1, (one,) if place == "session" else None, ann if place == "author" else None)
 
     assert found(tx, where, "bees", index=index) == ["I keep bees."]
     say(tx, "one", "ann", "I bake bread.")
@@ -72,7 +72,7 @@ def test_rows_that_came_and_went_since_are_followed(tx: Tx, place: str) -> None:
     say(tx, "two", "ben", "No bees here.")
     purge_session(tx, one, NOW)
     assert found(tx, where, "bees", index=index) == (["No bees here."] if place == "workspace" else [])
-    assert found(tx, Place(1), "bees", index=index) == ["No bees here."]
+    assert found(tx, SearchArea(1), "bees", index=index) == ["No bees here."]
 
 
 def test_what_is_kept_in_memory_is_what_is_read_anew(tx: Tx) -> None:
@@ -92,7 +92,7 @@ def test_what_is_kept_in_memory_is_what_is_read_anew(tx: Tx) -> None:
 def test_long_message_at_the_edge_of_a_batch_comes_whole(tx: Tx) -> None:
     long = "stone " * 300 + "I keep bees in the garden. " * 30
     say(tx, "one", "ann", *["Snow fell."] * (outlines.BATCH - 2), long, "The end.")
-    assert found(tx, Place(1), "I keep bees in the garden", 1) == [long]
+    assert found(tx, SearchArea(1), "I keep bees in the garden", 1) == [long]
 
 
 def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
@@ -101,9 +101,9 @@ def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
         say(tx, "one", "ann", *common[start : start + 500])
     say(tx, "one", "ann", "A zeppelin flew over the garden.")
     say(tx, "one", "ann", *common[:10])
-    found = search_messages(tx, new_index(), Place(1), question("zeppelin garden"), None, 5)
+    found = search_messages(tx, new_index(), SearchArea(1), question("zeppelin garden"), None, 5)
     assert found[0].content == "A zeppelin flew over the garden."
-    assert len(search_messages(tx, new_index(), Place(1), question("garden"), None, 5)) == 5
+    assert len(search_messages(tx, new_index(), SearchArea(1), question("garden"), None, 5)) == 5
 
 
 def test_many_small_workspaces_take_no_more_memory_than_a_large_one(tx: Tx) -> None:

@@ -14,11 +14,11 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.jobs import Job
-from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
+from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
-from hermes.memory_server.engine.worker import RENEW_EVERY, Worker
+from hermes.memory_server.engine.worker import RENEW_EVERY, JobWorker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
@@ -50,9 +50,9 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 @asynccontextmanager
-async def at_work(database: Database, kinds: Mapping[str, Kind[Any]] = KINDS) -> AsyncIterator[Worker]:
+async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any]] = KINDS) -> AsyncIterator[JobWorker]:
     """A worker for the length of a block."""
-    worker = Worker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
+    worker = JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -112,10 +112,10 @@ async def look_at(found: list[bytes]) -> list[bytes]:
 
 @pytest.mark.contract("9.9")
 async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
-    quick = {**KINDS, "webhook": Kind(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
+    quick = {**KINDS, "webhook": JobHandler(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
     async with hanging() as (port, sent):
         await announce_to(database, "w", port, 1)
-        assert await Worker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=quick).work_once()
+        assert await JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=quick).work_once()
         assert len(sent) == 1
     assert await states(database, "webhook") == [("pending", 1)]
     reason = await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
@@ -130,10 +130,10 @@ class Slow:
         self.done: list[int] = []
         self.free = asyncio.Event()
 
-    def kinds(self) -> dict[str, Kind[Any]]:
-        return {"summary": Kind(self.prepare, self.commit, places=2, seconds=3600.0)}
+    def kinds(self) -> dict[str, JobHandler[Any]]:
+        return {"summary": JobHandler(self.prepare, self.commit, places=2, seconds=3600.0)}
 
-    async def prepare(self, _tools: Tools, job: Job) -> None:
+    async def prepare(self, _tools: JobTools, job: Job) -> None:
         self.begun.append(job.id)
         await self.free.wait()
 
@@ -155,8 +155,8 @@ async def time_left(database: Database, clock: HandClock) -> float:
 async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()
-    second = Worker(database, clock, EMBEDDER, kinds=slow.kinds())
-    working = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    second = JobWorker(database, clock, EMBEDDER, kinds=slow.kinds())
+    working = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
     for _ in range(5):
         await clock.sleeper(RENEW_EVERY)
         clock.advance(RENEW_EVERY)
@@ -173,7 +173,7 @@ async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(datab
 async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()
-    first = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
     await clock.sleeper(RENEW_EVERY)
     expired = times.now(clock) + jobs.LEASE + 1
     taken = await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", expired))
@@ -188,7 +188,7 @@ async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Databa
 async def test_worker_that_lost_its_lease_stops_preparing(database: Database) -> None:
     await add(database)
     slow, clock = Slow(), HandClock()
-    first = asyncio.create_task(Worker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
+    first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
     await clock.sleeper(RENEW_EVERY)
     await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE + 1))
     clock.advance(RENEW_EVERY)
@@ -220,13 +220,13 @@ async def test_jobs_of_different_units_are_prepared_side_by_side_as_far_as_there
 async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: Database) -> None:
     await say(database, "w", "I like tea.")
 
-    async def prepare(tools: Tools, job: Job) -> object:
+    async def prepare(tools: JobTools, job: Job) -> object:
         made = await KINDS["representation"].prepare(tools, job)
         await database.write(lambda tx: jobs.drop_observer(tx, 1, 1))
         return made
 
-    kinds = {"representation": Kind(prepare, KINDS["representation"].commit)}
-    assert await Worker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
+    kinds = {"representation": JobHandler(prepare, KINDS["representation"].commit)}
+    assert await JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
     assert await states(database, "representation") == [("done", 1)]
     assert await concluded(database) == []
 
@@ -235,7 +235,7 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
     await say(database, "w", "I like tea.")
     broken = """UPDATE jobs SET payload = '{"messages": [1], "observers": [1, 2, "x"]}'"""
     await database.write(lambda tx: tx.exec_driver_sql(broken))
-    worker = Worker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
     assert await worker.work_once()
     assert not await worker.work_once(), "it is tried again later, not at once"
     assert await states(database, "representation") == [("pending", 1)]
@@ -254,12 +254,12 @@ async def status(database: Database) -> Counts:
 async def test_what_others_wrote_is_one_short_line_of_the_log(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(_tools: Tools, _job: Job) -> None:
+    async def refuse(_tools: JobTools, _job: Job) -> None:
         raise ValueError("no\n2026-01-01 ERROR all is lost\r\n" + "x" * 5000)
 
     await add(database)
-    kinds = {"summary": Kind(refuse, lambda *_: None)}
-    assert await Worker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
+    kinds = {"summary": JobHandler(refuse, lambda *_: None)}
+    assert await JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
     [line] = [record.getMessage() for record in caplog.records]
     assert "\n" not in line
     assert "\r" not in line

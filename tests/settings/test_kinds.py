@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from hermes.errors import SettingsError
 from hermes.settings import TABLE, Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, Kind, Number, Refused, Secret, Text, Url, in_words, plain
+from hermes.settings.kinds import (
+    Boolean,
+    Choice,
+    Integer,
+    Kind,
+    Number,
+    RefusedValue,
+    Secret,
+    Text,
+    Url,
+    in_words,
+    plain,
+)
 
 FLAG = Boolean()
 COUNT = Integer(1, 9)
@@ -104,7 +116,7 @@ def test_wrong_value_is_named_with_what_is_allowed(kind: Kind[Any], raw: object,
      (ALIASES, dict.fromkeys(range(10_001), "x"))],
 )  # fmt: skip
 def test_what_is_far_too_long_is_refused_in_a_short_line(kind: Kind[Any], raw: object) -> None:
-    with pytest.raises(Refused, match="at most 10,000") as caught:
+    with pytest.raises(RefusedValue, match="at most 10,000") as caught:
         kind.parse(raw)
     assert len(str(caught.value)) < 300
 
@@ -116,7 +128,7 @@ def test_what_is_far_too_long_is_refused_in_a_short_line(kind: Kind[Any], raw: o
      (Url(), "htp://bob:hunter2@host"), (Text(), ["http://bob:hunter2@host"])],
 )  # fmt: skip
 def test_a_refusal_shows_no_secret(kind: Kind[Any], raw: object) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedValue) as caught:
         kind.parse(raw)
     assert "hunter2" not in str(caught.value)
     assert "(hidden)" in str(caught.value)
@@ -155,7 +167,7 @@ def test_any_value_is_parsed_or_refused_and_what_was_parsed_is_taken_again(raw: 
     for kind in (*ALL, *(setting.kind for setting in TABLE)):
         try:
             value = kind.parse(raw)
-        except Refused:
+        except RefusedValue:
             continue
         assert kind.parse(value) == value
         assert kind.parse(plain(value)) == value

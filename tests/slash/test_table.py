@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from hermes.cli.commands import Answered, AtTerminal, run_command
-from hermes.cli.conversation import Conversation
+from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS, NOT_COMPRESSED, NOT_RUNNING
@@ -38,22 +38,22 @@ BEGINNINGS = {
 
 
 @asynccontextmanager
-async def at_terminal(home: Path, **settings: object) -> AsyncIterator[Conversation]:
+async def at_terminal(home: Path, **settings: object) -> AsyncIterator[TerminalConversation]:
     app = load_app(home, SystemClock(), memory__review_every=0, **settings)
     async with await app.open_store() as store:
-        conversation = Conversation(app, store)
+        conversation = TerminalConversation(app, store)
         try:
             yield conversation
         finally:
             await conversation.end()
 
 
-async def say(conversation: Conversation, text: str) -> None:
+async def say(conversation: TerminalConversation, text: str) -> None:
     async for _ in conversation.say(text, asyncio.Event()):
         pass
 
 
-async def ask(conversation: Conversation, line: str) -> str:
+async def ask(conversation: TerminalConversation, line: str) -> str:
     return (await run_command(conversation, line, asyncio.Event())).text
 
 

@@ -16,7 +16,7 @@ Tx: TypeAlias = sqlite3.Connection | server.Tx
 Database: TypeAlias = SqliteDatabase[Any]
 
 OPEN: dict[str, Callable[[Path, float], Database]] = {
-    "store": lambda path, lock_timeout: store.Database(path, lock_timeout=lock_timeout),
+    "store": lambda path, lock_timeout: store.StoreDatabase(path, lock_timeout=lock_timeout),
     "server": lambda path, lock_timeout: SqliteFile(path, lock_timeout=lock_timeout),
 }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.db.engine import Database, Tx
+from hermes.db.engine import StoreDatabase, Tx
 
 
 @pytest.fixture
-async def db(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(tmp_path / "e.db", lock_timeout=10.0)
+async def db(tmp_path: Path) -> AsyncIterator[StoreDatabase]:
+    database = StoreDatabase(tmp_path / "e.db", lock_timeout=10.0)
     await database.write(lambda tx: tx.execute("CREATE TABLE t (v TEXT)"))
     await database.write(lambda tx: tx.execute("INSERT INTO t VALUES (CAST(x'41ff42' AS TEXT))"))
     yield database
@@ -28,10 +28,10 @@ def add_and_read(tx: Tx) -> str:
     return read(tx)
 
 
-async def test_text_that_is_no_utf8_is_read_with_a_mark_in_its_place(db: Database) -> None:
+async def test_text_that_is_no_utf8_is_read_with_a_mark_in_its_place(db: StoreDatabase) -> None:
     assert [await db.read(read), await db.look(read), await db.read(read)] == ["A\ufffdB"] * 3
 
 
-async def test_write_that_meets_such_text_has_its_effect_once(db: Database) -> None:
+async def test_write_that_meets_such_text_has_its_effect_once(db: StoreDatabase) -> None:
     assert await db.write(add_and_read) == "A\ufffdB"
     assert await db.read(lambda tx: tx.execute("SELECT count(*) FROM t").fetchone()[0]) == 2

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hermes.scope import OWNER
 from hermes.store.asking import understand
 from hermes.store.reach import Narrowed
-from hermes.store.search import Hit
+from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.store.words import segment, snippet
 from hermes.types import Draft
@@ -72,7 +72,7 @@ async def said(store: Store, *texts: str, source: str = "cli") -> str:
     return session.id
 
 
-async def find(store: Store, text: str, session_id: str | None = None, source: str | None = None) -> list[Hit]:
+async def find(store: Store, text: str, session_id: str | None = None, source: str | None = None) -> list[HistoryHit]:
     return await store.read(
         lambda tx: store.search.find(tx, text, OWNER, limit=50, narrowed=Narrowed(session_id, source))
     )
@@ -134,7 +134,7 @@ class Asking:
     store: Store
     tx: sqlite3.Connection
 
-    def find(self, text: str) -> list[Hit]:
+    def find(self, text: str) -> list[HistoryHit]:
         return self.store.search.find(self.tx, text, OWNER, limit=500)
 
     def add(self, text: str) -> int:

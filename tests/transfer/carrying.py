@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 from hermes.transfer.export import export_workspace
-from hermes.transfer.importing import Target, import_file
-from hermes.transfer.lines import END, FORMAT, HEAD, MARK, Lines, check_file, write_line
+from hermes.transfer.importing import ImportTarget, import_file
+from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, check_file, write_line
 from hermes.transfer.own_source import OwnSource
 from hermes.transfer.own_target import OwnTarget
 from hermes.transfer.progress import Progress
@@ -73,7 +73,7 @@ def bring(
         progress = Progress.take_up(
             path.with_name(path.name + ".progress"), checked.sha256, served.url, checked.workspace
         )
-        target: Target = PublicTarget(remote) if public else OwnTarget(remote)
+        target: ImportTarget = PublicTarget(remote) if public else OwnTarget(remote)
         return import_file(target, checked, path, progress, lambda _section, _count: None)
     finally:
         remote.close()
@@ -91,7 +91,7 @@ def items(path: Path) -> dict[str, list[Any]]:
 
 def write_file(path: Path, workspace: str, given: Sequence[tuple[str, dict[str, Any]]]) -> None:
     """An export of these items, with one mark at their end."""
-    so_far = Lines()
+    so_far = LineProgress()
     with path.open("wb") as file:
         write_line(file, so_far, {HEAD: FORMAT, "workspace": workspace, "source": "hermes"})
         for section, item in given:

@@ -13,7 +13,7 @@ from hermes.transfer import lines
 from hermes.transfer.export import export_workspace
 from hermes.transfer.lines import check_file, read_chunks
 from hermes.transfer.progress import Progress
-from hermes.transfer.sections import Item, Lacking, Page
+from hermes.transfer.sections import Lacking, SectionPage, TransferItem
 from tests.transfer.carrying import write_file
 
 pytestmark = pytest.mark.contract("9.12")
@@ -102,10 +102,10 @@ class OnePage:
     def check(self) -> None:
         """It is there."""
 
-    def pages(self, section: str, after: Any) -> Iterator[Page]:
-        yield Page([], None)
+    def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
+        yield SectionPage([], None)
 
-    def saw(self, section: str, item: Item) -> None:
+    def saw(self, section: str, item: TransferItem) -> None:
         """Nothing comes."""
 
     def lacking(self) -> Lacking:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hermes.agent.lane import LaneTerms
-from hermes.agent.loop import Speaker, converse
+from hermes.agent.loop import Responder, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
@@ -140,7 +140,7 @@ class Agent(Struct):
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
 
-class Outcome(Struct, frozen=True):
+class TemporaryResult(Struct, frozen=True):
     """What a temporary agent came to; `ok` is False when there is no reply, and `text` then says why."""
 
     text: str
@@ -151,10 +151,12 @@ class Outcome(Struct, frozen=True):
 class TemporaryAgent(Struct, frozen=True):
     """Does one task and is gone. It has a model and tools, and nothing that lasts."""
 
-    speaker: Speaker
+    speaker: Responder
     system_prompt: str
 
-    async def run(self, task: str, *, now: float, told: Callable[[TurnEvent], None] = lambda _: None) -> Outcome:
+    async def run(
+        self, task: str, *, now: float, told: Callable[[TurnEvent], None] = lambda _: None
+    ) -> TemporaryResult:
         """Work on `task` until there is a reply. Cancel it to stop it. `told` hears of every event as it happens."""
         transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
         seen: list[TurnEvent] = []
@@ -164,5 +166,5 @@ class TemporaryAgent(Struct, frozen=True):
                 told(event)
         last = seen[-1]
         if isinstance(last, Replied):
-            return Outcome(last.text, True, tuple(seen))
-        return Outcome(last.message if isinstance(last, Failed) else "it was stopped", False, tuple(seen))
+            return TemporaryResult(last.text, True, tuple(seen))
+        return TemporaryResult(last.message if isinstance(last, Failed) else "it was stopped", False, tuple(seen))

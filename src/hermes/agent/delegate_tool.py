@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import Struct
 
 from hermes.agent.agent import TemporaryAgent
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.agent.tools import Tool, Toolbox, ToolResult, tell_progress, text_argument
 from hermes.clock import Clock
 from hermes.events import ToolStarted, TurnEvent
@@ -50,7 +50,7 @@ def delegate_tool(
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         task = strip_fences(text_argument(arguments, "task"))
-        worker = TemporaryAgent(Speaker(model, Toolbox(tools), terms.steps, terms.calls), PROMPT)
+        worker = TemporaryAgent(Responder(model, Toolbox(tools), terms.steps, terms.calls), PROMPT)
         try:
             async with asyncio.timeout(terms.deadline):
                 outcome = await worker.run(task, now=clock.now(), told=_show)

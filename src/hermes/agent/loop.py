@@ -38,7 +38,7 @@ MOST_PROGRESS = 100
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 
 
-class Speaker(Struct, frozen=True):
+class Responder(Struct, frozen=True):
     """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds of `max_calls`
     calls each."""
 
@@ -51,13 +51,13 @@ class Speaker(Struct, frozen=True):
 class _Heard(Struct):
     """What came of one request: how it ended, or None when the person stopped it."""
 
-    end: Completed | model_events.Failed | None = None
+    end: Completed | model_events.ModelFailed | None = None
     said: list[str] = field(default_factory=list)
     strainer: FenceStrainer = field(default_factory=FenceStrainer)
 
 
 async def converse(
-    speaker: Speaker, transcript: Transcript, session_id: str, stop: asyncio.Event
+    speaker: Responder, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
     """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
     shrunk = False
@@ -102,11 +102,13 @@ async def converse(
             return
 
 
-def _insist_on_reply(end: Completed | model_events.Failed | None, steps: int) -> Completed | model_events.Failed | None:
+def _insist_on_reply(
+    end: Completed | model_events.ModelFailed | None, steps: int
+) -> Completed | model_events.ModelFailed | None:
     """The last round offers no tools, so that the model has to answer. Calls that it makes all the same are not run."""
     if isinstance(end, Completed) and end.reply.tool_calls:
         line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
-        return model_events.Failed("bad_reply", line, retryable=False)
+        return model_events.ModelFailed("bad_reply", line, retryable=False)
     return end
 
 
@@ -127,20 +129,20 @@ async def _listen(
 
 
 def _was_too_long(heard: _Heard) -> bool:
-    return isinstance(heard.end, model_events.Failed) and heard.end.kind == "context_too_long" and not heard.said
+    return isinstance(heard.end, model_events.ModelFailed) and heard.end.kind == "context_too_long" and not heard.said
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
     match event:
-        case model_events.TextDelta(text):
+        case model_events.TextPiece(text):
             heard.said.append(text)
             strained = heard.strainer.feed(text)
             return TextDelta(strained) if strained else None
-        case model_events.ReasoningDelta(text):
+        case model_events.ReasoningPiece(text):
             return ReasoningDelta(text)
         case model_events.Retrying(attempt, wait, reason):
             return Notice(f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})", is_outage=True)
-        case Completed() | model_events.Failed():
+        case Completed() | model_events.ModelFailed():
             heard.end = event
             return None
 
@@ -238,7 +240,7 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
 async def _break_off(transcript: Transcript, session_id: str, heard: _Heard) -> TurnEvent:
     """Keep what was said, and say why there is no more."""
     said = strip_fences("".join(heard.said))
-    failed = heard.end if isinstance(heard.end, model_events.Failed) else None
+    failed = heard.end if isinstance(heard.end, model_events.ModelFailed) else None
     if said.strip():
         await transcript.add(Draft("assistant", said, finish_reason="error" if failed else "stopped"))
     if failed is None:

@@ -9,12 +9,12 @@ from typing import Literal
 from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.errors import NoteError
 from hermes.events import MemoryUpdated
-from hermes.memory.notes import FILES, Change, Notes, Target
+from hermes.memory.notes import FILES, Change, Notes, NotesFile
 from hermes.types import Json, ToolSpec
 
-Mirror = Callable[[Target, Literal["add", "replace", "remove"], str], None]
+Mirror = Callable[[NotesFile, Literal["add", "replace", "remove"], str], None]
 
-TARGETS: dict[str, Target] = {target: target for target in FILES}
+TARGETS: dict[str, NotesFile] = {target: target for target in FILES}
 
 SPEC = ToolSpec(
     "memory",
@@ -62,11 +62,11 @@ def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
     return Tool(SPEC, run)
 
 
-def _now(notes: Notes, target: Target) -> str:
+def _now(notes: Notes, target: NotesFile) -> str:
     return f"{FILES[target]} says now:\n{notes.read(target) or '(nothing)'}"
 
 
-def _target(arguments: Mapping[str, Json]) -> Target:
+def _target(arguments: Mapping[str, Json]) -> NotesFile:
     named = text_argument(arguments, "target").strip().lower().removesuffix(".md") or "user"
     where = TARGETS.get(named)
     if where is None:
@@ -74,7 +74,7 @@ def _target(arguments: Mapping[str, Json]) -> Target:
     return where
 
 
-def _change(notes: Notes, where: Target, arguments: Mapping[str, Json]) -> Change:
+def _change(notes: Notes, where: NotesFile, arguments: Mapping[str, Json]) -> Change:
     content, old = text_argument(arguments, "content"), text_argument(arguments, "old_text")
     match text_argument(arguments, "action").strip().lower():
         case "remove":

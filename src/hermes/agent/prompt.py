@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from hermes.errors import HomeError
 from hermes.fence import fence
 from hermes.files import read_file
-from hermes.memory.notes import NotesRead, Target
+from hermes.memory.notes import NotesFile, NotesRead
 from hermes.scope import Group, Scope
 
 IDENTITY = (
@@ -26,8 +26,8 @@ NOTES_GUIDE = (
 
 RULES = "2"
 """The version of these rules. A stored prompt of another version is made again."""
-TITLES: dict[Target, str] = {"user": "What you noted about the person", "memory": "What you noted about the work"}
-IN_GROUPS: dict[Target, str] = {"user": "What you noted about the people here", "memory": "What you noted here"}
+TITLES: dict[NotesFile, str] = {"user": "What you noted about the person", "memory": "What you noted about the work"}
+IN_GROUPS: dict[NotesFile, str] = {"user": "What you noted about the people here", "memory": "What you noted here"}
 
 
 class PromptParts(Struct, frozen=True):
@@ -79,7 +79,7 @@ def build_system_prompt(parts: PromptParts) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _section(parts: PromptParts, target: Target) -> str:
+def _section(parts: PromptParts, target: NotesFile) -> str:
     """A note as data, with its date: whatever was talked into it, it is not a rule."""
     text, changed = parts.notes.texts.get(target, ""), parts.notes.changed.get(target)
     if not text.strip():

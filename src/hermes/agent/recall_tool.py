@@ -12,7 +12,7 @@ from hermes.llm.floor import is_asking
 from hermes.memory.notes import Notes
 from hermes.ranking.words import split_words, telling_words
 from hermes.scope import Scope
-from hermes.store.search import Hit
+from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Json, ToolSpec
 
@@ -87,5 +87,5 @@ async def _told(store: Store, scope: Scope, question: str, wanted: int) -> list[
     return await store.read(look)
 
 
-def _when(hit: Hit) -> str:
+def _when(hit: HistoryHit) -> str:
     return f"{datetime.fromtimestamp(hit.message.timestamp, UTC):%Y-%m-%d}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, TemporaryAgent
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.agent.review_tool import review_tool
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.db.engine import Tx
@@ -104,7 +104,7 @@ async def _note(agent: Agent, text: str) -> bool:
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
     tool = _written_down(agent, review_tool(agent.notes, agent.memory.note_written))
     toolbox = Toolbox([tool], off=agent.policy.tools_off)
-    temporary = TemporaryAgent(Speaker(agent.model, toolbox, MAX_STEPS), PROMPT)
+    temporary = TemporaryAgent(Responder(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())
     if not outcome.ok:
         log.warning("the review of session %s failed: %s", agent.session_id, outcome.text)

@@ -10,9 +10,9 @@ from hermes.agent.agent import Agent, AgentMemory
 from hermes.agent.compress import compress_smaller, make_room, worth_saying
 from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.agent.review import wants_review
-from hermes.agent.transcript import Prepared
+from hermes.agent.transcript import PreparedRequest
 from hermes.agent.turn_record import TurnRecord
 from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
@@ -26,7 +26,7 @@ class Preparation(Struct, frozen=True):
 
     system_prompt: str
     recalled: str
-    speaker: Speaker
+    speaker: Responder
     memory: AgentMemory
 
 
@@ -46,16 +46,16 @@ class StoredTranscript:
         self._view: LiveView | None = None
         self._added = 0
 
-    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
+    async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
         until = self._agent.clock.now() + self._agent.policy.compress_deadline
         while True:
             view = await self._read()
             messages = self._build(view)
             made = await make_room(self._agent, view_tokens(view), estimate_request(messages, tools), until)
             if made is None:
-                return Prepared(self._reminded(messages))
+                return PreparedRequest(self._reminded(messages))
             if made.outcome != "busy":
-                return Prepared(self._reminded(self._build(await self._read())), worth_saying(made))
+                return PreparedRequest(self._reminded(self._build(await self._read())), worth_saying(made))
 
     async def _read(self) -> LiveView:
         seen = self._view

@@ -28,7 +28,7 @@ class ToolResult(Struct, frozen=True):
     events: tuple[TurnEvent, ...] = ()
 
 
-Run: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
+ToolRun: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
 Tell: TypeAlias = Callable[[str], None]
 """Told what a tool does now, in one line."""
 PROGRESS: ContextVar[Tell | None] = ContextVar("progress", default=None)
@@ -45,7 +45,7 @@ class Tool(Struct, frozen=True):
     """One tool. `run` may raise a HermesError; the model is told what it says."""
 
     spec: ToolSpec
-    run: Run
+    run: ToolRun
 
 
 class Toolbox:

@@ -11,7 +11,7 @@ from hermes.agent.context import build_context
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
-class Prepared(Struct, frozen=True):
+class PreparedRequest(Struct, frozen=True):
     """The messages of a request, and what a person should know of how they came to be."""
 
     messages: list[dict[str, Json]]
@@ -21,7 +21,7 @@ class Prepared(Struct, frozen=True):
 class Transcript(Protocol):
     """What the loop between model and tools reads and writes."""
 
-    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:
+    async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
         """The next request, made to fit the model's window."""
         ...
 
@@ -47,8 +47,8 @@ class ScratchTranscript:
         self._messages: list[Message] = []
         self._put(messages)
 
-    async def request(self, tools: Sequence[ToolSpec]) -> Prepared:  # noqa: ARG002 - a short task always fits
-        return Prepared(build_context(self._system_prompt, LiveView("", 0, (), None, tuple(self._messages))))
+    async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:  # noqa: ARG002 - a short task always fits
+        return PreparedRequest(build_context(self._system_prompt, LiveView("", 0, (), None, tuple(self._messages))))
 
     async def shrink(self) -> bool:
         return False

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
 from hermes.agent.lane import UNSAID, Lane, LaneDoor
-from hermes.agent.loop import Speaker, converse
+from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
@@ -26,7 +26,7 @@ from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
-from hermes.memory.plugin_thread import Answer
+from hermes.memory.plugin_thread import Returned
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
@@ -138,7 +138,7 @@ async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> Preparation
     agent.turns += not accepted.incognito
     toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
     prompt = await _prompt(agent, lane, accepted, block, toolbox)
-    speaker = Speaker(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
+    speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
     return Preparation(prompt, recall.text, speaker, memory)
 
 
@@ -186,7 +186,7 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
-        if isinstance(found, Answer):
+        if isinstance(found, Returned):
             return ToolResult(fence(found.value))
         return ToolResult(strip_fences(found.reason), ok=False)
 

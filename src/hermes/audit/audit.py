@@ -18,7 +18,7 @@ from hermes.store.reading import lend_tables, open_unchanged
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ProfileFiles:
     """The files of a profile that an audit reads."""
 
     state_file: Path
@@ -38,7 +38,7 @@ class StoreAudit:
     differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def audit_store(places: Places, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
+def audit_store(places: ProfileFiles, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
     """Judge a file that exists, of any version. Raises a StoreError when it cannot be read."""
     with open_unchanged(places.state_file, lock_timeout=lock_timeout) as tx:
         names = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -64,6 +64,6 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
     ]
 
 
-def read_log(places: Places) -> LogAudit:
+def read_log(places: ProfileFiles) -> LogAudit:
     """The log's part of the audit."""
     return audit_log(places.log_file)

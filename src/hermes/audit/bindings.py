@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
-from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Reopen, Step
+from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Reopen, RepairStep
 from hermes.audit.homes import find_home, last_continuation, move_in
 from hermes.types import Session
 
@@ -161,7 +161,11 @@ def _find_cut_off(case: Case) -> Iterator[Damage]:
             "leads nowhere: the next message would begin anew, without what was said in it"
         )
         empty = tuple(child for child in case.children(session) if is_open(child))
-        steps: tuple[Step, ...] = (Bind(key, session.id), Reopen(session.id), *(End(c.id, ORPHANED) for c in empty))
+        steps: tuple[RepairStep, ...] = (
+            Bind(key, session.id),
+            Reopen(session.id),
+            *(End(c.id, ORPHANED) for c in empty),
+        )
         yield Damage("orphan-child", (session.id, *(child.id for child in empty)), detail, steps)
 
 
@@ -191,7 +195,7 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
         detail = f"{story}: the next message of {key} would begin anew, without what was said in it"
         named = tuple(dict.fromkeys([child.id, parent.id, *(m.id for m in members if is_open(m))]))
         return Damage("orphan-child", named, detail, move_in(case, members, home, key, ORPHANED))
-    steps: tuple[Step, ...] = (End(child.id, SUPERSEDED if home == child else ORPHANED),)
+    steps: tuple[RepairStep, ...] = (End(child.id, SUPERSEDED if home == child else ORPHANED),)
     if home == parent and key not in case.routes:
         steps = (Reopen(parent.id), *steps)
     moved = f"; {key} means {case.routes[key]} now" if key in case.routes else "; which key it had is not known"
@@ -216,7 +220,7 @@ def _find_unkeyed(case: Case) -> Iterator[Damage]:
             f"a compression ended session {parent.id} {made}, but whoever uses the first id went on in it: the session "
             "is marked as ended although it lives, and who is led on to another does not see what was said since"
         )
-        steps: tuple[Step, ...] = (Reopen(parent.id), *(End(child.id, ORPHANED) for child in children))
+        steps: tuple[RepairStep, ...] = (Reopen(parent.id), *(End(child.id, ORPHANED) for child in children))
         yield Damage("orphan-child", (parent.id, *(child.id for child in children)), detail, steps)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hermes.audit.activity import BIRTH
 from hermes.audit.case import ROTATION, Case
-from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, Restore, Step
+from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, RepairStep, Restore
 from hermes.audit.log import DONE, Operation
 from hermes.db.engine import Tx
 from hermes.store.copies import SUMMARY
@@ -34,7 +34,7 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignMessage:
     """A message that came from another session: a copy of one there, or a summary."""
 
     id: int
@@ -76,7 +76,7 @@ def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[
 def _separate(tx: Tx, case: Case, shape: TableShape, parent: Session, child: Session) -> Damage:
     foreign = _foreign_rows(tx, shape, child.id, parent.id, (0.0, child.started_at + BIRTH))
     live = tuple(row.id for row in foreign if row.is_live)
-    steps: list[Step] = [Hide(live)] if live else []
+    steps: list[RepairStep] = [Hide(live)] if live else []
     key = _key_of(case, parent, child)
     if case.children(parent) or (key is not None and case.routes.get(key, child.id) not in (parent.id, child.id)):
         steps.append(Detach(child.id))
@@ -108,7 +108,7 @@ def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
     missing = () if decided else _wrongly_compacted(tx, shape, crossing, {row.id for row in foreign})
     # A summary whose originals are not there any more is all that is left of them: it stays.
     hidden = tuple(row.id for row in foreign if row.is_copy or missing or decided)
-    steps: list[Step] = [Restore(missing)] if missing else []
+    steps: list[RepairStep] = [Restore(missing)] if missing else []
     steps += [Hide(hidden)] if hidden else []
     if not steps:
         return None
@@ -122,7 +122,7 @@ def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
 
 def _foreign_rows(
     tx: Tx, shape: TableShape, session_id: str, origin_id: str, window: tuple[float, float]
-) -> list[Foreign]:
+) -> list[ForeignMessage]:
     """Messages that came from another session in a window of time, in order."""
     live = live_rows(shape)
     rows = tx.execute(
@@ -136,7 +136,7 @@ def _foreign_rows(
         {"session": session_id, "origin": origin_id, "first": window[0], "last": window[1]},
     )
     return [
-        Foreign(row["id"], bool(row["copied"]), bool(row["live"]))
+        ForeignMessage(row["id"], bool(row["copied"]), bool(row["live"]))
         for row in rows
         if row["copied"] or SUMMARY.match(as_text(row["content"]) or "")
     ]

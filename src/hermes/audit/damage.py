@@ -58,7 +58,7 @@ class Restore:
     message_ids: tuple[int, ...]
 
 
-Step: TypeAlias = Bind | End | Reopen | Detach | Hide | Restore
+RepairStep: TypeAlias = Bind | End | Reopen | Detach | Hide | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Damage:
     code: Code
     sessions: tuple[str, ...]
     detail: str
-    steps: tuple[Step, ...]
+    steps: tuple[RepairStep, ...]
 
     @property
     def remedy(self) -> str:
@@ -77,7 +77,7 @@ class Damage:
         return "; ".join([*map(_say, self.steps[:NAMED]), *([f"and {more} more of the kind"] if more > 0 else [])])
 
 
-def _say(step: Step) -> str:
+def _say(step: RepairStep) -> str:
     match step:
         case Bind(key, session_id):
             return f"lead {key} to {session_id}"

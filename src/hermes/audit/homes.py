@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.audit.case import Case, is_open, may_reopen
-from hermes.audit.damage import ORPHANED, ROTATED, Bind, End, Reopen, Step
+from hermes.audit.damage import ORPHANED, ROTATED, Bind, End, Reopen, RepairStep
 from hermes.types import Session
 
 
@@ -44,9 +44,11 @@ def next_continuation(case: Case, session: Session) -> Session | None:
     return children[-1] if children else None
 
 
-def move_in(case: Case, members: Sequence[Session], home: Session, key: str, loser_reason: str) -> tuple[Step, ...]:
+def move_in(
+    case: Case, members: Sequence[Session], home: Session, key: str, loser_reason: str
+) -> tuple[RepairStep, ...]:
     """The steps after which `key` means `home`, which is open, and no other member is, but for those others use."""
-    steps: list[Step] = [Bind(key, home.id)]
+    steps: list[RepairStep] = [Bind(key, home.id)]
     if not is_open(home):
         steps.append(Reopen(home.id))
     for member in members:

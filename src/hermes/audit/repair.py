@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hermes.audit.audit import Places, find_damage, read_log
+from hermes.audit.audit import ProfileFiles, find_damage, read_log
 from hermes.audit.backup import back_up
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
@@ -40,7 +40,7 @@ class _Look:
     damage: list[Damage]
 
 
-async def repair(places: Places, *, clock: Clock, lock_timeout: float) -> Repair:
+async def repair(places: ProfileFiles, *, clock: Clock, lock_timeout: float) -> Repair:
     """Back the file up and mend it. Interrupted, it leaves each damage mended or untouched; call it again."""
     backup = back_up(places.state_file, now=clock.now(), lock_timeout=lock_timeout)
     crossings = find_crossings(read_log(places).operations)
@@ -58,7 +58,7 @@ async def repair(places: Places, *, clock: Clock, lock_timeout: float) -> Repair
     return Repair(backup, tuple(mended), tuple(seen.damage))
 
 
-async def _mend_all(store: Store, places: Places, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
+async def _mend_all(store: Store, places: ProfileFiles, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
     """Mend what was found, up to TOGETHER in one transaction: each costs the disk one wait."""
 
     def mend(tx: Tx, chosen: Sequence[Damage]) -> list[Damage]:
@@ -84,7 +84,7 @@ def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
             touched.update(damage.sessions)
 
 
-def _look(tx: Tx, places: Places, crossings: Sequence[Crossing]) -> _Look:
+def _look(tx: Tx, places: ProfileFiles, crossings: Sequence[Crossing]) -> _Look:
     case = read_case(tx, places.old_routes_file)
     return _Look(_committed_by_others(tx), find_damage(tx, case, crossings))
 

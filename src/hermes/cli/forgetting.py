@@ -31,7 +31,7 @@ PATIENCE, LOOK_EVERY = 65, 1.0
 """How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
 
 
-class Host(Struct, frozen=True):
+class HostMemory(Struct, frozen=True):
     """A profile whose conversations tell the memory, and what was seen there."""
 
     app: App
@@ -40,7 +40,7 @@ class Host(Struct, frozen=True):
     """The leases under which some of it was being delivered."""
 
 
-def forget_all(hosts: Sequence[Host], plugin: MemoryPlugin | None, wording: Wording) -> list[str]:
+def forget_all(hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording: Wording) -> list[str]:
     """Forget in the hosts, so that nothing is told again, then at the provider; and again, until nothing has come
     meanwhile. What stays, or may still arrive, in words."""
     may_arrive, left = list[str](), list[str]()
@@ -53,16 +53,16 @@ def forget_all(hosts: Sequence[Host], plugin: MemoryPlugin | None, wording: Word
     return [*may_arrive, *left, "it is being said again all the time: run the same command again"]
 
 
-def _forget_here(host: Host, wording: Wording) -> Host:
+def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
     """Forget in a host what was seen and what has come since; that, and the leases under which it is delivered."""
     app = host.app
 
-    def forget(store: Store, tx: Tx, seen: Kept) -> Host:
+    def forget(store: Store, tx: Tx, seen: Kept) -> HostMemory:
         _mark(app, tx)
         kept, held = forget_kept(store, tx, wording, seen, now=app.clock.now())
-        return Host(app, kept, (*host.held, *held))
+        return HostMemory(app, kept, (*host.held, *held))
 
-    async def work(store: Store) -> Host:
+    async def work(store: Store) -> HostMemory:
         # Read first: while this one writes nobody else can, and what is new by then is little.
         seen = await store.read(lambda tx: find_kept(store, tx, wording, host.seen))
         return await store.write(lambda tx: forget(store, tx, seen))
@@ -90,7 +90,7 @@ def _forget_there(plugin: MemoryPlugin, wording: Wording) -> list[str]:
     return [*left.stays, *more]
 
 
-def _wait_for(host: Host) -> list[str]:
+def _wait_for(host: HostMemory) -> list[str]:
     """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
     app, held = host.app, host.held
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 CHUNK = 64 * 1024
 
 
-class Lines:
+class InputLines:
     """Lines of a file descriptor. Bytes that are no UTF-8 become U+FFFD: one of them must not end a conversation."""
 
     def __init__(self, descriptor: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING
 
 from hermes.cli.commands import AtTerminal
-from hermes.cli.conversation import Conversation
+from hermes.cli.conversation import TerminalConversation
 from hermes.cli.output import printable
 from hermes.cli.rows import head
 from hermes.cli.talk import INDENT, PROMPT, Talk
@@ -34,7 +34,7 @@ TICK = 0.2
 class LivePrompt:
     """A front on prompt_toolkit."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: TerminalConversation) -> None:
         self._conversation = conversation
         self._prompt: PromptSession[str] | None = None
         self._printing: asyncio.Task[None] | None = None
@@ -190,7 +190,7 @@ class LivePrompt:
         return self._conversation.status.line(self.columns)
 
 
-def _make_completer(conversation: Conversation) -> Completer:
+def _make_completer(conversation: TerminalConversation) -> Completer:
     """What Tab offers: slash commands, and what goes after one."""
     from prompt_toolkit.completion import Completer, Completion
 

@@ -97,10 +97,10 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     """Do the background work of a memory folder until stopped; several may run."""
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.db.schema import open_for_work
-    from hermes.memory_server.engine.delivery import Delivery
+    from hermes.memory_server.engine.delivery import WebhookDelivery
     from hermes.memory_server.engine.embedding import Refinement, refining
     from hermes.memory_server.engine.word_vectors import WordVectors
-    from hermes.memory_server.engine.worker import Worker
+    from hermes.memory_server.engine.worker import JobWorker
 
     place = _place(ctx, data)
     folder = place.folder
@@ -109,7 +109,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
 
     async def run() -> None:
         database = open_for_work(folder)
-        working = Worker(database, SystemClock(), WordVectors(), delivery=Delivery(secret))
+        working = JobWorker(database, SystemClock(), WordVectors(), delivery=WebhookDelivery(secret))
         note(f"memory worker on {folder}")
         try:
             with ending_on_signals(working.stop):

@@ -20,7 +20,7 @@ from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
 from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import Kind, new_rendezvous, new_secret, publish, withdraw
+from hermes.embedded.rendezvous import ServerMode, new_rendezvous, new_secret, publish, withdraw
 from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
 from hermes.http_server import GuestServer, listen
@@ -51,7 +51,7 @@ class Terms(Struct, frozen=True):
     place: Place
     listener: socket.socket
     options: Options
-    kind: Kind
+    kind: ServerMode
     api_key: str
     works: bool = True
     publishes: bool = True

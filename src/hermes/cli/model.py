@@ -16,20 +16,20 @@ from hermes.cli.output import print_json, say
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
 from hermes.errors import NotFoundError, UsageError
-from hermes.llm.discover import Kind, LocalEndpoint, find_local
-from hermes.llm.events import Completed, Failed
+from hermes.llm.discover import LocalEndpoint, LocalServerKind, find_local
+from hermes.llm.events import Completed, ModelFailed
 from hermes.llm.model import Model, ModelRequest
 from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[LocalServerKind, ...] = get_args(LocalServerKind)
 QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
 
 
 def model(
     ctx: typer.Context,
     use: Annotated[
-        Kind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
+        LocalServerKind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="With --use: which of its models.")] = None,
     json: AsJson = False,
@@ -75,7 +75,7 @@ async def _test(app: App, configured: Model, as_json: bool) -> int:
         "ok": isinstance(last, Completed),
         "seconds": round(seconds, 2),
     }
-    if isinstance(last, Failed):
+    if isinstance(last, ModelFailed):
         shown["error"] = last.message
     if as_json:
         print_json({"configured": shown})
@@ -85,7 +85,7 @@ async def _test(app: App, configured: Model, as_json: bool) -> int:
     return 0 if shown["ok"] else 1
 
 
-async def _use(app: App, kind: Kind, name: str | None) -> int:
+async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
     found = await find_local()
     endpoint = next((endpoint for endpoint in found if endpoint.kind == kind), None)
     if endpoint is None:

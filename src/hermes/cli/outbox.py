@@ -21,7 +21,7 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.db.owners import new_owner
-from hermes.db.queue import State
+from hermes.db.queue import ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive, stats
 from hermes.errors import NotFoundError, UsageError
@@ -38,7 +38,7 @@ LEASE = "memory-deliverer"
 TTL = 90.0
 LANES_AT_ONCE = 4
 PAGE = 1000
-STATES: tuple[State, ...] = ("waiting", "dead")
+STATES: tuple[ItemState, ...] = ("waiting", "dead")
 DETACHED = 0x00000008
 """What Windows calls a process that has no console of ours."""
 LOOK_EVERY = 0.5
@@ -164,7 +164,7 @@ def _all_dead(tx: Tx) -> list[int]:
     return found
 
 
-def _find(tx: Tx, ids: list[int], states: tuple[State, ...]) -> list[int]:
+def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...]) -> list[int]:
     """These entries of memory outboxes, each once. Raises NotFoundError, and then nothing is changed."""
     names = set(queues(tx, queue_name("")))
     for entry in ids:

@@ -22,7 +22,7 @@ from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json
 from hermes.store.reach import Narrowed
-from hermes.store.search import Hit
+from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.store.words import snippet
 
@@ -32,8 +32,8 @@ OTHERS = 62
 """Columns of the screen that the session, the time and the role take."""
 LEAST = 30
 SHORTEST = 3
-Limit = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
-Source = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
+LimitOption = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
+SourceOption = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
 Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only what was said from then on.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only what was said up to the end of then.")]
 
@@ -41,9 +41,9 @@ Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only
 def search_sessions(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(help='Words, a question or a date; "quoted words" must occur so.')],
-    limit: Limit = 10,
+    limit: LimitOption = 10,
     session: Annotated[str | None, typer.Option("--session", help="Only in this session.")] = None,
-    source: Source = None,
+    source: SourceOption = None,
     since: Since = None,
     until: Until = None,
     json: AsJson = False,
@@ -53,10 +53,10 @@ def search_sessions(
     text = " ".join(words)
     start, end = _begin(since), _end(until)
 
-    async def work(store: Store) -> list[Hit]:
+    async def work(store: Store) -> list[HistoryHit]:
         await store.index(_progress("indexing"))
 
-        def find(tx: Tx) -> list[Hit]:
+        def find(tx: Tx) -> list[HistoryHit]:
             within = store.sessions.find(tx, session).id if session else None
             narrowed = Narrowed(within, source, start, end)
             return store.search.find(tx, text, OWNER, limit=limit, narrowed=narrowed)
@@ -100,7 +100,7 @@ def _dates(written: str | None) -> Iterator[None]:
         raise UsageError(f"'{written}' is no date that can be searched for", hint=hint) from error
 
 
-def _excerpt(hit: Hit, text: str) -> str:
+def _excerpt(hit: HistoryHit, text: str) -> str:
     """The part that matched, as much of it as this terminal has room for."""
     if not sys.stdout.isatty():
         return hit.snippet

@@ -11,7 +11,7 @@ import typer
 from msgspec import to_builtins
 
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
-from hermes.cli.searching import Limit, Source, search_sessions
+from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
@@ -32,14 +32,14 @@ app = typer.Typer(
     help="List, read, search, name, export and delete sessions.", no_args_is_help=True, rich_markup_mode=None
 )
 
-SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
+SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
 
 
 @app.command("list")
 def list_sessions(
     ctx: typer.Context,
-    limit: Limit = 20,
-    source: Source = None,
+    limit: LimitOption = 20,
+    source: SourceOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Also sessions that continue under another id.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -71,7 +71,7 @@ def list_sessions(
 @app.command("show")
 def show_session(
     ctx: typer.Context,
-    name: SessionName,
+    name: SessionArgument,
     live: Annotated[bool, typer.Option("--live", help="Only what the model sees now.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -88,7 +88,7 @@ def show_session(
 
 
 @app.command("snapshots")
-def list_snapshots(ctx: typer.Context, name: SessionName, json: AsJson = False) -> None:
+def list_snapshots(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
     """What a session was before each of its compressions. `hermes sessions show ID` reads one."""
     host = load_app(ctx)
     taken = with_store(host, lambda store: store.read(lambda tx: read_snapshots(store, tx, name)))
@@ -115,7 +115,7 @@ app.command("search")(search_sessions)
 @app.command("title")
 def title_session(
     ctx: typer.Context,
-    name: SessionName,
+    name: SessionArgument,
     title: Annotated[str | None, typer.Argument(help="The new title; without it the present one is printed.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Take the title away.")] = False,
 ) -> None:
@@ -168,7 +168,7 @@ def export_sessions(
 @app.command("delete")
 def delete_session(
     ctx: typer.Context,
-    name: SessionName,
+    name: SessionArgument,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Memory providers forget it too.")] = False,
     json: AsJson = False,

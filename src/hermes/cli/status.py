@@ -9,7 +9,7 @@ from hermes.cli.rows import columns_of, head
 APART = " · "
 
 
-class Status(Struct, frozen=True):
+class ChatStatus(Struct, frozen=True):
     """What a person always wants to see."""
 
     model: str

@@ -18,7 +18,7 @@ from contextlib import aclosing, contextmanager, suppress
 
 from hermes import __version__
 from hermes.cli.commands import run_command
-from hermes.cli.conversation import Conversation
+from hermes.cli.conversation import TerminalConversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
 from hermes.cli.plain_lines import PlainLines
@@ -34,7 +34,7 @@ FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
 PATIENCE = 0.5
 
 
-async def talk(conversation: Conversation) -> int:
+async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
     recap = await conversation.recap()
@@ -55,7 +55,7 @@ async def talk(conversation: Conversation) -> int:
 class Terminal:
     """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
-    def __init__(self, conversation: Conversation, front: Front) -> None:
+    def __init__(self, conversation: TerminalConversation, front: Front) -> None:
         self._conversation = conversation
         self._front = front
         app = conversation.app
@@ -173,7 +173,7 @@ def _signals(terminal: Terminal) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _leave(conversation: Conversation) -> None:
+async def _leave(conversation: TerminalConversation) -> None:
     """Close the session, and say so when it takes a while. The terminal may be gone."""
     here = conversation.session_id
     leaving = asyncio.create_task(conversation.end())

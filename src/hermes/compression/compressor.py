@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.compression.cut import Cut, choose_cut, message_tokens, view_tokens
-from hermes.compression.digest import Entry, add_missing, make_digest, read_telling
+from hermes.compression.digest import DigestLine, add_missing, make_digest, read_telling
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
-from hermes.compression.summarise import NoSummary, Summary, summarise
+from hermes.compression.summarise import NoSummary, UsableSummary, summarise
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, StaleError
@@ -31,7 +31,7 @@ from hermes.types import Compression, LiveView, Message
 
 log = logging.getLogger("hermes.compression")
 
-Outcome = Literal["done", "skipped", "busy", "failed"]
+CompressionOutcome = Literal["done", "skipped", "busy", "failed"]
 LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
 """Called with what is about to leave the window, within a deadline. A HermesError is logged."""
 
@@ -65,7 +65,7 @@ class CompressionResult(Struct, frozen=True):
     snapshot_id: str | None
     before: int
     after: int
-    outcome: Outcome
+    outcome: CompressionOutcome
     reason: str = ""
     failures: int = 0
 
@@ -88,7 +88,7 @@ class _Work(Struct):
     seen: _Seen
     result: CompressionResult
 
-    def end(self, outcome: Outcome, reason: str, failures: int = 0) -> None:
+    def end(self, outcome: CompressionOutcome, reason: str, failures: int = 0) -> None:
         """Nothing changed."""
         self.result = _unchanged(self.seen, outcome, reason, failures)
 
@@ -226,7 +226,7 @@ class Compressor:
                 work.result = await swapping
             raise
 
-    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: Summary, held: HeldLease) -> CompressionResult:
+    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
         held.check(tx)
         now = self._store.clock.now()
@@ -252,7 +252,7 @@ class Compressor:
             work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", "; ".join(remarks)
         )
 
-    async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> Summary | NoSummary:
+    async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
         looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
         try:
             made = await self._summarise(work, cut)
@@ -263,7 +263,7 @@ class Compressor:
                 await asyncio.wait({looking})
         return made
 
-    async def _summarise(self, work: _Work, cut: Cut) -> Summary | NoSummary:
+    async def _summarise(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
         if self._model is None:
             return await self._digest(work, cut)
         previous, budget = work.seen.view.summary, self._summary_budget(work.request)
@@ -284,10 +284,10 @@ class Compressor:
                 writing.cancel()
                 await asyncio.wait({writing})
 
-    async def _digest(self, work: _Work, cut: Cut) -> Summary:
+    async def _digest(self, work: _Work, cut: Cut) -> UsableSummary:
         budget = self._summary_budget(work.request)
         # A long conversation takes a while to read through; other sessions go on meanwhile.
-        return Summary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
+        return UsableSummary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
 
     def _summary_budget(self, request: Request) -> int:
         """A request that names what may stay wants a summary in proportion."""
@@ -338,7 +338,9 @@ def _unread(cut: Cut, after: LiveView) -> str:
     return f"what you said last (~{message_tokens(left[-1]):,} tokens) is too long for the model, which sees a summary"
 
 
-def _complete(made: Summary | NoSummary, telling: Sequence[Entry], cut: Cut, room: int) -> Summary | NoSummary:
+def _complete(
+    made: UsableSummary | NoSummary, telling: Sequence[DigestLine], cut: Cut, room: int
+) -> UsableSummary | NoSummary:
     """The summary with what it left out, as long as that is still shorter than what it replaces."""
     if isinstance(made, NoSummary):
         return made
@@ -346,6 +348,6 @@ def _complete(made: Summary | NoSummary, telling: Sequence[Entry], cut: Cut, roo
     return replace(made, text=text) if estimate_tokens(text) < cut.tokens else made
 
 
-def _unchanged(seen: _Seen, outcome: Outcome, reason: str, failures: int = 0) -> CompressionResult:
+def _unchanged(seen: _Seen, outcome: CompressionOutcome, reason: str, failures: int = 0) -> CompressionResult:
     session_id = seen.view.session_id
     return CompressionResult(session_id, seen.view.messages, None, seen.tokens, seen.tokens, outcome, reason, failures)

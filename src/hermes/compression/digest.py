@@ -67,7 +67,7 @@ ALSO_SHARE = 5
 """The part of the room, as a divisor, that is left for identifiers without their sentences."""
 
 
-class Entry(Struct, frozen=True):
+class DigestLine(Struct, frozen=True):
     """A line that may stand in the digest, and what speaks for it."""
 
     place: int
@@ -111,7 +111,7 @@ def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -
     return "\n".join([OPENING, *lines, *also])
 
 
-def read_telling(previous: str | None, leaving: Sequence[Message]) -> list[Entry]:
+def read_telling(previous: str | None, leaving: Sequence[Message]) -> list[DigestLine]:
     """What people and the assistant said, not tools, that names a fact, a decision, a task or an identifier."""
     return [
         entry
@@ -120,7 +120,7 @@ def read_telling(previous: str | None, leaving: Sequence[Message]) -> list[Entry
     ]
 
 
-def add_missing(summary: str, telling: Sequence[Entry], room: int) -> str:
+def add_missing(summary: str, telling: Sequence[DigestLine], room: int) -> str:
     """`summary`, and within `room` tokens the best of those sentences that it has not taken up, word for word."""
     words = set(WORD.findall(summary.casefold()))
     missing = [entry for entry in telling if not entry.is_in(summary, words)]
@@ -129,11 +129,11 @@ def add_missing(summary: str, telling: Sequence[Entry], room: int) -> str:
     return "\n".join([summary, "", MISSING, *lines]) if lines else summary
 
 
-def _choose(entries: Iterable[Entry], room: int, covered: set[str]) -> list[Entry]:
+def _choose(entries: Iterable[DigestLine], room: int, covered: set[str]) -> list[DigestLine]:
     """The best that fit, one after another; a value is worked out anew only when it comes to the top."""
     heap = [(-entry.value(covered), -entry.place, entry) for entry in entries]
     heapq.heapify(heap)
-    chosen: list[Entry] = []
+    chosen: list[DigestLine] = []
     while heap and room > 0:
         worth, place, entry = heapq.heappop(heap)
         if entry.cost > room:
@@ -147,7 +147,7 @@ def _choose(entries: Iterable[Entry], room: int, covered: set[str]) -> list[Entr
     return chosen
 
 
-def _also(entries: Sequence[Entry], previous: str | None, covered: set[str], room: int) -> list[str]:
+def _also(entries: Sequence[DigestLine], previous: str | None, covered: set[str], room: int) -> list[str]:
     """Identifiers that no chosen sentence holds: those of an earlier list, then the newest."""
     listed = [line.removeprefix(ALSO) for line in (previous or "").splitlines() if line.startswith(ALSO)]
     earlier = [mark for line in listed for mark in line.split(", ")]
@@ -164,7 +164,7 @@ def _also(entries: Sequence[Entry], previous: str | None, covered: set[str], roo
     return [ALSO + ", ".join(taken)] if taken else []
 
 
-def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[Entry]:
+def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[DigestLine]:
     seen: set[str] = set()
     place = 0
     for speaker, weight, text in _spoken(previous, leaving):
@@ -212,10 +212,10 @@ def _identifiers(text: str) -> Iterator[str]:
         yield from IDENTIFIER.findall(" ".join(unusual))
 
 
-def _entry(place: int, speaker: str, weight: float, text: str) -> Entry:
+def _entry(place: int, speaker: str, weight: float, text: str) -> DigestLine:
     line = f"- {speaker}: {text}" if speaker else f"- {text}"
     base = PLAIN + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
     base -= (0.5 if text.endswith(("?", "？")) else 0.0) + (0.4 if len(text) < 12 else 0.0)
     identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in _identifiers(text)))
     names = tuple(dict.fromkeys(NAME.findall(text)))
-    return Entry(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)
+    return DigestLine(place, line, weight, base, estimate_tokens(line) + 1, identifiers, names)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from hermes.fence import strip_fences
-from hermes.llm.events import Completed, Failed
+from hermes.llm.events import Completed, ModelFailed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.tokens import estimate_tokens, fit_tokens
 from hermes.types import Message
@@ -32,7 +32,7 @@ TOOL_RESULT = 1500
 REFUSALS = ("i'm sorry", "i am sorry", "i cannot", "i can't", "i can’t", "sorry, but", "as an ai")
 
 
-class Summary(Struct, frozen=True):
+class UsableSummary(Struct, frozen=True):
     """A summary that may be used, and what a person should know of it."""
 
     text: str
@@ -47,7 +47,7 @@ class NoSummary(Struct, frozen=True):
 
 async def summarise(
     model: Model, previous: str | None, leaving: Sequence[Message], *, budget: int, focus: str, deadline: float
-) -> Summary | NoSummary:
+) -> UsableSummary | NoSummary:
     """Condense what leaves, starting from the last summary; what the model cannot read at once goes piece by piece.
 
     No request is larger than the model's window: a summary so far that would take too much of it is condensed again.
@@ -73,7 +73,7 @@ async def summarise(
         return NoSummary("there was nothing to summarise")
     if estimate_tokens(summary) >= replaced:
         return NoSummary("the summary was longer than what it replaces")
-    return Summary(summary)
+    return UsableSummary(summary)
 
 
 def _room(window: int, budget: int) -> int:
@@ -123,7 +123,7 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
             yield f"assistant calls {call.name}: {call.arguments[:TOOL_RESULT]}"
 
 
-async def _ask(model: Model, previous: str | None, piece: Piece, budget: int, focus: str) -> Summary | NoSummary:
+async def _ask(model: Model, previous: str | None, piece: Piece, budget: int, focus: str) -> UsableSummary | NoSummary:
     parts = [f"Summary so far:\n{previous}\n"] if previous else []
     parts.append("Conversation to condense:\n" + "\n".join(piece))
     if focus:
@@ -131,12 +131,12 @@ async def _ask(model: Model, previous: str | None, piece: Piece, budget: int, fo
     parts.append(f"Write at most {budget * 3 // 4} words.")
     messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "\n\n".join(parts)}]
     async with aclosing(model.stream(ModelRequest(messages, max_tokens=budget * 2))) as events:
-        last = [event async for event in events if isinstance(event, Completed | Failed)][-1]
-    if isinstance(last, Failed):
+        last = [event async for event in events if isinstance(event, Completed | ModelFailed)][-1]
+    if isinstance(last, ModelFailed):
         return NoSummary(last.message)
     text = strip_fences(last.reply.text).strip()
     if not text:
         return NoSummary("the model answered with nothing")
     if len(text) < 300 and text.lower().startswith(REFUSALS):
         return NoSummary("the model refused")
-    return Summary(text)
+    return UsableSummary(text)

@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, accept
-from hermes.sqlite.reading import Lane
+from hermes.sqlite.reading import ReadLane
 
 Tx: TypeAlias = sqlite3.Connection
 """An open transaction. Functions that take one must have no effect outside it."""
 
-LANES = (Lane(threads=4),)
+LANES = (ReadLane(threads=4),)
 
 
-class Database(SqliteDatabase[Tx]):
+class StoreDatabase(SqliteDatabase[Tx]):
     """An open file. When `write` returns, what was written is on the disk."""
 
     def __init__(self, path: Path, *, lock_timeout: float, inspect: Callable[[Tx], None] = accept) -> None:

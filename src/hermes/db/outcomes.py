@@ -53,15 +53,15 @@ class Dead(Struct, frozen=True):
     reason: str
 
 
-Outcome: TypeAlias = Done | Retry | Defect | Postponed | Dead
+ItemOutcome: TypeAlias = Done | Retry | Defect | Postponed | Dead
 
 
-def weigh(outcomes: Sequence[Outcome], crashes: Sequence[int]) -> list[Outcome]:
+def weigh(outcomes: Sequence[ItemOutcome], crashes: Sequence[int]) -> list[ItemOutcome]:
     """The outcomes that count, for the items of a claim, first to last, that had so many crashes before.
 
     Nothing counts behind an item that must wait, but for Defects that stand together; one too many is Dead.
     """
-    weighed: list[Outcome] = []
+    weighed: list[ItemOutcome] = []
     for outcome, before in zip(outcomes, crashes, strict=False):
         waits = bool(weighed) and isinstance(weighed[-1], Retry | Defect | Postponed)
         if waits and not (isinstance(weighed[-1], Defect) and isinstance(outcome, Defect)):

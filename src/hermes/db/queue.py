@@ -24,7 +24,7 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import SCHEMA as LANES
 from hermes.db.lanes import head_time, hold_lane, release_lane, schedule
 from hermes.db.leases import Lease
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, Outcome, Postponed, Retry, weigh
+from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
 from hermes.errors import StaleError
 from hermes.types import Json
 
@@ -66,7 +66,7 @@ TRIED_AT = (
 LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
 """A later migration: how often in a row the owner of an item vanished, for queues that keep what was lost."""
 
-State = Literal["waiting", "done", "dead"]
+ItemState = Literal["waiting", "done", "dead"]
 
 
 class Item(Struct, frozen=True):
@@ -81,7 +81,7 @@ class Item(Struct, frozen=True):
     key: str
     session_id: str | None
     payload: Json
-    state: State
+    state: ItemState
     attempts: int
     crashes: int
     created_at: float
@@ -241,7 +241,7 @@ def renew_expired(tx: Tx, held: dict[str, Claim], *, ttl: float, now: float) -> 
                 held[lane] = heartbeat(tx, claimed, ttl=ttl, now=now)
 
 
-def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -> list[Outcome]:
+def settle(tx: Tx, claimed: Claim, outcomes: Sequence[ItemOutcome], *, now: float) -> list[ItemOutcome]:
     """Record what became of the items, first to last, and let the lane go. Items without an outcome wait as before.
 
     Returns what was recorded: nothing behind an item that must wait, and a Defect that was one too many as Dead.
@@ -259,7 +259,7 @@ def settle(tx: Tx, claimed: Claim, outcomes: Sequence[Outcome], *, now: float) -
     return recorded
 
 
-def _record(tx: Tx, item: Item, outcome: Outcome, now: float) -> None:
+def _record(tx: Tx, item: Item, outcome: ItemOutcome, now: float) -> None:
     match outcome:
         case Done(note):
             _finish(tx, item.id, "done", note, now)
@@ -333,7 +333,7 @@ def _leave(tx: Tx, item: Item, *, begun: bool) -> None:
     )
 
 
-def _finish(tx: Tx, item_id: int, state: State, reason: str | None, now: float) -> None:
+def _finish(tx: Tx, item_id: int, state: ItemState, reason: str | None, now: float) -> None:
     """An item that was dropped while it was handled stays dropped."""
     tx.execute(
         "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? "

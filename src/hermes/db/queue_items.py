@@ -10,7 +10,7 @@ from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.db.lanes import lease_name, schedule
 from hermes.db.leases import Lease
-from hermes.db.queue import Item, State
+from hermes.db.queue import Item, ItemState
 from hermes.errors import NotFoundError
 
 
@@ -39,7 +39,7 @@ def get(tx: Tx, item_id: int) -> Item | None:
 def items(
     tx: Tx,
     queue: str,
-    state: State,
+    state: ItemState,
     *,
     lane: str | None = None,
     session_id: str | None = None,

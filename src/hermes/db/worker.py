@@ -23,7 +23,7 @@ from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import free_lanes, head_time
-from hermes.db.outcomes import Defect, Outcome, Postponed, Retry
+from hermes.db.outcomes import Defect, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, backoff
 from hermes.errors import StaleError, StoreError
 
@@ -34,7 +34,7 @@ LOOK_AGAIN = 0.2
 """Seconds between two looks at a lane that another process holds, while someone waits for it."""
 
 
-class Writer(Protocol):
+class QueueStore(Protocol):
     """Where the queue is."""
 
     async def write(self, run: Callable[[Tx], T], /) -> T:
@@ -46,15 +46,15 @@ class Work(ABC):
     """What the items of a queue mean."""
 
     @abstractmethod
-    async def handle(self, claimed: Claim) -> Sequence[Outcome] | None:
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
         """Handle items of one lane, in order. Returns the outcomes of the first so many; None when it has settled the
         claim itself. What it raises is a Defect of all of them, but for StaleError (the lane is another's by now) and
         StoreError (tried again for as long as it takes). Cancelled at the end of `drain`: then all is given back."""
 
-    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: B027 - may add nothing
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: B027 - may add nothing
         """In the transaction in which the worker records outcomes: write with them what follows from them."""
 
-    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: B027 - may add nothing
+    def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: B027 - may add nothing
         """After that transaction, on the worker's loop."""
 
 
@@ -80,12 +80,12 @@ def log_trouble(error: StoreError) -> None:
     log.error("the queue cannot be read: %s", error.line())
 
 
-class Worker:
+class QueueWorker:
     """Handles one queue for one process. Set `wake` when there is something new."""
 
     def __init__(
         self,
-        db: Writer,
+        db: QueueStore,
         clock: Clock,
         name: str,
         work: Work,
@@ -110,7 +110,7 @@ class Worker:
         """What is under way, with its lane."""
         self._held: dict[str, Claim] = {}
         """The lanes that are ours, with their leases as they are."""
-        self._unrecorded: list[tuple[Claim, Sequence[Outcome]]] = []
+        self._unrecorded: list[tuple[Claim, Sequence[ItemOutcome]]] = []
         """What came of lanes when it could not be stored."""
         self._taking = asyncio.Lock()
         self._paused_until = 0.0
@@ -253,7 +253,7 @@ class Worker:
             if not any(one is claimed for one, _ in self._unrecorded):
                 self._held.pop(claimed.lane, None)
 
-    async def _settle(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
+    async def _settle(self, claimed: Claim, outcomes: Sequence[ItemOutcome]) -> None:
         """Settle a claim, even while we are being cancelled, so that what was done is not done again."""
         settling = asyncio.ensure_future(self._record(claimed, outcomes))
         try:
@@ -262,10 +262,10 @@ class Worker:
             await settling
             raise
 
-    async def _record(self, claimed: Claim, outcomes: Sequence[Outcome]) -> None:
+    async def _record(self, claimed: Claim, outcomes: Sequence[ItemOutcome]) -> None:
         """Must not raise: what cannot be recorded is held, and recorded as soon as that can be done."""
 
-        def settle(tx: Tx) -> list[Outcome]:
+        def settle(tx: Tx) -> list[ItemOutcome]:
             recorded = queue.settle(tx, claimed, outcomes, now=self._clock.now())
             self._work.settling(tx, claimed, recorded)
             return recorded

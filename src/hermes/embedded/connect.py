@@ -31,18 +31,18 @@ LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
 Say = Callable[[str], None]
 
 
-class Connection(Struct, frozen=True):
+class ServerConnection(Struct, frozen=True):
     """What an SDK is given."""
 
     base_url: str
     api_key: str
 
 
-def connect(place: Place, *, patience: float = PATIENCE, say: Say = log.info) -> Connection:
+def connect(place: Place, *, patience: float = PATIENCE, say: Say = log.info) -> ServerConnection:
     """A server that has just answered. Blocks, for `patience` seconds at most. Raises MemoryServerError or HomeError in
     one line; `say` is told in one line what was found to be wrong and mended."""
     found = _Search(place, patience, say).find()
-    return Connection(found.url, found.api_key)
+    return ServerConnection(found.url, found.api_key)
 
 
 def stop(place: Place, *, patience: float = PATIENCE) -> Rendezvous | None:

@@ -17,7 +17,7 @@ from hermes.files import check_file, replace_file
 
 LARGEST = 16 * 1024
 NO_RENDEZVOUS = "it does not say where a memory server is"
-Kind = Literal["background", "serve"]
+ServerMode = Literal["background", "serve"]
 """Started by itself, or by a person with `hermes memory serve`."""
 
 
@@ -29,11 +29,11 @@ class Rendezvous(Struct, frozen=True):
     start_id: str
     pid: int
     version: str
-    kind: Kind
+    kind: ServerMode
     started_at: float
 
 
-def new_rendezvous(url: str, api_key: str, start_id: str, kind: Kind) -> Rendezvous:
+def new_rendezvous(url: str, api_key: str, start_id: str, kind: ServerMode) -> Rendezvous:
     """That of the server in this process."""
     return Rendezvous(url, api_key, start_id, os.getpid(), __version__, kind, time.time())
 

@@ -21,7 +21,7 @@ from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.owners import new_owner
-from hermes.db.worker import Work, Worker, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
@@ -29,9 +29,9 @@ from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import INBOX, Inbox, Received
-from hermes.gateway.inbox_record import Ending, Ledger, recall_ending
+from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
-from hermes.gateway.outbound import OUTBOUND, Delivery
+from hermes.gateway.outbound import OUTBOUND, OutboundWork
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
@@ -51,7 +51,7 @@ RENEW_EVERY = 5
 REMEMBER = 7 * 86_400.0
 """Seconds that a message's key is kept after it was handled: a sender that repeats itself for longer is not known."""
 
-Listener: TypeAlias = Callable[[TurnEvent], None]
+TurnListener: TypeAlias = Callable[[TurnEvent], None]
 
 
 class GatewayTerms(Struct, frozen=True):
@@ -78,7 +78,7 @@ class Gateway:
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
-        self._listeners: dict[str, list[Listener]] = {}
+        self._listeners: dict[str, list[TurnListener]] = {}
         self._ending = False
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
@@ -89,12 +89,12 @@ class Gateway:
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
-        sending = Delivery(store.clock, self._platforms, self._lock_of, random.random)
+        sending = OutboundWork(store.clock, self._platforms, self._lock_of, random.random)
         self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
 
-    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> Worker:
+    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> QueueWorker:
         store, owner = self._store, self._owner
-        return Worker(
+        return QueueWorker(
             store,
             store.clock,
             name,
@@ -137,10 +137,10 @@ class Gateway:
         """Whether the gateway is shutting down: nothing new is taken in."""
         return self._ending
 
-    async def ending_of(self, item_key: str) -> Ending | None:
+    async def ending_of(self, item_key: str) -> TurnEnding | None:
         """How the turn of an inbox item ended, or None while it has not."""
 
-        def look(tx: Tx) -> Ending | None:
+        def look(tx: Tx) -> TurnEnding | None:
             item = queue_items.find(tx, INBOX, item_key)
             return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
@@ -151,7 +151,7 @@ class Gateway:
         await self._inbox.report(part, state, detail)
 
     @contextmanager
-    def listen(self, item_key: str, hear: Listener) -> Iterator[None]:
+    def listen(self, item_key: str, hear: TurnListener) -> Iterator[None]:
         """Hear every event of the turn that answers an inbox item, while the block runs."""
         self._listeners.setdefault(item_key, []).append(hear)
         try:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Done, Outcome
+from hermes.db.outcomes import Done, ItemOutcome
 from hermes.db.queue import Claim, Item
 from hermes.events import GONE, Failed, Replied, Stopped
 from hermes.gateway.batch import Batch
@@ -27,11 +27,11 @@ from hermes.store.inbox import record_messages
 from hermes.store.store import Store
 from hermes.types import Message
 
-Ending = Replied | Stopped | Failed
+TurnEnding = Replied | Stopped | Failed
 FORGOTTEN = "the message was handled, but its reply is gone"
 
 
-def done_with(ending: Ending) -> Done:
+def done_with(ending: TurnEnding) -> Done:
     """The outcome of an item whose turn ended so. A stored reply is pointed to, never copied."""
     match ending:
         case Replied(message_id=message_id) if message_id:
@@ -44,7 +44,7 @@ def done_with(ending: Ending) -> Done:
             return Done(json.dumps({"failed": kind, "message": message}, ensure_ascii=False))
 
 
-def recall_ending(tx: Tx, store: Store, item: Item) -> Ending | None:
+def recall_ending(tx: Tx, store: Store, item: Item) -> TurnEnding | None:
     """How the turn of an item ended, or None while it has not."""
     session_id = item.session_id or ""
     if item.state == "waiting":
@@ -76,7 +76,7 @@ class Ledger(Struct, frozen=True):
     async def settle(
         self,
         claimed: Claim,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[ItemOutcome],
         *,
         say: str | None = None,
         edit_id: str | None = None,

@@ -21,7 +21,7 @@ from hermes.agent.lane import UNSAID, WAITING
 from hermes.agent.turn import answer
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Dead, Outcome, Retry
+from hermes.db.outcomes import Dead, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.db.worker import Work
 from hermes.errors import SessionBusyError, UsageError
@@ -30,7 +30,7 @@ from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.batch import Batch, draft_of, next_batch
 from hermes.gateway.commands import InChat
 from hermes.gateway.inbox import Inbox, is_stop
-from hermes.gateway.inbox_record import AnsweredError, DroppedError, Ending, InboxRecord, Ledger, done_with
+from hermes.gateway.inbox_record import AnsweredError, DroppedError, InboxRecord, Ledger, TurnEnding, done_with
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
@@ -49,7 +49,7 @@ Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
 
 
-class Opened(Struct, frozen=True):
+class OpenedSession(Struct, frozen=True):
     """The session that a batch is said in."""
 
     session: Session
@@ -69,7 +69,7 @@ class InboxTurns(Struct, frozen=True):
     hear: Hear
     remarks: RemarkTerms
 
-    async def run(self, claimed: Claim, batch: Batch, opened: Opened, agent: Agent, stop: asyncio.Event) -> None:
+    async def run(self, claimed: Claim, batch: Batch, opened: OpenedSession, agent: Agent, stop: asyncio.Event) -> None:
         """Answer a batch of a lane, and settle it."""
         known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)
         new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
@@ -77,7 +77,7 @@ class InboxTurns(Struct, frozen=True):
         remarks, items = Remarks(self.remarks, batch.first.chat, opened.scope), [item for item, _ in new]
         record = InboxRecord(self.ledger, claimed, batch, agent.session_id, live, items, known, remarks)
         accepted = not new
-        end: Ending | None = None
+        end: TurnEnding | None = None
         try:
             async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
                 async for event in events:
@@ -130,7 +130,7 @@ class InboxTurns(Struct, frozen=True):
         return LiveReply(platform, chat, self.locks(chat))
 
     async def _end_turn(
-        self, claimed: Claim, batch: Batch, end: Ending, record: InboxRecord, *, accepted: bool
+        self, claimed: Claim, batch: Batch, end: TurnEnding, record: InboxRecord, *, accepted: bool
     ) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
         ledger, now, live = self.ledger, self.ledger.store.clock.now(), record.live
@@ -193,7 +193,7 @@ class Lanes(Work):
             running.set()
         return running is not None
 
-    async def handle(self, claimed: Claim) -> Sequence[Outcome] | None:
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
         """One batch of a lane; it is settled with its reply."""
         batch = next_batch(claimed.items)
         if is_stop(batch.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
@@ -201,13 +201,13 @@ class Lanes(Work):
         await self._answer(claimed, batch)
         return None
 
-    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Tell the chat of messages that were given up."""
         for item, failed in _given_up(claimed, recorded):
             text = apology(failed, self.inbox.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
 
-    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+    def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         for item, failed in _given_up(claimed, recorded):
             self.ledger.wake_delivery.set()
             self.turns.hear([item.key], failed)
@@ -230,14 +230,14 @@ class Lanes(Work):
                 del self.stops[session.id]
             SESSION.reset(token)
 
-    def _open_session(self, tx: Tx, batch: Batch) -> Opened:
+    def _open_session(self, tx: Tx, batch: Batch) -> OpenedSession:
         """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
         key, people = self.inbox.key_of(tx, batch.first), self.inbox.people
         session = self.inbox.open_session(tx, key, batch.first)
         queue_items.assign(tx, batch.items, session.id)
         owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in batch.messages]
         known = said_already(tx, [item.id for item in batch.items])
-        return Opened(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
+        return OpenedSession(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
     async def _run_command(
         self, claimed: Claim, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
@@ -254,7 +254,7 @@ class Lanes(Work):
             self.agents.retire(agent.session_id)
 
 
-def _given_up(claimed: Claim, recorded: Sequence[Outcome]) -> Iterator[tuple[Item, Failed]]:
+def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:
     for item, outcome in zip(claimed.items, recorded, strict=False):
         if isinstance(outcome, Dead):
             yield item, Failed(item.session_id or "", "host", f"this message could not be handled: {outcome.reason}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Dead, Done, Outcome, Retry
+from hermes.db.outcomes import Dead, Done, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.db.worker import Work, WorkerTerms
 from hermes.gateway.chunks import split_text
@@ -44,7 +44,7 @@ def enqueue_text(
         queue.enqueue(tx, OUTBOUND, lane, f"{key}:{number}", payload, now=now, session_id=session_id)
 
 
-class Delivery(Work):
+class OutboundWork(Work):
     """Sends what is queued. One chat waits for nobody but itself."""
 
     def __init__(
@@ -59,10 +59,10 @@ class Delivery(Work):
         self._locks = locks
         self._chance = chance
 
-    async def handle(self, claimed: Claim) -> Sequence[Outcome]:
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome]:
         return [await self._send(claimed.items[0])]
 
-    async def _send(self, item: Item) -> Outcome:
+    async def _send(self, item: Item) -> ItemOutcome:
         chat = Chat(*item.payload["chat"])
         platform = self._platforms.get(chat.platform)
         if platform is None:

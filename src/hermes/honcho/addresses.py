@@ -9,18 +9,18 @@ from typing import cast
 from msgspec import Struct
 
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.keys import MESSAGE_MAX_CHARS
-from hermes.honcho.names import Place, SessionName, digest, find_manual, find_repository, name_session
-from hermes.memory.provider import Address, Conversation, Kind, Notebook, Pace
+from hermes.honcho.names import SessionName, Whereabouts, digest, find_manual, find_repository, name_session
+from hermes.memory.provider import Address, Conversation, EntryKind, Notebook, Pace
 from hermes.memory.values import DEFAULT_WANTS
 from hermes.types import Json
 
-MESSAGES: frozenset[Kind] = frozenset({"said", "reply"})
+MESSAGES: frozenset[EntryKind] = frozenset({"said", "reply"})
 
 
-class Target(Struct, frozen=True):
+class EntryTarget(Struct, frozen=True):
     """`Address.data`: what stays with an entry for good. `session` is None for notes, which belong to no session."""
 
     workspace: str
@@ -49,25 +49,25 @@ class Target(Struct, frozen=True):
         }
 
     @classmethod
-    def from_json(cls, value: Json) -> Target:
+    def from_json(cls, value: Json) -> EntryTarget:
         chars = value.get("maxChars", MESSAGE_MAX_CHARS.default)
         named = value.get("naming", "")
         files = value.get("takesFiles", False)
         return cls(value["workspace"], value["session"], value["aiPeer"], named, value.get("sessionKey"), chars, files)
 
 
-def find_address(config: Configuration, place: Conversation | Notebook) -> Address:
+def find_address(config: HonchoConfiguration, place: Conversation | Notebook) -> Address:
     """The address of a conversation or notebook: where its entries go, which kinds are wanted, and when."""
     ai = config.identities.ai
     if isinstance(place, Notebook):
         whose = find_peer(config.identities, place.person, place.gateway_session_key).name
-        target = Target(config.workspace, None, ai, session_key=place.gateway_session_key)
+        target = EntryTarget(config.workspace, None, ai, session_key=place.gateway_session_key)
         return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
     chars = config.get(MESSAGE_MAX_CHARS)
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
-    target = Target(config.workspace, named.name, ai, mark, speaker_key(place), chars, files)
+    target = EntryTarget(config.workspace, named.name, ai, mark, speaker_key(place), chars, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
 
 
@@ -77,7 +77,7 @@ def speaker_key(conversation: Conversation) -> str | None:
     return conversation.gateway_session_key or (None if is_owners else conversation.session_id)
 
 
-def session_name(config: Configuration, conversation: Conversation) -> SessionName:
+def session_name(config: HonchoConfiguration, conversation: Conversation) -> SessionName:
     """The name of the conversation's session. It keeps its first name while the settings that name it are the same."""
     bound = conversation.bound
     found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
@@ -86,20 +86,22 @@ def session_name(config: Configuration, conversation: Conversation) -> SessionNa
     return found
 
 
-def _place(config: Configuration, conversation: Conversation) -> Place:
+def _place(config: HonchoConfiguration, conversation: Conversation) -> Whereabouts:
     directory, strategy = conversation.directory, config.naming.strategy
     repository = find_repository(directory) if directory is not None and strategy == "per-repo" else None
-    return Place(conversation.session_id, conversation.gateway_session_key, directory, repository, conversation.title)
+    return Whereabouts(
+        conversation.session_id, conversation.gateway_session_key, directory, repository, conversation.title
+    )
 
 
-def _prefix_peer(config: Configuration, conversation: Conversation) -> str:
+def _prefix_peer(config: HonchoConfiguration, conversation: Conversation) -> str:
     """The peer whose name is put before the session's name; in a group the owner."""
     if conversation.person is None:
         return config.identities.owner
     return find_peer(config.identities, conversation.person, speaker_key(conversation)).name
 
 
-def _naming_mark(config: Configuration, conversation: Conversation) -> str:
+def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str:
     """Changes with every setting that names this conversation, and with nothing else."""
     naming = config.naming
     by = [
@@ -112,11 +114,11 @@ def _naming_mark(config: Configuration, conversation: Conversation) -> str:
     return digest(json.dumps(by))
 
 
-def _wants(config: Configuration) -> frozenset[Kind]:
+def _wants(config: HonchoConfiguration) -> frozenset[EntryKind]:
     if config.get(keys.ENABLED) is False:
         return frozenset()
     return DEFAULT_WANTS if config.get(keys.SAVE_MESSAGES) else DEFAULT_WANTS - MESSAGES
 
 
-def _pace(config: Configuration) -> Pace:
+def _pace(config: HonchoConfiguration) -> Pace:
     return cast(Pace, config.get(keys.WRITE_FREQUENCY))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.server import find_server
 
 MINUTE = 60
 
 
-def describe_auth(config: Configuration, now: float) -> str:
+def describe_auth(config: HonchoConfiguration, now: float) -> str:
     """What is sent to the server in force, in words."""
     server = find_server(config)
     if server.kind == "embedded":
@@ -28,7 +28,7 @@ def describe_grant(grant: Mapping[str, object], now: float) -> str:
     return f"OAuth ({grant.get('clientId', 'unknown client')}, {validity})"
 
 
-def auth_remarks(config: Configuration, now: float) -> Iterator[str]:
+def auth_remarks(config: HonchoConfiguration, now: float) -> Iterator[str]:
     """A sign-in that is not used, and one that is used but no longer holds."""
     if find_server(config).kind == "embedded":
         return

@@ -20,7 +20,7 @@ from hermes.honcho.workbench import Workbench, find_bench, here
 from hermes.memory.provider import Desk
 from hermes.types import Json
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 MODES = ("hybrid", "context", "tools", "auto")
 OBSERVATIONS = ("directional", "unified")
 
@@ -66,7 +66,7 @@ def mode(
     name: Annotated[
         str | None, typer.Argument(metavar="MODE", help=f"{', '.join((*MODES[:3], *OBSERVATIONS))}; without it, shown.")
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """What the model gets of memory, or who learns about whom."""
     bench = find_bench(ctx)
@@ -89,7 +89,7 @@ def peer(
     reasoning: Annotated[
         str | None, typer.Option("--reasoning", metavar="LEVEL", help=f"{', '.join(keys.LEVELS)}.")
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """Who you and the agent are, and how hard questions about you are thought about."""
     given = {"peerName": user, "aiPeer": ai, "dialecticReasoningLevel": reasoning}
@@ -101,7 +101,7 @@ def strategy(
     name: Annotated[
         str | None, typer.Argument(metavar="STRATEGY", help=f"{keys.SESSION_STRATEGY.allowed}; without it, shown.")
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """What sessions of the terminal are named after."""
     _set_or_show(find_bench(ctx), {"sessionStrategy": name}, [keys.SESSION_STRATEGY], json)
@@ -111,14 +111,14 @@ def tokens(
     ctx: typer.Context,
     context: Annotated[int | None, typer.Option("--context", help=keys.CONTEXT_TOKENS.help)] = None,
     dialectic: Annotated[int | None, typer.Option("--dialectic", help=keys.DIALECTIC_MAX_CHARS.help)] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """How much is recalled."""
     given = {"contextTokens": context, "dialecticMaxChars": dialectic}
     _set_or_show(find_bench(ctx), given, [keys.CONTEXT_TOKENS, keys.DIALECTIC_MAX_CHARS], json)
 
 
-def sessions(ctx: typer.Context, json: AsJson = False) -> None:
+def sessions(ctx: typer.Context, json: JsonOption = False) -> None:
     """Directories with the session's name that was given to each."""
     bench = find_bench(ctx)
     named = bench.load().get(keys.SESSIONS)
@@ -134,7 +134,7 @@ def map_directory(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The session's name; without it all are listed.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take the name of this directory away.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """Give the sessions of this directory a name."""
     if name is None and not remove:

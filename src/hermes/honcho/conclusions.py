@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from hermes.honcho.addresses import Target
+from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.failures import NOT_FOUND, Refusal, Unanswered
 from hermes.honcho.members import workspace_path
@@ -31,7 +31,7 @@ class Saying(Struct, frozen=True):
     session: str | None = None
 
     @classmethod
-    def about(cls, attempt: Attempt, target: Target, observed: str, content: str) -> Saying:
+    def about(cls, attempt: Attempt, target: EntryTarget, observed: str, content: str) -> Saying:
         text = content.replace("\0", "").strip()
         return cls(text, attempt.observer_of(target, observed), observed, target.session)
 
@@ -41,7 +41,7 @@ class Saying(Struct, frozen=True):
         return pair if self.session is None else {**pair, "session_id": self.session}
 
 
-async def conclude(attempt: Attempt, target: Target, entry: Entry, saying: Saying) -> Outcome:
+async def conclude(attempt: Attempt, target: EntryTarget, entry: Entry, saying: Saying) -> Outcome:
     """Write a conclusion; the note of what was delivered is its id. Raises Failure."""
     if not saying.content:
         return Delivered("there was no text")
@@ -77,7 +77,7 @@ async def conclude(attempt: Attempt, target: Target, entry: Entry, saying: Sayin
     return Delivered(str(told.value[0].get("id", "")))
 
 
-async def remove_conclusion(attempt: Attempt, target: Target, conclusion: str) -> Outcome:
+async def remove_conclusion(attempt: Attempt, target: EntryTarget, conclusion: str) -> Outcome:
     """Delete a conclusion by its id. Raises Failure."""
     path = f"{workspace_path(target.workspace)}/conclusions/{quote(conclusion, safe='')}"
     try:
@@ -89,7 +89,7 @@ async def remove_conclusion(attempt: Attempt, target: Target, conclusion: str) -
     return Delivered()
 
 
-async def write_note(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
+async def write_note(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
     """Bring a change of the built-in notes to the server: write the new conclusion, delete the old one."""
     data: Mapping[str, Json] = entry.data
     observed = attempt.peer_of(target, entry.speaker)
@@ -107,7 +107,7 @@ async def write_note(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
     return outcome
 
 
-async def _remove_note(attempt: Attempt, target: Target, old: Saying, note: str) -> Outcome:
+async def _remove_note(attempt: Attempt, target: EntryTarget, old: Saying, note: str) -> Outcome:
     """Delete the conclusion of a note, found by its id, else by its text."""
     kept_as = _kept_as(target, old, note)
     conclusion = await attempt.host.kept(kept_as)
@@ -123,7 +123,7 @@ async def _remove_note(attempt: Attempt, target: Target, old: Saying, note: str)
     return outcome
 
 
-async def _find(attempt: Attempt, target: Target, saying: Saying, since: float | None = None) -> list[str]:
+async def _find(attempt: Attempt, target: EntryTarget, saying: Saying, since: float | None = None) -> list[str]:
     """Ids of conclusions with the same text, observer and observed peer that were written since a time."""
     told = await attempt.ask(
         "POST", f"{workspace_path(target.workspace)}/conclusions/list?size=100", {"filters": saying.filters()}
@@ -149,7 +149,7 @@ def _time(given: Json) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-async def _set_up(attempt: Attempt, target: Target, saying: Saying) -> None:
+async def _set_up(attempt: Attempt, target: EntryTarget, saying: Saying) -> None:
     """A server wants peers and session to be there before it concludes."""
     members, peers = attempt.link.members, sorted({saying.observer, saying.observed, target.ai_peer})
     if saying.session is None:
@@ -159,7 +159,7 @@ async def _set_up(attempt: Attempt, target: Target, saying: Saying) -> None:
     await members.join(target.workspace, saying.session, joined, attempt.until)
 
 
-def _kept_as(target: Target, saying: Saying, note: str) -> str:
+def _kept_as(target: EntryTarget, saying: Saying, note: str) -> str:
     """Under which key the id of a note's conclusion is kept."""
     whole = "\0".join((target.workspace, saying.observer, saying.observed, note, saying.content))
     return f"note:{digest(whole, 32)}"

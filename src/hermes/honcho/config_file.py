@@ -36,7 +36,7 @@ Edit = Callable[[Block, Block], None]
 """Changes the host block and the root, in place."""
 
 
-class Places(Struct, frozen=True):
+class ConfigPlaces(Struct, frozen=True):
     """Where the file may be, and whose block of it is ours."""
 
     candidates: tuple[Path, ...]
@@ -50,7 +50,7 @@ class Places(Struct, frozen=True):
     """How earlier versions called the block."""
 
     @classmethod
-    def find(cls, home: Path, profile: str | None, env: Mapping[str, str], host: str = "") -> Places:
+    def find(cls, home: Path, profile: str | None, env: Mapping[str, str], host: str = "") -> ConfigPlaces:
         """The places of a profile. `host` is the block that the environment names instead."""
         folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
         default, shared = Home(home, profile).shared / FILE, folder / GLOBAL
@@ -74,7 +74,7 @@ class Document(Struct, frozen=True):
     """The name of a block of an earlier version that is there too, and does not count."""
 
 
-def read_document(path: Path, places: Places) -> Document:
+def read_document(path: Path, places: ConfigPlaces) -> Document:
     """What the file says. Raises SettingsError when it cannot be read or is not what it should be: an empty one too,
     since it may be about to be written, and its defaults could send what is said elsewhere."""
     raw = _raw(path)
@@ -84,7 +84,7 @@ def read_document(path: Path, places: Places) -> Document:
     return Document(root, hosts.get(host, {}), host, unread)
 
 
-def edit_document(places: Places, edit: Edit) -> Path:
+def edit_document(places: ConfigPlaces, edit: Edit) -> Path:
     """Change the file that counts as it is now, while no other process does; where that is.
 
     A block of an earlier version moves to its new name with all that is in it. In the file that other programs share
@@ -97,7 +97,7 @@ def edit_document(places: Places, edit: Edit) -> Path:
     return path
 
 
-def _put(path: Path, places: Places, edit: Edit) -> bool:
+def _put(path: Path, places: ConfigPlaces, edit: Edit) -> bool:
     """Make the change; False when a program that does not know of our lock wrote the file meanwhile."""
     before = _raw(path)
     root = _parse(path, before) if before else {}
@@ -135,7 +135,7 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _stands_under(root: Mapping[str, Any], places: Places, path: Path) -> str:
+def _stands_under(root: Mapping[str, Any], places: ConfigPlaces, path: Path) -> str:
     """The name of the block that is ours: the old one only while there is no new one."""
     hosts = _hosts(root, path)
     is_old = places.old_host in hosts and places.host not in hosts

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
-from hermes.honcho.config_file import Document, Places, read_document
+from hermes.honcho.config_file import ConfigPlaces, Document, read_document
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
@@ -36,7 +36,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
 }
 
 
-class Configuration(Struct, frozen=True, dict=True):
+class HonchoConfiguration(Struct, frozen=True, dict=True):
     """The configuration of one host. A wrong value is replaced by its default, so that it can be shown; call `checked`
     before running with it."""
 
@@ -55,7 +55,7 @@ class Configuration(Struct, frozen=True, dict=True):
         """The value in force."""
         return self.settings.get(key)
 
-    def checked(self) -> Configuration:
+    def checked(self) -> HonchoConfiguration:
         """Itself, for running. Raises the first problem."""
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
@@ -114,7 +114,7 @@ class Configuration(Struct, frozen=True, dict=True):
         return {"honcho.host": self.host, "honcho.login": self.login, **frozen}
 
 
-def load(places: Places, env: Mapping[str, str], *, is_chosen: bool = True) -> Configuration:
+def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True) -> HonchoConfiguration:
     """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
     path = places.existing()
     try:
@@ -127,7 +127,7 @@ def load(places: Places, env: Mapping[str, str], *, is_chosen: bool = True) -> C
 
 def resolve(
     document: Document, path: Path | None, host: str, env: Mapping[str, str], broken: Sequence[SettingsError] = ()
-) -> Configuration:
+) -> HonchoConfiguration:
     """What a file and the environment say together."""
     layers = [
         Layer.of(HOST, document.block, f"{path}, hosts.{document.host}"),
@@ -138,13 +138,13 @@ def resolve(
     if not settings.get(keys.API_KEY):  # an empty key of the file is none: it hides the root's, and no variable
         of_env, _ = try_resolve([keys.API_KEY], layers[2:])
         settings = Settings({**settings.found, **of_env.found})
-    found = Configuration(host, path, settings, [*broken, *problems], [], login_name(env))
+    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], login_name(env))
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
-        found = Configuration(host, path, settings, [*found.problems, one], [], found.login)
+        found = HonchoConfiguration(host, path, settings, [*found.problems, one], [], found.login)
     remarks = [*_unread(document, path), *_remarks(found, layers)]
-    return Configuration(host, path, settings, found.problems, remarks, found.login)
+    return HonchoConfiguration(host, path, settings, found.problems, remarks, found.login)
 
 
 def login_name(env: Mapping[str, str]) -> str:
@@ -168,7 +168,7 @@ def _unread(document: Document, path: Path | None) -> Iterator[str]:
         yield f"{path}: hosts.{document.unread} does not count: there is hosts.{document.host}"
 
 
-def _remarks(found: Configuration, layers: Sequence[Layer]) -> Iterator[str]:
+def _remarks(found: HonchoConfiguration, layers: Sequence[Layer]) -> Iterator[str]:
     """Keys that are probably misspelt, numbers that count as others, pins that pin nothing."""
     for layer in layers[:2]:
         yield from _misspelt(layer)

@@ -17,10 +17,10 @@ import msgspec
 from hermes.errors import ProviderError
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, decode_act
-from hermes.honcho.addresses import MESSAGES, Target
+from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
@@ -28,7 +28,7 @@ from hermes.honcho.forgetting import forget_conversation
 from hermes.honcho.links import Links
 from hermes.honcho.members import workspace_path
 from hermes.honcho.messages import write_messages
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
 
 SWITCHED_OFF = "Honcho is switched off"
@@ -43,8 +43,8 @@ class Delivery:
         self,
         host: Host,
         links: Links,
-        configuration: Callable[[], Configuration],
-        patience: Patience,
+        configuration: Callable[[], HonchoConfiguration],
+        patience: DeliveryPatience,
     ) -> None:
         self._host = host
         self._links = links
@@ -82,7 +82,7 @@ class Delivery:
 
 
 async def _deliver_group(attempt: Attempt, group: Sequence[Entry]) -> list[Outcome]:
-    target = Target.from_json(group[0].address)
+    target = EntryTarget.from_json(group[0].address)
     try:
         if group[0].kind in MESSAGES:
             return await write_messages(attempt, target, group)
@@ -97,11 +97,11 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         if not is_message:
             yield from ([entry] for entry in run)
             continue
-        for _, same in groupby(run, lambda entry: Target.from_json(entry.address)):
+        for _, same in groupby(run, lambda entry: EntryTarget.from_json(entry.address)):
             yield list(same)
 
 
-async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
+async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
     if entry.kind == "note":
         return await write_note(attempt, target, entry)
     if entry.kind == "forget":
@@ -123,12 +123,12 @@ async def _write(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
             return await _set_card(attempt, target, _saying(attempt, target, entry, about, ""), lines)
 
 
-def _saying(attempt: Attempt, target: Target, entry: Entry, about: str, content: str) -> Saying:
+def _saying(attempt: Attempt, target: EntryTarget, entry: Entry, about: str, content: str) -> Saying:
     observed = target.ai_peer if about == "ai" else attempt.peer_of(target, entry.speaker)
     return Saying.about(attempt, target, observed, content)
 
 
-async def _set_card(attempt: Attempt, target: Target, whose: Saying, lines: list[str]) -> Outcome:
+async def _set_card(attempt: Attempt, target: EntryTarget, whose: Saying, lines: list[str]) -> Outcome:
     """Setting it twice is as good as once."""
     await attempt.link.members.have_peers(target.workspace, sorted({whose.observer, whose.observed}), attempt.until)
     path = f"{workspace_path(target.workspace)}/peers/{quote(whose.observer, safe='')}/card"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.memory.provider import Entry
 
 REMEMBERED = 20_000
@@ -23,7 +23,7 @@ class _Known(Struct, frozen=True):
 class Doubts:
     """What this process knows of the attempts it made. Of those that another process made it assumes the worst."""
 
-    def __init__(self, clock: Clock, patience: Patience) -> None:
+    def __init__(self, clock: Clock, patience: DeliveryPatience) -> None:
         self._clock = clock
         self._patience = patience
         self._known: OrderedDict[str, _Known] = OrderedDict()

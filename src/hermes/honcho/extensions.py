@@ -12,7 +12,7 @@ import httpx
 from msgspec import Struct
 
 from hermes.errors import ProviderError
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
 from hermes.honcho.server import ERRNO, NO_KEY, PATIENCE, Machine, reachable
 from hermes.honcho.wire import understand
@@ -23,7 +23,7 @@ from hermes.types import Json
 MERGE = "merge_peers"
 
 
-class Merge(Struct, frozen=True):
+class MergeCounts(Struct, frozen=True):
     """How much of a peer would become another's."""
 
     messages: int
@@ -34,7 +34,7 @@ class Merge(Struct, frozen=True):
 class Extensions:
     """Asks one server, in the workspace of the configuration. Raises ProviderError, in words."""
 
-    def __init__(self, config: Configuration, machine: Machine) -> None:
+    def __init__(self, config: HonchoConfiguration, machine: Machine) -> None:
         server = reachable(config, machine)
         self.workspace = f"/v3/workspaces/{quote(config.workspace, safe='')}"
         self._workspace = f"{self.workspace}/ext"
@@ -62,13 +62,13 @@ class Extensions:
         """Whether two peers can become one there."""
         return self.has(MERGE)
 
-    def preview_merge(self, peer: str, into: str) -> Merge | None:
+    def preview_merge(self, peer: str, into: str) -> MergeCounts | None:
         """What would become the other's, or None when the server knows no such peer. Nothing is changed."""
         found = self._ask("GET", f"{self._peer(peer)}/merge", missing={}, params={"into": into})
         if not found:
             return None
         try:
-            return Merge(int(found["messages"]), int(found["sessions"]), int(found["conclusions"]))
+            return MergeCounts(int(found["messages"]), int(found["sessions"]), int(found["conclusions"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ProviderError("the server did not say what a merge would move", hint="") from error
 

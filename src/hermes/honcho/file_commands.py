@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
@@ -94,7 +94,7 @@ def _notes(home: Path) -> list[Path]:
     return [next((path for path in (home / "memories" / n, home / n) if path.exists()), home / n) for n in names]
 
 
-def _confirm(bench: Workbench, config: Configuration) -> None:
+def _confirm(bench: Workbench, config: HonchoConfiguration) -> None:
     if not bench.desk.dialog.can_ask:
         raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
     question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
@@ -102,7 +102,7 @@ def _confirm(bench: Workbench, config: Configuration) -> None:
         raise UsageError("nothing was told", hint="")
 
 
-def _tell(bench: Workbench, config: Configuration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
+def _tell(bench: Workbench, config: HonchoConfiguration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
     done: list[Json] = []
     with open_client(config, bench.machine) as client:
         for one in tellings:
@@ -126,7 +126,7 @@ def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
     return len(new), len(telling.texts) - len(new)
 
 
-def _show_identity(bench: Workbench, config: Configuration, *, as_json: bool) -> None:
+def _show_identity(bench: Workbench, config: HonchoConfiguration, *, as_json: bool) -> None:
     agent = config.identities.ai
     with open_client(config, bench.machine) as client:
         peer = client.peer(agent)

@@ -14,7 +14,7 @@ from hermes.errors import HermesError
 from hermes.files import read_file
 from hermes.home import Home
 from hermes.honcho.acts import TakeFiles, encode_act
-from hermes.honcho.addresses import MESSAGES, Target
+from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.messages import write_messages
 from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker
@@ -34,7 +34,7 @@ class Files:
 
     async def offer(self, group: Sequence[Entry], outcome: Outcome) -> None:
         """An entry for the files is put behind the first messages of a session of the owner's."""
-        entry, target = group[0], Target.from_json(group[0].address)
+        entry, target = group[0], EntryTarget.from_json(group[0].address)
         mark = _mark(target)
         is_first = entry.kind in MESSAGES and target.takes_files and mark not in self._offered
         if not is_first or entry.session_id is None or not isinstance(outcome, Delivered):
@@ -47,7 +47,7 @@ class Files:
             log.info("the owner's files could not be queued for Honcho yet: %s", error.line())
 
 
-async def take_files(attempt: Attempt, target: Target, entry: Entry) -> Outcome:
+async def take_files(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
     """Tell a session what the files hold now. Raises Failure."""
     home = Home(attempt.host.home, attempt.host.profile)
     try:
@@ -80,5 +80,5 @@ def _notes(home: Path) -> list[Path]:
     return [next((path for path in both if path.exists()), both[0]) for both in places]
 
 
-def _mark(target: Target) -> str:
+def _mark(target: EntryTarget) -> str:
     return f"files:{target.workspace}/{target.session}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from hermes.honcho.addresses import Target
+from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.failures import NOT_FOUND, Refusal
 from hermes.honcho.members import session_path, workspace_path
@@ -12,7 +12,7 @@ from hermes.honcho.messages import AT_ONCE, SESSION, list_messages
 from hermes.memory.provider import Delivered, Outcome, Parked
 
 
-async def forget_conversation(attempt: Attempt, target: Target, session_id: str) -> Outcome:
+async def forget_conversation(attempt: Attempt, target: EntryTarget, session_id: str) -> Outcome:
     """Delete what was written of a conversation. Other conversations in the same Honcho session stay. Raises Failure;
     what was deleted until then is gone."""
     if target.session is None:
@@ -30,7 +30,7 @@ async def forget_conversation(attempt: Attempt, target: Target, session_id: str)
     return Delivered(f"{deleted} messages were deleted")
 
 
-async def _delete(attempt: Attempt, target: Target, message: str) -> None:
+async def _delete(attempt: Attempt, target: EntryTarget, message: str) -> None:
     session = quote(str(target.session), safe="")
     path = f"{workspace_path(target.workspace)}/ext/sessions/{session}/messages/{quote(message, safe='')}"
     try:

@@ -45,29 +45,29 @@ class Identities(Struct, frozen=True):
         return frozenset({self.owner, self.ai, *self.aliases.values()})
 
 
-class Peer(Struct, frozen=True):
+class ResolvedPeer(Struct, frozen=True):
     """A peer's name, and the rung of the ladder that gave it."""
 
     name: str
     rung: Rung
 
 
-def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None = None) -> Peer:
+def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None = None) -> ResolvedPeer:
     """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id."""
     person = speaker or Speaker()
     if who.pin and (person.is_owner or who.pin_guests):
-        return Peer(who.owner, "pin")
+        return ResolvedPeer(who.owner, "pin")
     if person.user_id is not None and person.user_id in who.aliases:
-        return Peer(who.aliases[person.user_id], "alias")
+        return ResolvedPeer(who.aliases[person.user_id], "alias")
     if person.user_id_alt is not None and person.user_id_alt in who.aliases:
-        return Peer(who.aliases[person.user_id_alt], "alias of the other id")
+        return ResolvedPeer(who.aliases[person.user_id_alt], "alias of the other id")
     if person.is_owner:
-        return Peer(who.owner, "owner")
+        return ResolvedPeer(who.owner, "owner")
     if person.user_id:
-        return Peer(_name_id(who, who.prefix, person.user_id), "prefix" if who.prefix else "id")
+        return ResolvedPeer(_name_id(who, who.prefix, person.user_id), "prefix" if who.prefix else "id")
     if session_key:
-        return Peer(_name_id(who, f"{FALLBACK}-", session_key), "session")
-    return Peer(_name_id(who, f"{FALLBACK}-", UNKNOWN), "unknown")
+        return ResolvedPeer(_name_id(who, f"{FALLBACK}-", session_key), "session")
+    return ResolvedPeer(_name_id(who, f"{FALLBACK}-", UNKNOWN), "unknown")
 
 
 def peer_text(raw: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from hermes.errors import SettingsError
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import Key
 from hermes.memory.provider import Dialog
 from hermes.settings.kinds import in_words, plain
@@ -20,7 +20,9 @@ TYPED, FEW = "every", "5"
 class Interview:
     """`wanted` has what differs from what is in force, by key: all that is to be written."""
 
-    def __init__(self, dialog: Dialog, config: Configuration, options: Mapping[str, str | None], *, asks: bool) -> None:
+    def __init__(
+        self, dialog: Dialog, config: HonchoConfiguration, options: Mapping[str, str | None], *, asks: bool
+    ) -> None:
         self.dialog = dialog
         self.config = config
         self.asks = asks

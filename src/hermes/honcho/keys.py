@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from hermes.errors import SettingsError
-from hermes.honcho.kinds import ApiKey, Capped, Grant, Name, NonEmptyName, Prefix
+from hermes.honcho.kinds import ApiKey, Capped, Grant, HonchoName, NonEmptyName, Prefix
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, Refused, Text, Url
+from hermes.settings.kinds import Boolean, Choice, Integer, RefusedValue, Text, Url
 from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
@@ -44,9 +44,9 @@ class Key(Setting[T_co]):
         """What to say of a number or a name that does not count as it was written; None for every other value."""
         try:
             value = self.kind.parse(raw)
-        except Refused:  # told as what is wrong
+        except RefusedValue:  # told as what is wrong
             return None
-        is_such = isinstance(self.kind, Name) or (isinstance(value, int) and not isinstance(value, bool))
+        is_such = isinstance(self.kind, HonchoName) or (isinstance(value, int) and not isinstance(value, bool))
         if not is_such or str(raw) == str(value):
             return None
         return f"{self.key} is {self.kind.quote(raw)}, which counts as {value}"
@@ -116,13 +116,13 @@ ENABLED = Key(
 )
 WORKSPACE = Key(
     "workspace",
-    Name(),
+    HonchoName(),
     "",
     "The workspace. Profiles in one workspace know the same people. Unset, it is the host key.",
     group=CONNECTION,
 )
-PEER_NAME = Key("peerName", Name(), "", "Your own peer. Unset, it is your login name.", group=CONNECTION)
-AI_PEER = Key("aiPeer", Name(), "", "The agent's peer. Unset, it is the host key.", group=CONNECTION)
+PEER_NAME = Key("peerName", HonchoName(), "", "Your own peer. Unset, it is your login name.", group=CONNECTION)
+AI_PEER = Key("aiPeer", HonchoName(), "", "The agent's peer. Unset, it is the host key.", group=CONNECTION)
 
 PIN_USER_PEER = Key(
     "pinUserPeer",

@@ -12,7 +12,7 @@ from hermes.settings.kinds import Integer, Kind, Secret, Text
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Text):
+class HonchoName(Text):
     """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
 
     def parse(self, raw: object) -> str:
@@ -41,11 +41,11 @@ class Prefix(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class NonEmptyName(Name):
+class NonEmptyName(HonchoName):
     """A name that must be there."""
 
     def parse(self, raw: object) -> str:
-        name = Name.parse(self, raw)
+        name = HonchoName.parse(self, raw)
         if not name:
             raise self.refusal(raw)
         return name

@@ -9,12 +9,12 @@ from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
 from hermes.errors import HermesError
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.members import Members
-from hermes.honcho.patience import Patience
-from hermes.honcho.server import Machine, Server, find_server
-from hermes.honcho.wire import Answer, Wire
+from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.server import HonchoServer, Machine, find_server
+from hermes.honcho.wire import Wire, WireAnswer
 from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
@@ -38,14 +38,18 @@ class Links:
     """`link` gives the one link, and another when the server that it led to was lost."""
 
     def __init__(
-        self, machine: Machine, clock: Clock, configuration: Callable[[], Configuration], patience: Patience
+        self,
+        machine: Machine,
+        clock: Clock,
+        configuration: Callable[[], HonchoConfiguration],
+        patience: DeliveryPatience,
     ) -> None:
         self._machine = machine
         self._clock = clock
         self._configuration = configuration
         self._patience = patience
         self._finding = asyncio.Lock()
-        self._meant: Server | None = None
+        self._meant: HonchoServer | None = None
         self._link: Link | None = None
 
     async def link(self, until: float) -> Link:
@@ -72,7 +76,7 @@ class Links:
         if link is not None:
             await link.wire.retire()
 
-    async def _reach(self, meant: Server, until: float) -> Link:
+    async def _reach(self, meant: HonchoServer, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
@@ -83,17 +87,17 @@ class Links:
             await wire.retire()
             raise
 
-    async def _find_own(self, until: float) -> Server:
+    async def _find_own(self, until: float) -> HonchoServer:
         """Our own server, which is started where it does not run."""
         seconds = min(FINDING, max(1.0, until - self._clock.now() - 1.0))
         try:
             found = await asyncio.to_thread(connect, self._machine.memory, patience=seconds)
         except HermesError as error:
             raise Unreached(error.line()) from error
-        return Server("embedded", found.base_url, found.api_key)
+        return HonchoServer("embedded", found.base_url, found.api_key)
 
 
-def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
+def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
     """It reads certificates where they are needed: off the loop."""
     import httpx
 
@@ -109,7 +113,7 @@ def _open_wire(server: Server, clock: Clock, patience: Patience) -> Wire:
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:
     """What the server can do beyond the API: nothing where it has no such page, or one of its own."""
     try:
-        told: Answer = await wire.ask("GET", "/health", until=until)
+        told: WireAnswer = await wire.ask("GET", "/health", until=until)
     except (Refusal, Unanswered) as failure:
         if failure.may_have_arrived:
             raise

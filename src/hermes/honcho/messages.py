@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from hermes.honcho.addresses import Target
+from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.chunks import split_text
 from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unanswered
@@ -50,7 +50,7 @@ def _piece(key: str, number: int) -> dict[str, Json]:
     return {KEY: f"{key}.{number}", WHOLE: key, PIECE: number}
 
 
-async def write_messages(attempt: Attempt, target: Target, entries: Sequence[Entry]) -> list[Outcome]:
+async def write_messages(attempt: Attempt, target: EntryTarget, entries: Sequence[Entry]) -> list[Outcome]:
     """Outcomes for the first so many entries. Raises Failure when the session could not be set up."""
     assert target.session is not None
     written = [_written(attempt, target, entry) for entry in entries]
@@ -66,7 +66,7 @@ async def write_messages(attempt: Attempt, target: Target, entries: Sequence[Ent
     return outcomes
 
 
-def _written(attempt: Attempt, target: Target, entry: Entry) -> Written:
+def _written(attempt: Attempt, target: EntryTarget, entry: Entry) -> Written:
     peer = target.ai_peer if entry.kind == "reply" else attempt.peer_of(target, entry.speaker)
     text = entry.text.replace("\0", "")
     return Written(entry, peer, tuple(split_text(text, target.max_chars)) if text.strip() else ())

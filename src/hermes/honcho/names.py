@@ -25,8 +25,8 @@ HASH = 8
 OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 Strategy = Literal["per-directory", "per-session", "per-repo", "global"]
-Source = Literal["gateway key", "session id", "map", "title", "repository", "directory", "workspace"]
-UNPREFIXED: frozenset[Source] = frozenset({"map", "workspace"})
+NameSource = Literal["gateway key", "session id", "map", "title", "repository", "directory", "workspace"]
+UNPREFIXED: frozenset[NameSource] = frozenset({"map", "workspace"})
 """Kinds of names that are complete: the peer's name is not put before them."""
 
 
@@ -42,7 +42,7 @@ class Naming(Struct, frozen=True):
     """Whether `/new` begins another Honcho session on a gateway."""
 
 
-class Place(Struct, frozen=True):
+class Whereabouts(Struct, frozen=True):
     """What is known of where a conversation takes place."""
 
     session_id: str | None = None
@@ -57,7 +57,7 @@ class SessionName(Struct, frozen=True):
     """A name, and what it was made of."""
 
     name: str
-    source: Source
+    source: NameSource
 
 
 def clean(text: str) -> str:
@@ -76,7 +76,7 @@ def fit(raw: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - HASH - 1]}-{digest(raw)}"
 
 
-def name_session(naming: Naming, place: Place, peer: str) -> SessionName:
+def name_session(naming: Naming, place: Whereabouts, peer: str) -> SessionName:
     """The name of a conversation's session; `peer` is whose it is, for the prefix. It always has one."""
     for source, raw in _candidates(naming, place):
         if not clean(raw):
@@ -100,7 +100,7 @@ def find_repository(directory: Path) -> Path | None:
     return next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
 
 
-def _candidates(naming: Naming, place: Place) -> Iterator[tuple[Source, str]]:
+def _candidates(naming: Naming, place: Whereabouts) -> Iterator[tuple[NameSource, str]]:
     if place.gateway_key:
         rotated = f"-{digest(place.session_id or '')}" if naming.rotate else ""
         yield "gateway key", f"{place.gateway_key}{rotated}" if clean(place.gateway_key) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Patience(Struct, frozen=True):
+class DeliveryPatience(Struct, frozen=True):
     """Seconds."""
 
     request: float = 30.0

@@ -9,7 +9,7 @@ import typer
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_entry
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.extensions import Extensions
 from hermes.honcho.identity import find_peer
 from hermes.honcho.server import find_server, open_client
@@ -90,13 +90,13 @@ def map_peer(
         bench.desk.dialog.say(f"The alias has no effect: {old} is {now.name} by {now.rung}.")
 
 
-def _is_others(config: Configuration, peer: str, old: str) -> bool:
+def _is_others(config: HonchoConfiguration, peer: str, old: str) -> bool:
     """Whether a peer is the owner, the agent or another id's alias too: then its memory is not one id's to move."""
     who = config.identities
     return peer in (who.owner, who.ai) or any(to == peer for one, to in who.aliases.items() if one != old)
 
 
-def _ask(bench: Workbench, config: Configuration, before: str, name: str, *, is_own: bool) -> str:
+def _ask(bench: Workbench, config: HonchoConfiguration, before: str, name: str, *, is_own: bool) -> str:
     """Say what would move or stay behind, and ask which of the two it shall be."""
     dialog = bench.desk.dialog
     if not dialog.can_ask:
@@ -123,7 +123,7 @@ def _ask(bench: Workbench, config: Configuration, before: str, name: str, *, is_
     return answer
 
 
-def _look(bench: Workbench, config: Configuration, before: str, name: str) -> tuple[bool, str]:
+def _look(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
     """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
     try:
         server = Extensions(config, bench.machine)
@@ -140,7 +140,7 @@ def _look(bench: Workbench, config: Configuration, before: str, name: str) -> tu
         return False, f"How much is known of {before} cannot be told now ({error.message})."
 
 
-def _merge(bench: Workbench, config: Configuration, before: str, name: str) -> None:
+def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> None:
     server = Extensions(config, bench.machine)
     if not server.can_merge():
         raise ProviderError(

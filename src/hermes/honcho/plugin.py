@@ -14,12 +14,12 @@ from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Places, edit_document
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.config_file import ConfigPlaces, edit_document
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import Delivery
 from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.patience import Patience
+from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
@@ -54,11 +54,11 @@ class HonchoPlugin(MemoryPlugin):
     name = "honcho"
     summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
-    patience = Patience()
+    patience = DeliveryPatience()
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.places = Places.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
+        self.places = ConfigPlaces.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
         self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
         self._links: Links | None = None
@@ -70,7 +70,7 @@ class HonchoPlugin(MemoryPlugin):
             raise ProviderError(f"Honcho ({server.shown}) needs a key", hint="`hermes memory setup honcho` asks for it")
         return True
 
-    def configuration(self) -> Configuration:
+    def configuration(self) -> HonchoConfiguration:
         """The configuration in force. Raises ProviderError while there has been no valid one."""
         try:
             return self._watch.current()
@@ -157,7 +157,7 @@ class HonchoPlugin(MemoryPlugin):
         return edit_document(self.places, set_keys(values))
 
 
-def _writing(config: Configuration) -> str:
+def _writing(config: HonchoConfiguration) -> str:
     """What is sent when, in words."""
     if not config.get(SAVE_MESSAGES):
         return "no messages, conclusions alone"

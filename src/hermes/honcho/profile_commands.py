@@ -11,7 +11,7 @@ from hermes.errors import UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import move_old_pin
 from hermes.honcho.config_file import FILE, Block, Edit, edit_document, read_document
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.workbench import Workbench, find_bench
 
 OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
@@ -40,7 +40,7 @@ def sync(
         bench.desk.dialog.say("There is only the default profile.")
 
 
-def _sync(bench: Workbench, default: Configuration, given: Mapping[str, Any]) -> str:
+def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, Any]) -> str:
     places = bench.places
     path = places.existing()
     if path == bench.machine.home.path / FILE:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from hermes.config_file import load_env, read_entries
 from hermes.errors import HermesError, SettingsError
 from hermes.home import PROFILE_NAME, PROFILES, Home
-from hermes.honcho.config_file import Places
-from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.config_file import ConfigPlaces
+from hermes.honcho.configuration import HonchoConfiguration, load
 from hermes.honcho.keys import ENV_HOST
-from hermes.honcho.server import Machine, Server, find_server, meant_server
+from hermes.honcho.server import HonchoServer, Machine, find_server, meant_server
 from hermes.settings import PROVIDER
 from hermes.settings.layers import Layer, environment
 
@@ -23,7 +23,7 @@ def machines(machine: Machine) -> Iterator[Machine]:
         yield machine if home.path == machine.home.path else _at(home)
 
 
-def find_sharing(machine: Machine, config: Configuration) -> Iterator[tuple[str, bool]]:
+def find_sharing(machine: Machine, config: HonchoConfiguration) -> Iterator[tuple[str, bool]]:
     """The other profiles that tell the same workspace of the same server, or will once Honcho is chosen there; False
     with one whose configuration is broken, of which nobody can tell."""
     ours = _memory(machine, find_server(config), config.workspace)
@@ -47,7 +47,7 @@ def _homes(machine: Machine) -> Iterator[Home]:
 
 def _memories(machine: Machine) -> list[tuple[str, ...]]:
     """The memory that a profile tells, and the one that it means. Raises SettingsError for a broken configuration."""
-    places = Places.find(machine.home.path, machine.home.profile, machine.env)
+    places = ConfigPlaces.find(machine.home.path, machine.home.profile, machine.env)
     config = load(places, machine.env, is_chosen=machine.is_chosen).checked()
     return [_memory(machine, find(config), config.workspace) for find in (find_server, meant_server)]
 
@@ -68,7 +68,7 @@ def _names_provider(home: Home, env: Mapping[str, str]) -> bool:
     return any(layer.find(PROVIDER) is not None for layer in layers)
 
 
-def _memory(machine: Machine, server: Server, workspace: str) -> tuple[str, ...]:
+def _memory(machine: Machine, server: HonchoServer, workspace: str) -> tuple[str, ...]:
     """What tells one memory from another."""
     where = str(machine.memory.folder) if server.kind == "embedded" else server.url
     return server.kind, where, workspace

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.errors import HermesError
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
@@ -29,8 +29,8 @@ from hermes.honcho.injection import (
     cut_at_word,
 )
 from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits, merge_answers
-from hermes.honcho.recall_policy import Dialectic, choose_levels, is_due, is_strong, is_trivial, word_pass
-from hermes.honcho.recall_source import AI_CARD, USER_CARD, Source
+from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
+from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
 from hermes.memory.provider import Question, Recalled
 
 CARD_TOKENS = 200
@@ -45,16 +45,16 @@ CANCELLED = "it took too long to prepare, and was stopped"
 class Habits(Struct, frozen=True):
     """When and how much is recalled."""
 
-    dialectic: Dialectic
+    dialectic: DialecticPlan
     tokens: int | None = None
     base_cadence: int = 1
     dialectic_cadence: int = 1
     first_turn_only: bool = False
 
     @classmethod
-    def of(cls, config: Configuration) -> Habits:
+    def of(cls, config: HonchoConfiguration) -> Habits:
         return cls(
-            Dialectic.of(config),
+            DialecticPlan.of(config),
             config.get(keys.CONTEXT_TOKENS),
             config.get(keys.CONTEXT_CADENCE),
             config.get(keys.DIALECTIC_CADENCE),
@@ -62,7 +62,7 @@ class Habits(Struct, frozen=True):
         )
 
 
-class Layer:
+class RecallLayer:
     """One kind of recalled text: its last result, and the fetch that is under way."""
 
     def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
@@ -127,14 +127,14 @@ class Layer:
 class Recaller:
     """Recalls for one conversation."""
 
-    def __init__(self, source: Source, habits: Habits, *, is_new: bool) -> None:
+    def __init__(self, source: RecallSource, habits: Habits, *, is_new: bool) -> None:
         self._source = source
         self._habits = habits
         self._is_new = is_new
         self._layers = {
-            BASE: Layer(habits.base_cadence),
-            DIALECTIC: Layer(habits.dialectic_cadence),
-            WORDS: Layer(habits.dialectic_cadence, is_for_one_turn=True),
+            BASE: RecallLayer(habits.base_cadence),
+            DIALECTIC: RecallLayer(habits.dialectic_cadence),
+            WORDS: RecallLayer(habits.dialectic_cadence, is_for_one_turn=True),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -214,7 +214,7 @@ class Recaller:
         if words.is_due(question.turn) and not self._source.reader.has_model:
             words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
 
-    def _in_use(self) -> dict[str, Layer]:
+    def _in_use(self) -> dict[str, RecallLayer]:
         """The layers in use. `words` is one only where the server has no model."""
         unused = WORDS if self._source.reader.has_model else None
         return {name: layer for name, layer in self._layers.items() if name != unused}
@@ -272,7 +272,7 @@ class Recaller:
             return ()
         how = self._habits.dialectic
         asked = cut_at_word(question, how.longest_question)
-        level = choose_levels(Dialectic(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
+        level = choose_levels(DialecticPlan(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
         views = (False, True) if self._source.has_own_view(about) else (False,)
         answers = await asyncio.gather(
             *(self._source.answer(asked, level, about, in_session=False, is_own=own) for own in views if asked)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import LEVELS
 from hermes.memory.provider import Question
 
@@ -47,7 +47,7 @@ RECONCILE = (
 )
 
 
-class Dialectic(Struct, frozen=True):
+class DialecticPlan(Struct, frozen=True):
     """How the person is asked about."""
 
     depth: int = 1
@@ -59,7 +59,7 @@ class Dialectic(Struct, frozen=True):
     longest_answer: int = 600
 
     @classmethod
-    def of(cls, config: Configuration) -> Dialectic:
+    def of(cls, config: HonchoConfiguration) -> DialecticPlan:
         levels = config.get(keys.DIALECTIC_DEPTH_LEVELS)
         return cls(
             depth=config.get(keys.DIALECTIC_DEPTH),
@@ -72,7 +72,7 @@ class Dialectic(Struct, frozen=True):
         )
 
 
-def choose_levels(how: Dialectic, question_chars: int) -> tuple[str, ...]:
+def choose_levels(how: DialecticPlan, question_chars: int) -> tuple[str, ...]:
     """The level of each pass. Levels that were given hold as they are; too few are filled up with the usual ones."""
     base = raise_level(how.base, question_chars, how.cap) if how.heuristic else how.base
     usual = {1: (base,), 2: ("minimal", base), 3: ("minimal", base, "low")}[how.depth]

@@ -23,7 +23,7 @@ THINKING = 110.0
 NOT_FOUND = 404
 
 
-class Text(Struct, frozen=True):
+class SummaryPart(Struct, frozen=True):
     """A summary."""
 
     content: str
@@ -32,12 +32,12 @@ class Text(Struct, frozen=True):
 class Context(Struct, frozen=True):
     """What a session's context has of a person."""
 
-    summary: Text | None = None
+    summary: SummaryPart | None = None
     peer_representation: str | None = None
     peer_card: list[str] | None = None
 
 
-class Representation(Struct, frozen=True):
+class RecalledRepresentation(Struct, frozen=True):
     representation: str
 
 
@@ -45,7 +45,7 @@ class Card(Struct, frozen=True):
     peer_card: list[str] | None = None
 
 
-class Answered(Struct, frozen=True):
+class ChatAnswer(Struct, frozen=True):
     content: str | None = None
 
 
@@ -55,30 +55,30 @@ class Named(Struct, frozen=True):
     id: str
 
 
-class Names(Struct, frozen=True):
+class NameList(Struct, frozen=True):
     items: list[Named]
 
 
-class Message(Struct, frozen=True):
+class RecalledMessage(Struct, frozen=True):
     content: str
     peer_id: str
     created_at: str
 
 
-class Messages(Struct, frozen=True):
-    items: list[Message]
+class MessageList(Struct, frozen=True):
+    items: list[RecalledMessage]
 
 
-class Conclusion(Struct, frozen=True):
+class RecalledConclusion(Struct, frozen=True):
     id: str
     content: str
 
 
 class Conclusions(Struct, frozen=True):
-    items: list[Conclusion]
+    items: list[RecalledConclusion]
 
 
-class Reader:
+class RecallReader:
     """Asks the server in force about one workspace."""
 
     def __init__(self, links: Callable[[], Links], now: Callable[[], float], workspace: str) -> None:

@@ -24,16 +24,16 @@ from msgspec import Struct
 from hermes.errors import ProviderError
 from hermes.honcho.injection import Section
 from hermes.honcho.recall_reader import (
-    Answered,
     Card,
-    Conclusion,
+    ChatAnswer,
     Conclusions,
     Context,
-    Message,
-    Messages,
-    Names,
-    Reader,
-    Representation,
+    MessageList,
+    NameList,
+    RecalledConclusion,
+    RecalledMessage,
+    RecalledRepresentation,
+    RecallReader,
     peer_path,
     session_path,
 )
@@ -73,10 +73,10 @@ class Whose(Struct, frozen=True):
         return (peer, None) if peer == self.ai or not self.ai_observes_others else (self.ai, peer)
 
 
-class Source:
+class RecallSource:
     """Asks for one conversation. Everything raises ProviderError, in words; what a server does not know is empty."""
 
-    def __init__(self, reader: Reader, whose: Whose) -> None:
+    def __init__(self, reader: RecallReader, whose: Whose) -> None:
         self.reader = reader
         self.whose = whose
         self._own_sessions: list[str] | None = None
@@ -151,16 +151,16 @@ class Source:
             body["session_id"] = self.whose.session
         if self._is_narrow(about):
             body["filters"] = _only(await self.own_sessions())
-        found = await self.reader.think(Answered, peer_path(observer, "chat"), body)
+        found = await self.reader.think(ChatAnswer, peer_path(observer, "chat"), body)
         return None if found is None or not found.content else found.content.strip() or None
 
-    async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[Conclusion]:
+    async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[RecalledConclusion]:
         """Conclusions about a peer that fit a query, the best first; then what only the peer's own view holds."""
         where = await self._where(peer)
         pairs = [self._pair(peer), *([{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else [])]
         bodies = [{"query": query, "top_k": most, "filters": {**pair, **where}} for pair in pairs]
         agents, *own = await asyncio.gather(
-            *(self.reader.post(list[Conclusion], "conclusions/query", body) for body in bodies)
+            *(self.reader.post(list[RecalledConclusion], "conclusions/query", body) for body in bodies)
         )
         known = {one.content for one in agents or ()}
         return [*(agents or ()), *(one for view in own for one in view or () if one.content not in known)]
@@ -171,7 +171,7 @@ class Source:
         found = await self.reader.post(Conclusions, "conclusions/list", {"filters": filters}, size=1)
         return found is not None and bool(found.items)
 
-    async def find_messages(self, query: str, peer: str, most: int) -> Sequence[Message]:
+    async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""
         body: dict[str, Json] = {"query": query, "limit": most}
         if self.whose.reach == "here":
@@ -180,12 +180,12 @@ class Source:
         else:
             body["filters"] = await self._where(peer) or None
             path = peer_path(peer, "search")
-        return await self.reader.post(list[Message], path, body) or ()
+        return await self.reader.post(list[RecalledMessage], path, body) or ()
 
-    async def newest_messages(self, most: int) -> Sequence[Message]:
+    async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""
         path = session_path(self.whose.session, "messages/list")
-        found = await self.reader.post(Messages, path, None, size=most, reverse="true")
+        found = await self.reader.post(MessageList, path, None, size=most, reverse="true")
         return () if found is None else found.items[::-1]
 
     async def own_sessions(self) -> list[str]:
@@ -196,7 +196,7 @@ class Source:
             return [whose.session]
         if self._own_sessions is None:
             path = peer_path(whose.user, "sessions")
-            found = await self.reader.post(Names, path, None, size=OWN_SESSIONS, reverse="true")
+            found = await self.reader.post(NameList, path, None, size=OWN_SESSIONS, reverse="true")
             names = [] if found is None else [one.id for one in found.items if one.id != whose.session]
             private = await asyncio.gather(*(self._is_private(name) for name in names))
             kept = [name for name, is_private in zip(names, private, strict=True) if is_private]
@@ -205,7 +205,7 @@ class Source:
 
     async def _is_private(self, session: str) -> bool:
         """Whether nobody but the person and the agent is in a session."""
-        found = await self.reader.get(Names, session_path(session, "peers"))
+        found = await self.reader.get(NameList, session_path(session, "peers"))
         return found is not None and {one.id for one in found.items} <= {self.whose.user, self.whose.ai}
 
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
@@ -226,18 +226,18 @@ class Source:
 
     async def _represent(self, observer: str, target: str | None, sessions: Sequence[str]) -> str:
         body = {"target": target, "filters": _only(sessions)}
-        found = await self.reader.post(Representation, peer_path(observer, "representation"), body)
+        found = await self.reader.post(RecalledRepresentation, peer_path(observer, "representation"), body)
         return "" if found is None else found.representation
 
     async def _own_view(self, peer: str, search: str) -> str:
         if not self.has_own_view(peer):
             return ""
         body = {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
-        found = await self.reader.post(Representation, peer_path(peer, "representation"), body)
+        found = await self.reader.post(RecalledRepresentation, peer_path(peer, "representation"), body)
         return "" if found is None else found.representation
 
     async def _members(self) -> Sequence[str]:
-        found = await self.reader.get(Names, session_path(self.whose.session, "peers"))
+        found = await self.reader.get(NameList, session_path(self.whose.session, "peers"))
         return [] if found is None else [one.id for one in found.items if one.id != self.whose.ai][:MEMBERS]
 
     async def _where(self, peer: str) -> dict[str, Json]:

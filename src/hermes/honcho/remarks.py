@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hermes.honcho import keys
 from hermes.honcho.auth import auth_remarks
 from hermes.honcho.config_file import others_can_read
-from hermes.honcho.configuration import HOST, ROOT, Configuration
+from hermes.honcho.configuration import HOST, ROOT, HonchoConfiguration
 from hermes.honcho.identity import Identities
 from hermes.honcho.server import find_server, meant_server
 from hermes.memory.provider import Acquaintance
@@ -22,7 +22,7 @@ def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
     return [one for one in people if not one.is_marked]
 
 
-def all_remarks(config: Configuration, people: Sequence[Acquaintance], now: float) -> list[str]:
+def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance], now: float) -> list[str]:
     """A line each."""
     return [
         *_unused_remarks(config),
@@ -34,7 +34,7 @@ def all_remarks(config: Configuration, people: Sequence[Acquaintance], now: floa
     ]
 
 
-def _server_remarks(config: Configuration) -> list[str]:
+def _server_remarks(config: HonchoConfiguration) -> list[str]:
     server = find_server(config)
     if not server.is_overheard:
         return []
@@ -42,7 +42,7 @@ def _server_remarks(config: Configuration) -> list[str]:
     return [f"{hide_url(server.url)} is not encrypted: {what} can be read on the way there; https would hide it"]
 
 
-def _unused_remarks(config: Configuration) -> list[str]:
+def _unused_remarks(config: HonchoConfiguration) -> list[str]:
     """Nobody chose Honcho, but a key, a URL or a variable names a server."""
     meant = meant_server(config)
     if config.is_chosen or meant.kind == "embedded":
@@ -55,7 +55,7 @@ def _unused_remarks(config: Configuration) -> list[str]:
     ]
 
 
-def _file_remarks(config: Configuration) -> list[str]:
+def _file_remarks(config: HonchoConfiguration) -> list[str]:
     secret = any(config.settings.origin(row) in (HOST, ROOT) for row in (keys.API_KEY, keys.OAUTH))
     if config.file is None or not secret or not others_can_read(config.file):
         return []

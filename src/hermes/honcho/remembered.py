@@ -31,7 +31,7 @@ MOST_PAGES = 100
 MOST_CARDS = 300
 """Cards of another server that are looked at: each peer's own, then what the agent holds, then all others."""
 
-Row = dict[str, Any]
+HeldRow = dict[str, Any]
 
 
 class RememberedWords:
@@ -72,7 +72,7 @@ class RememberedWords:
                 stays.append(f"not all {section} were looked at: they have more than {MOST_PARTS:,} parts")
         return Holding(tuple(found), tuple(stays))
 
-    def _part(self, section: str, after: int | None) -> tuple[list[Row], int | None]:
+    def _part(self, section: str, after: int | None) -> tuple[list[HeldRow], int | None]:
         """Rows of a section of our own server, and after which the next ones come; none of a workspace that is not
         there."""
         path = f"{self._server.workspace}/ext/export/{section}"
@@ -112,7 +112,7 @@ class RememberedWords:
         for observer in sorted(peers, key=lambda peer: peer != self._ai):
             yield from ((observer, peer) for peer in peers if peer != observer)
 
-    def _listed(self, what: str) -> Iterator[Row]:
+    def _listed(self, what: str) -> Iterator[HeldRow]:
         """Items of a list of any Honcho server; none in a workspace that is not there."""
         for page in range(1, MOST_PAGES + 1):
             path = f"{self._server.workspace}/{what}/list?page={page}&size={PAGE}"
@@ -146,7 +146,7 @@ class RememberedWords:
         return f"{self._server.workspace}/peers/{_name(peer)}/card"
 
 
-def _concluded(row: Row, wording: Wording) -> Iterator[Remembered]:
+def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
     """A conclusion, also one that once said it in other words: our own server keeps those."""
     said = [str(row["content"]), *(str(one["content"]) for one in row.get("versions") or ())]
     fitting = [text for text in said if wording.is_in(text)]
@@ -154,20 +154,20 @@ def _concluded(row: Row, wording: Wording) -> Iterator[Remembered]:
         yield Remembered(CONCLUSION, str(row["id"]), fitting[0], _about(row))
 
 
-def _carded(row: Row, wording: Wording) -> Iterator[Remembered]:
+def _carded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
     for line in row["lines"]:
         if wording.is_in(line):
             place = json.dumps([row["observer_id"], row["observed_id"], line])
             yield Remembered(CARD, place, line, _about(row))
 
 
-def _said(row: Row, wording: Wording) -> Iterator[Remembered]:
+def _said(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
     if wording.is_in(str(row["content"])):
         place = json.dumps([row["session_id"], row["id"]])
         yield Remembered(MESSAGE, place, str(row["content"]), str(row["peer_id"]))
 
 
-SECTIONS: dict[str, Callable[[Row, Wording], Iterator[Remembered]]] = {
+SECTIONS: dict[str, Callable[[HeldRow, Wording], Iterator[Remembered]]] = {
     "conclusions": _concluded,
     "cards": _carded,
     "messages": _said,
@@ -175,7 +175,7 @@ SECTIONS: dict[str, Callable[[Row, Wording], Iterator[Remembered]]] = {
 """What our own server exports that may hold the words, and how they are found in a row of it."""
 
 
-def _about(row: Row) -> str:
+def _about(row: HeldRow) -> str:
     """Whom something is about, and whose view it is."""
     observer, observed = str(row.get("observer_id") or ""), str(row.get("observed_id") or "")
     return observed if observer in ("", observed) else f"{observed}, as {observer} knows"
@@ -185,13 +185,13 @@ def _target(observer: str, observed: str) -> dict[str, str]:
     return {} if observer == observed else {"target": observed}
 
 
-def _rows(found: Json) -> list[Row]:
+def _rows(found: Json) -> list[HeldRow]:
     if not isinstance(found, dict) or not isinstance(found.get("items"), list):
         raise ProviderError("the server's answer is none that Honcho gives", hint="")
     return _dicts(found["items"])
 
 
-def _dicts(found: Json) -> list[Row]:
+def _dicts(found: Json) -> list[HeldRow]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 

@@ -16,7 +16,7 @@ from hermes.embedded.place import Place, find_place
 from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
@@ -34,13 +34,13 @@ PATIENCE = 10.0
 """Seconds that a command waits for a server."""
 REFUSALS, BROKEN = (401, 403), 500
 
-Kind = Literal["embedded", "cloud", "self-hosted", "local"]
+ServerKind = Literal["embedded", "cloud", "self-hosted", "local"]
 
 
-class Server(Struct, frozen=True):
+class HonchoServer(Struct, frozen=True):
     """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
 
-    kind: Kind
+    kind: ServerKind
     url: str
     key: str = ""
 
@@ -60,21 +60,21 @@ class Server(Struct, frozen=True):
         return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 
-def find_server(config: Configuration) -> Server:
+def find_server(config: HonchoConfiguration) -> HonchoServer:
     """The server that is used: what the configuration means, but our own while nobody chose Honcho."""
-    return meant_server(config) if config.is_chosen else Server("embedded", "")
+    return meant_server(config) if config.is_chosen else HonchoServer("embedded", "")
 
 
-def meant_server(config: Configuration) -> Server:
+def meant_server(config: HonchoConfiguration) -> HonchoServer:
     """The server that the configuration means."""
     url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded":
-        return Server("embedded", "")
+        return HonchoServer("embedded", "")
     if url:
-        return Server("cloud" if is_cloud_url(url) else "self-hosted", url, key)
+        return HonchoServer("cloud" if is_cloud_url(url) else "self-hosted", url, key)
     if config.get(keys.ENVIRONMENT) == "local":
-        return Server("local", LOCAL, key)
-    return Server("cloud", CLOUD, key) if key else Server("embedded", "")
+        return HonchoServer("local", LOCAL, key)
+    return HonchoServer("cloud", CLOUD, key) if key else HonchoServer("embedded", "")
 
 
 def is_cloud_url(url: str) -> bool:
@@ -96,20 +96,20 @@ class Machine(Struct, frozen=True):
         return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
 
 
-def embedded_server(machine: Machine) -> Server:
+def embedded_server(machine: Machine) -> HonchoServer:
     """Our own memory server, as it can be reached now: it is started when it does not run. Blocks."""
     found = connect(machine.memory)
-    return Server("embedded", found.base_url, found.api_key)
+    return HonchoServer("embedded", found.base_url, found.api_key)
 
 
-def reachable(config: Configuration, machine: Machine) -> Server:
+def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
     """The server that is meant, with its address; our own is started where it does not run."""
     found = find_server(config)
     return embedded_server(machine) if found.kind == "embedded" else found
 
 
 @contextmanager
-def open_client(config: Configuration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
+def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
     What the SDK raises in the block becomes a ProviderError, in words."""
     import httpx
@@ -131,7 +131,7 @@ def open_client(config: Configuration, machine: Machine, *, timeout: float = PAT
         )
 
 
-def try_server(config: Configuration, machine: Machine) -> str:
+def try_server(config: HonchoConfiguration, machine: Machine) -> str:
     """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
     try:
         with open_client(config, machine) as client:
@@ -141,7 +141,7 @@ def try_server(config: Configuration, machine: Machine) -> str:
     return ""
 
 
-def look_at(config: Configuration, machine: Machine, timeout: float = PATIENCE) -> str:
+def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATIENCE) -> str:
     """How the server is, in words: whether anything answers there, and takes the key. Nothing is made or started."""
     server = find_server(config)
     if server.kind == "embedded":

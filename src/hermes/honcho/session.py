@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.honcho import keys
-from hermes.honcho.addresses import Target, speaker_key
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.addresses import EntryTarget, speaker_key
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Links
 from hermes.honcho.recall import Habits, Recaller
-from hermes.honcho.recall_reader import Reader
-from hermes.honcho.recall_source import Source, Whose
+from hermes.honcho.recall_reader import RecallReader
+from hermes.honcho.recall_source import RecallSource, Whose
 from hermes.honcho.tools import Tools, tool_specs
 from hermes.memory.provider import (
     Address,
@@ -48,16 +48,16 @@ class HonchoSession(MemorySession):
         self,
         host: Host,
         links: Callable[[], Links],
-        config: Configuration,
+        config: HonchoConfiguration,
         conversation: Conversation,
         address: Address,
     ) -> None:
         self._clock = host.clock
         self._config = config
         self._conversation = conversation
-        target = Target.from_json(address.data)
-        reader = Reader(links, host.clock.now, target.workspace)
-        source = Source(reader, find_whose(config, conversation, target))
+        target = EntryTarget.from_json(address.data)
+        reader = RecallReader(links, host.clock.now, target.workspace)
+        source = RecallSource(reader, find_whose(config, conversation, target))
         mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
         self.prompt_block = "" if mode is None else BLOCKS[mode]
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
@@ -90,7 +90,7 @@ class HonchoSession(MemorySession):
         return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
 
 
-def find_whose(config: Configuration, conversation: Conversation, target: Target) -> Whose:
+def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
     """Where a conversation is kept and how far it reaches."""
     is_group = conversation.reach == "here"
     user = find_peer(config.identities, conversation.person, speaker_key(conversation)).name

@@ -12,7 +12,7 @@ from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
 from hermes.honcho.auth import describe_auth
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.names import SessionName
 from hermes.honcho.remarks import all_remarks
@@ -49,7 +49,7 @@ def status(
 class Look(Struct, frozen=True):
     """What there is to say of one profile."""
 
-    config: Configuration
+    config: HonchoConfiguration
     profile: str
     server: str
     connection: str
@@ -108,13 +108,13 @@ def look(bench: Workbench) -> Look:
     )
 
 
-def _session_here(config: Configuration, directory: Path | None) -> SessionName | None:
+def _session_here(config: HonchoConfiguration, directory: Path | None) -> SessionName | None:
     if config.naming.strategy == "per-session" or directory is None:
         return None
     return session_name(config, Conversation("", "cli", "everything", Speaker(is_owner=True), directory=directory))
 
 
-def _person(config: Configuration, one: Acquaintance) -> dict[str, Json]:
+def _person(config: HonchoConfiguration, one: Acquaintance) -> dict[str, Json]:
     speaker = Speaker(one.user_id, is_owner=one.is_owner)
     peer, theirs = find_peer(config.identities, speaker), stock_peer(config.identities, one.user_id)
     role = "owner" if one.is_owner else "guest"
@@ -163,7 +163,7 @@ def _print(bench: Workbench, found: Look) -> None:
     desk.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
 
 
-def _brief(config: Configuration, row: keys.Key[Json]) -> str:
+def _brief(config: HonchoConfiguration, row: keys.Key[Json]) -> str:
     """A key's value as it fits a table: of long maps how much there is, and what lists it."""
     count = len(config.get(row)) if row.key in LISTED else 0
     return f"{count}: see `{LISTED[row.key]}`" if count else shown(config, row)

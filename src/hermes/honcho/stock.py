@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes.honcho import keys
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import HASHES, Identities, peer_text
 from hermes.honcho.names import SessionName, digest, find_repository
 
 
-def stock_session(config: Configuration, named: SessionName, directory: Path) -> str | None:
+def stock_session(config: HonchoConfiguration, named: SessionName, directory: Path) -> str | None:
     """The session of a directory there; None for one that is called the same in both, or has no name there."""
     if named.source not in ("directory", "repository"):
         return None

@@ -13,12 +13,12 @@ from hermes.fence import strip_fences
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, Whom, encode_act
 from hermes.honcho.addresses import speaker_key
-from hermes.honcho.configuration import Configuration
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.injection import CHARS_PER_TOKEN, DEFAULT_TOKENS, Section, budget_chars, compose, cut_at_word
 from hermes.honcho.keys import LEVELS
-from hermes.honcho.recall_reader import Message
-from hermes.honcho.recall_source import Source
+from hermes.honcho.recall_reader import RecalledMessage
+from hermes.honcho.recall_source import RecallSource
 from hermes.memory.provider import Conversation, Delivered, Host, Parked, Speaker, ToolUse
 from hermes.types import Json, ToolSpec
 
@@ -37,7 +37,7 @@ NOT_HERE = (
 )
 
 
-def tool_specs(config: Configuration) -> tuple[ToolSpec, ...]:
+def tool_specs(config: HonchoConfiguration) -> tuple[ToolSpec, ...]:
     """What the model is offered."""
     level = {
         "level": {
@@ -106,7 +106,9 @@ def _spec(
 class Tools:
     """Runs the tools of one conversation. What fails raises ProviderError, and says what it was."""
 
-    def __init__(self, host: Host, source: Source, config: Configuration, conversation: Conversation) -> None:
+    def __init__(
+        self, host: Host, source: RecallSource, config: HonchoConfiguration, conversation: Conversation
+    ) -> None:
         self._host = host
         self._source = source
         self._config = config
@@ -194,7 +196,7 @@ class Tools:
         return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
 
 
-def _quote(message: Message) -> str:
+def _quote(message: RecalledMessage) -> str:
     return f"- [{message.created_at[:10]}] {message.peer_id}: {' '.join(message.content.split())}"
 
 

@@ -7,11 +7,11 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 
-from hermes.honcho.config_file import Places
-from hermes.honcho.configuration import Configuration, load
+from hermes.honcho.config_file import ConfigPlaces
+from hermes.honcho.configuration import HonchoConfiguration, load
 
 log = logging.getLogger(__name__)
-Stamp = tuple[tuple[int, int, int] | None, ...]
+FilesStamp = tuple[tuple[int, int, int] | None, ...]
 ABOUT = "configuration"
 
 
@@ -24,7 +24,7 @@ class Watch:
 
     def __init__(
         self,
-        places: Places,
+        places: ConfigPlaces,
         env: Mapping[str, str],
         trouble: Callable[[str, str | None], object],
         *,
@@ -34,13 +34,13 @@ class Watch:
         self._is_chosen = is_chosen
         self._env = env
         self._trouble = trouble
-        self._stamp: Stamp | None = None
-        self._read: Configuration | None = None
-        self._good: Configuration | None = None
+        self._stamp: FilesStamp | None = None
+        self._read: HonchoConfiguration | None = None
+        self._good: HonchoConfiguration | None = None
         self._told: str | None = None
         self._remarks: frozenset[str] = frozenset()
 
-    def current(self) -> Configuration:
+    def current(self) -> HonchoConfiguration:
         """The configuration in force. Raises SettingsError while there never was a good one."""
         stamp = tuple(_stamp(path) for path in self._places.candidates)
         if self._read is None or stamp != self._stamp:
@@ -50,7 +50,7 @@ class Watch:
                 self._good = self._read
         return self._good or self._read.checked()
 
-    def _tell(self, found: Configuration) -> None:
+    def _tell(self, found: HonchoConfiguration) -> None:
         for line in found.remarks:
             if line not in self._remarks:
                 log.info("%s", line)

@@ -11,8 +11,8 @@ import msgspec
 
 from hermes.clock import Clock
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
-from hermes.honcho.patience import Patience
-from hermes.honcho.server import NO_KEY, Server
+from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.server import NO_KEY, HonchoServer
 from hermes.types import Json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LONGEST_PAUSE = 900.0
 """Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WireAnswer(msgspec.Struct, frozen=True):
     """A status that is a success, and what came with it."""
 
     status: int
@@ -38,7 +38,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
-    def __init__(self, server: Server, client: httpx.AsyncClient, clock: Clock, patience: Patience) -> None:
+    def __init__(
+        self, server: HonchoServer, client: httpx.AsyncClient, clock: Clock, patience: DeliveryPatience
+    ) -> None:
         self.server = server
         self._client = client
         self._clock = clock
@@ -50,7 +52,7 @@ class Wire:
 
     async def ask(
         self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
-    ) -> Answer:
+    ) -> WireAnswer:
         """One request, without repeating anything; it takes at most `longest` seconds, the usual unless given. Raises
         Failure."""
         import httpx  # heavy: only who talks with a server pays for it
@@ -87,7 +89,7 @@ class Wire:
         if self._retired and not self._running:
             await self._client.aclose()
 
-    async def _ask(self, method: str, path: str, body: Json) -> Answer:
+    async def _ask(self, method: str, path: str, body: Json) -> WireAnswer:
         content = None if body is None else msgspec.json.encode(body)
         headers = {"Authorization": f"Bearer {self.server.key or NO_KEY}", "Content-Type": "application/json"}
         url = f"{self.server.url}{path}"
@@ -100,7 +102,7 @@ class Wire:
         return understand(response.status_code, bytes(read), response.headers)
 
 
-def understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
+def understand(status: int, read: bytes, headers: Mapping[str, str]) -> WireAnswer:
     """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
     try:
         value = msgspec.json.decode(read) if read else None
@@ -110,7 +112,7 @@ def understand(status: int, read: bytes, headers: Mapping[str, str]) -> Answer:
         value = None
     if not 200 <= status < 300:
         raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
-    return Answer(status, value, _date(headers.get("date")))
+    return WireAnswer(status, value, _date(headers.get("date")))
 
 
 def _detail(value: Json) -> str:

@@ -13,8 +13,8 @@ from hermes.config_file import write_setting
 from hermes.errors import NotFoundError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Document, Edit, Places, edit_document, read_document
-from hermes.honcho.configuration import Configuration, load, resolve
+from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document
+from hermes.honcho.configuration import HonchoConfiguration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.profiles import DEFAULT, machines
@@ -36,11 +36,11 @@ class Workbench(Struct, frozen=True):
         return self.machine.home.profile or DEFAULT
 
     @property
-    def places(self) -> Places:
+    def places(self) -> ConfigPlaces:
         home, env = self.machine.home, self.machine.env
-        return Places.find(home.path, home.profile, env, env.get(ENV_HOST, ""))
+        return ConfigPlaces.find(home.path, home.profile, env, env.get(ENV_HOST, ""))
 
-    def load(self) -> Configuration:
+    def load(self) -> HonchoConfiguration:
         """What is in force, with what is wrong."""
         return load(self.places, self.machine.env, is_chosen=self.machine.is_chosen)
 
@@ -49,7 +49,7 @@ class Workbench(Struct, frozen=True):
         if not self.machine.is_chosen:
             write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
 
-    def trial(self, edit: Edit) -> Configuration:
+    def trial(self, edit: Edit) -> HonchoConfiguration:
         """The configuration as it would be after a change."""
         places = self.places
         path = places.existing()
@@ -100,7 +100,7 @@ class Workbench(Struct, frozen=True):
             yield self if machine is self.machine else replace(self, machine=machine)
 
 
-def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
+def _stays_behind(before: HonchoConfiguration, after: HonchoConfiguration) -> Iterator[str]:
     """What another name leaves where it is. Without a file nothing was told to anyone yet."""
     if before.file is None:
         return
@@ -112,19 +112,19 @@ def _stays_behind(before: Configuration, after: Configuration) -> Iterator[str]:
         yield f"what {before.identities.ai} knows stays with that name; the agent is {after.identities.ai} now"
 
 
-def shown(config: Configuration, row: Key[Json]) -> str:
+def shown(config: HonchoConfiguration, row: Key[Json]) -> str:
     """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
     value = value_of(config, row)
     return "–" if value is None or value == "" or value == {} else in_words(value)
 
 
-def value_of(config: Configuration, row: Key[Json]) -> Json:
+def value_of(config: HonchoConfiguration, row: Key[Json]) -> Json:
     """What is in force of a key, without secrets, also where it is not set."""
     value = config.get(row)
     return _follows(config).get(row.key, value) if value is None or value == "" else row.shown(value)
 
 
-def _follows(config: Configuration) -> Mapping[str, Json]:
+def _follows(config: HonchoConfiguration) -> Mapping[str, Json]:
     """What holds for keys that are not set."""
     who = config.identities
     return {
@@ -136,7 +136,7 @@ def _follows(config: Configuration) -> Mapping[str, Json]:
     }
 
 
-def origin(config: Configuration, row: Key[Json]) -> str:
+def origin(config: HonchoConfiguration, row: Key[Json]) -> str:
     """Where a value comes from, in a word or two."""
     found = config.settings.origin(row)
     return f"variable {row.env}" if found == "environment" else found

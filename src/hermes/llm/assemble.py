@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hermes.llm.events import Delta, ReasoningDelta, Reply, TextDelta, Usage
+from hermes.llm.events import Delta, ReasoningPiece, Reply, TextPiece, Usage
 from hermes.llm.pieces import CallPieces, TextPieces, call_texts, mapping, mappings, string
 from hermes.types import Json
 
@@ -18,7 +18,7 @@ class MalformedChunk(Exception):
     """A piece of the stream is not what the protocol allows."""
 
 
-class EndpointError(Exception):
+class StreamedError(Exception):
     """The endpoint put an error into the stream, in place of a piece of the reply."""
 
     def __init__(self, body: Json) -> None:
@@ -60,7 +60,7 @@ class Assembler:
         if not isinstance(chunk, dict):
             raise MalformedChunk("a chunk that is not a JSON object")
         if chunk.get("error") or name == "error":
-            raise EndpointError(chunk)
+            raise StreamedError(chunk)
         self._model = string(chunk.get("model")) or self._model
         self._usage = _read_usage(chunk.get("usage")) or self._usage
         return [delta for choice in mappings(chunk.get("choices")) for delta in self._take(choice)]
@@ -112,8 +112,8 @@ class Assembler:
 
 
 def _deltas(thought: str, said: str) -> list[Delta]:
-    thoughts: list[Delta] = [ReasoningDelta(thought)] if thought else []
-    return [*thoughts, TextDelta(said)] if said else thoughts
+    thoughts: list[Delta] = [ReasoningPiece(thought)] if thought else []
+    return [*thoughts, TextPiece(said)] if said else thoughts
 
 
 def _read_content(content: Json) -> tuple[str, str]:

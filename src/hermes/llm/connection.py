@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.failures import Fault, from_transport
+from hermes.llm.failures import ModelFault, from_transport
 from hermes.llm.patience import OutOfPatience, Patience, Timeouts
 
 # Else httpx would load its own command line, and rich with it: a third of what importing it takes, on a person's wait.
@@ -24,7 +24,7 @@ KEEP_ALIVE = 30.0
 """Seconds for which an idle connection is kept: long enough for a tool to run between two calls."""
 
 
-class Answer:
+class OpenResponse:
     """An answer whose body has not been read yet."""
 
     def __init__(self, response: httpx.Response, endpoint: Endpoint, patience: Patience, timeouts: Timeouts) -> None:
@@ -50,7 +50,7 @@ class Answer:
         try:
             return await self._patience.wait(anext(self._chunks, None), min(gap, quiet))
         except OutOfPatience as error:
-            raise Fault("timeout", f"{self._endpoint.netloc} {self._lateness(error, gap <= quiet)}") from error
+            raise ModelFault("timeout", f"{self._endpoint.netloc} {self._lateness(error, gap <= quiet)}") from error
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             raise from_transport(self._endpoint, error) from error
 
@@ -72,7 +72,7 @@ class Answer:
         return b"".join(pieces).decode(errors="replace")
 
 
-class Connection:
+class ConnectionPool:
     """Connections to one endpoint, opened when first needed; one that is free is used again.
 
     Each is a client of its own: a client that holds many looks at all of them, several times, for every request.
@@ -89,7 +89,7 @@ class Connection:
     @asynccontextmanager
     async def exchange(
         self, method: str, path: str, patience: Patience, body: bytes | None = None
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[OpenResponse, None]:
         """Send a request and give the answer, whatever its status. Raises Fault."""
         import httpx
 
@@ -97,11 +97,13 @@ class Connection:
             try:
                 response = await self._send(client, method, path, patience, body)
             except OutOfPatience as error:
-                raise Fault("timeout", f"{self._endpoint.netloc} did not answer within {error.seconds:g} s") from error
+                raise ModelFault(
+                    "timeout", f"{self._endpoint.netloc} did not answer within {error.seconds:g} s"
+                ) from error
             except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
                 raise from_transport(self._endpoint, error) from error
             try:
-                yield Answer(response, self._endpoint, patience, self._timeouts)
+                yield OpenResponse(response, self._endpoint, patience, self._timeouts)
             finally:
                 await response.aclose()
 
@@ -157,4 +159,4 @@ class Connection:
             )
         except (ImportError, ValueError, OSError) as error:
             what = "cannot be reached: a proxy or SSL_CERT_FILE variable holds what cannot be used"
-            raise Fault("refused", f"{self._endpoint.netloc} {what}") from error
+            raise ModelFault("refused", f"{self._endpoint.netloc} {what}") from error

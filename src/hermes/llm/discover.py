@@ -10,10 +10,10 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ModelError
-from hermes.llm.connection import Connection
+from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import read_error
-from hermes.llm.failures import Fault, bad_reply, from_status
+from hermes.llm.failures import ModelFault, bad_reply, from_status
 from hermes.llm.patience import Patience, Timeouts
 from hermes.llm.pieces import mapping, mappings, string
 from hermes.types import Json
@@ -30,14 +30,14 @@ class ListedModel(Struct, frozen=True):
     context_length: int | None = None
 
 
-Kind = Literal["ollama", "lm-studio", "llama.cpp"]
+LocalServerKind = Literal["ollama", "lm-studio", "llama.cpp"]
 """The kinds of server that are looked for."""
 
 
 class LocalEndpoint(Struct, frozen=True):
     """Something on this machine that answers. `context_length` is what it has loaded, where it tells."""
 
-    kind: Kind
+    kind: LocalServerKind
     base_url: str
     models: tuple[str, ...]
     context_length: int | None = None
@@ -46,7 +46,7 @@ class LocalEndpoint(Struct, frozen=True):
 class Probe(Struct, frozen=True):
     """How to recognise one kind of server: a path that lists its models, and one that tells its context length."""
 
-    kind: Kind
+    kind: LocalServerKind
     port: int
     models_path: str
     context_path: str
@@ -96,7 +96,7 @@ async def list_models(base_url: str, api_key: str | None = None, timeout: float 
         models = _read_models(await _fetch(endpoint, "/models", timeout))
         if models is None:
             raise bad_reply(endpoint, "no list of models")
-    except Fault as fault:
+    except ModelFault as fault:
         raise ModelError(fault.message) from fault
     return sorted(models, key=lambda model: model.name)
 
@@ -106,20 +106,20 @@ async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
     root = Endpoint.parse(f"http://127.0.0.1:{probe.port}")
     try:
         models = _read_models(await _fetch(root, probe.models_path, timeout))
-    except Fault:
+    except ModelFault:
         return None
     if models is None:
         return None
     try:
         context_length = probe.read_context(await _fetch(root, probe.context_path, timeout))
-    except Fault:
+    except ModelFault:
         context_length = None
     return LocalEndpoint(probe.kind, root.url("/v1"), tuple(model.name for model in models), context_length)
 
 
 async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
     """The JSON at `path`, or a Fault."""
-    connection = Connection(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
+    connection = ConnectionPool(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
     try:
         async with connection.exchange("GET", path, Patience(timeout)) as answer:
             text = await answer.text(LARGEST_LIST)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes.types import ToolCall
 
-FailureKind = Literal[
+ModelFailureKind = Literal[
     "refused",
     "auth",
     "rate_limited",
@@ -44,13 +44,13 @@ class Reply(Struct, frozen=True):
     """Characters after which we ended it ourselves, since it had more than a reply may have; None when we did not."""
 
 
-class TextDelta(Struct, frozen=True):
+class TextPiece(Struct, frozen=True):
     """The next piece of the reply's text."""
 
     text: str
 
 
-class ReasoningDelta(Struct, frozen=True):
+class ReasoningPiece(Struct, frozen=True):
     """The next piece of what the model thought aloud."""
 
     text: str
@@ -70,18 +70,18 @@ class Completed(Struct, frozen=True):
     reply: Reply
 
 
-class Failed(Struct, frozen=True):
+class ModelFailed(Struct, frozen=True):
     """There is no whole reply. `message` is one line for a person; `partial` is what had been streamed by then.
 
     `retryable` means that the same request may succeed later, after `retry_after` seconds where the endpoint said so.
     """
 
-    kind: FailureKind
+    kind: ModelFailureKind
     message: str
     retryable: bool
     partial: Reply = Reply()
     retry_after: float | None = None
 
 
-Delta: TypeAlias = TextDelta | ReasoningDelta
-ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | Completed | Failed
+Delta: TypeAlias = TextPiece | ReasoningPiece
+ModelEvent: TypeAlias = TextPiece | ReasoningPiece | Retrying | Completed | ModelFailed

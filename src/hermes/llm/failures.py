@@ -16,24 +16,24 @@ from msgspec import Struct
 
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import ErrorBody
-from hermes.llm.events import Failed, FailureKind, Reply
+from hermes.llm.events import ModelFailed, ModelFailureKind, Reply
 from hermes.redaction import hide_tokens
 
 LONGEST_DETAIL = 240
 
 
-class Fault(Exception):
+class ModelFault(Exception):
     """A failure on its way to becoming the last event. It does not leave this room."""
 
-    def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, kind: ModelFailureKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
 
-    def to_event(self, partial: Reply) -> Failed:
+    def to_event(self, partial: Reply) -> ModelFailed:
         """The event that ends the stream."""
-        return Failed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
+        return ModelFailed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
 
 
 class Nature(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Nature(Struct, frozen=True):
     automatic: bool
 
 
-NATURES: dict[FailureKind, Nature] = {
+NATURES: dict[ModelFailureKind, Nature] = {
     "refused": Nature(retryable=True, automatic=True),
     "auth": Nature(retryable=False, automatic=False),
     "rate_limited": Nature(retryable=True, automatic=True),
@@ -56,7 +56,7 @@ NATURES: dict[FailureKind, Nature] = {
     "interrupted": Nature(retryable=True, automatic=True),
 }
 
-STATUSES: dict[int, tuple[FailureKind, str]] = {
+STATUSES: dict[int, tuple[ModelFailureKind, str]] = {
     400: ("bad_request", ""),
     401: ("auth", "check the key"),
     402: ("auth", "the account has no credit left"),
@@ -70,7 +70,7 @@ STATUSES: dict[int, tuple[FailureKind, str]] = {
     429: ("rate_limited", "too many requests; wait and try again"),
 }
 
-CODES: dict[str, tuple[FailureKind, str]] = {
+CODES: dict[str, tuple[ModelFailureKind, str]] = {
     "context_length_exceeded": ("context_too_long", "make the conversation shorter"),
     "exceed_context_size_error": ("context_too_long", "make the conversation shorter"),
     "insufficient_quota": ("auth", "the account has no credit left"),
@@ -106,7 +106,7 @@ CONTEXT_PHRASES = (
 
 CONTEXT_WORDS = re.compile("|".join(CONTEXT_PHRASES), re.IGNORECASE)
 
-TRANSPORT: dict[str, tuple[FailureKind, str]] = {
+TRANSPORT: dict[str, tuple[ModelFailureKind, str]] = {
     "ConnectTimeout": ("refused", "does not accept the connection: is it running?"),
     "ReadTimeout": ("timeout", "sent nothing for too long"),
     "WriteTimeout": ("timeout", "takes no data"),
@@ -134,38 +134,38 @@ CAUSES: tuple[tuple[type[BaseException], str], ...] = (
 """Why no connection was made, most telling first."""
 
 
-def from_status(endpoint: Endpoint, status: int, body: ErrorBody, retry_after: float | None = None) -> Fault:
+def from_status(endpoint: Endpoint, status: int, body: ErrorBody, retry_after: float | None = None) -> ModelFault:
     """What an answer other than 200 means."""
     kind, advice = _judge(status, body)
     said = _detail(endpoint, body.message)
     line = f"{endpoint.netloc} answered {status}" + (f" ({said})" if said else "") + (f": {advice}" if advice else "")
-    return Fault(kind, line, retry_after)
+    return ModelFault(kind, line, retry_after)
 
 
-def from_stream(endpoint: Endpoint, body: ErrorBody) -> Fault:
+def from_stream(endpoint: Endpoint, body: ErrorBody) -> ModelFault:
     """What an error that came in place of a chunk means."""
     status = body.status or (400 if "invalid_request_error" in body.codes else 500)
     kind, advice = _judge(status, body)
     said = _detail(endpoint, body.message) or "no reason given"
-    return Fault(kind, f"{endpoint.netloc} broke off ({said})" + (f": {advice}" if advice else ""))
+    return ModelFault(kind, f"{endpoint.netloc} broke off ({said})" + (f": {advice}" if advice else ""))
 
 
-def from_transport(endpoint: Endpoint, error: BaseException) -> Fault:
+def from_transport(endpoint: Endpoint, error: BaseException) -> ModelFault:
     """What a failed connection means."""
     names = [kind.__name__ for kind in type(error).__mro__]
     kind, what = next((TRANSPORT[name] for name in names if name in TRANSPORT), ("refused", "cannot be reached"))
     if "ConnectError" in names:
         causes = list(_causes(error))
         what = next((said for cause, said in CAUSES if any(isinstance(one, cause) for one in causes)), what)
-    return Fault(kind, f"{endpoint.netloc} {what}")
+    return ModelFault(kind, f"{endpoint.netloc} {what}")
 
 
-def bad_reply(endpoint: Endpoint, what: str, advice: str = "is the URL that of a model endpoint?") -> Fault:
+def bad_reply(endpoint: Endpoint, what: str, advice: str = "is the URL that of a model endpoint?") -> ModelFault:
     """An answer of 200 that is no reply."""
-    return Fault("bad_reply", f"{endpoint.netloc} sent {_detail(endpoint, what)}: {advice}")
+    return ModelFault("bad_reply", f"{endpoint.netloc} sent {_detail(endpoint, what)}: {advice}")
 
 
-def _judge(status: int, body: ErrorBody) -> tuple[FailureKind, str]:
+def _judge(status: int, body: ErrorBody) -> tuple[ModelFailureKind, str]:
     if status in CONTEXT_STATUSES and CONTEXT_WORDS.search(body.message):
         return CODES["context_length_exceeded"]
     if status == 413:

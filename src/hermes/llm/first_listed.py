@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from hermes.errors import ModelError
 from hermes.llm.discover import ListedModel
-from hermes.llm.events import Failed, ModelEvent
+from hermes.llm.events import ModelEvent, ModelFailed
 from hermes.llm.model import Model, ModelRequest
 
 UNNAMED = "default"
@@ -35,7 +35,7 @@ class FirstListed:
                 listed = await self._find()
             except ModelError as error:
                 advice = "`hermes config set model.default NAME` names the model"
-                yield Failed("refused", f"{error.line()} ({advice})", retryable=True)
+                yield ModelFailed("refused", f"{error.line()} ({advice})", retryable=True)
                 return
             self._found = self._make(listed[0].name if listed else UNNAMED)
         async with aclosing(self._found.stream(request)) as events:

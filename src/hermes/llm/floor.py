@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from hermes.fence import strip_fences
-from hermes.llm.events import Completed, ModelEvent, Reply, TextDelta
+from hermes.llm.events import Completed, ModelEvent, Reply, TextPiece
 from hermes.llm.model import ModelRequest
 from hermes.types import ECHO
 
@@ -31,7 +31,7 @@ class OfflineFloor:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
         text = await self._answer(strip_fences(str(asked)).strip())
-        yield TextDelta(text)
+        yield TextPiece(text)
         yield Completed(Reply(text=text, finish_reason=ECHO, model=self.name))
 
     async def close(self) -> None:

@@ -8,12 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 
 from hermes.clock import Clock, SystemClock
 from hermes.llm.assemble import LONGEST, Assembler
-from hermes.llm.connection import Answer, Connection
+from hermes.llm.connection import ConnectionPool, OpenResponse
 from hermes.llm.dialect import REFUSALS, Dialect
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import read_error
-from hermes.llm.events import Completed, Failed, ModelEvent, Retrying
-from hermes.llm.failures import Fault, from_status
+from hermes.llm.events import Completed, ModelEvent, ModelFailed, Retrying
+from hermes.llm.failures import ModelFault, from_status
 from hermes.llm.model import ModelRequest
 from hermes.llm.patience import Patience, Timeouts
 from hermes.llm.reading import read_reply
@@ -49,7 +49,7 @@ class OpenAICompatible:
         self._clock = clock or SystemClock()
         self._chance = chance
         self._dialect = Dialect()
-        self._connection = Connection(self._endpoint, self._timeouts)
+        self._connection = ConnectionPool(self._endpoint, self._timeouts)
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.netloc}, {self._name})"
@@ -73,7 +73,7 @@ class OpenAICompatible:
             silent, failed = True, None
             async with aclosing(self._attempt(request, patience)) as events:
                 async for event in events:
-                    if isinstance(event, Failed):
+                    if isinstance(event, ModelFailed):
                         failed = event
                     else:
                         silent = False
@@ -96,13 +96,13 @@ class OpenAICompatible:
                 async with aclosing(read_reply(answer, assembler, self._endpoint)) as deltas:
                     async for delta in deltas:
                         yield delta
-        except Fault as fault:
+        except ModelFault as fault:
             yield fault.to_event(assembler.reply())
             return
         yield Completed(assembler.reply())
 
     @asynccontextmanager
-    async def _ask(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[Answer, None]:
+    async def _ask(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[OpenResponse, None]:
         """The endpoint's answer once it accepts the request's form; Fault for any other."""
         dialect = self._dialect
         while True:

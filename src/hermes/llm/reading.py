@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from hermes.llm.assemble import Assembler, EndpointError, MalformedChunk
-from hermes.llm.connection import Answer
+from hermes.llm.assemble import Assembler, MalformedChunk, StreamedError
+from hermes.llm.connection import OpenResponse
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import read_error, read_error_value
 from hermes.llm.events import Delta
-from hermes.llm.failures import Fault, bad_reply, from_stream
+from hermes.llm.failures import ModelFault, bad_reply, from_stream
 from hermes.llm.sse import EventDecoder, ServerEvent
 
 LARGEST_BODY = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ AFTER_DONE = 0.25
 """Seconds to wait for the end of the body, so that the connection can be used again."""
 
 
-async def read_reply(answer: Answer, assembler: Assembler, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
+async def read_reply(answer: OpenResponse, assembler: Assembler, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
     """Feed the whole answer to `assembler`, giving what can be shown. Raises Fault unless the reply is whole."""
     start = await _read_start(answer)
     if start.lstrip()[:1] == b"{":
@@ -45,7 +45,7 @@ async def read_reply(answer: Answer, assembler: Assembler, endpoint: Endpoint) -
         raise bad_reply(endpoint, "more than a reply may have", "try again; `model.longest_reply` allows more")
 
 
-async def _read_start(answer: Answer) -> bytes:
+async def _read_start(answer: OpenResponse) -> bytes:
     """The body up to the first bytes that tell what it is. Content types are often wrong."""
     start = b""
     while not start.strip() and (chunk := await answer.next_chunk()) is not None:
@@ -54,7 +54,7 @@ async def _read_start(answer: Answer) -> bytes:
 
 
 async def _read_events(
-    start: bytes, answer: Answer, assembler: Assembler, endpoint: Endpoint
+    start: bytes, answer: OpenResponse, assembler: Assembler, endpoint: Endpoint
 ) -> AsyncGenerator[Delta, None]:
     decoder = EventDecoder()
     chunk: bytes | None = start
@@ -75,13 +75,13 @@ async def _read_events(
             yield delta
 
 
-async def _next_chunk(answer: Answer, assembler: Assembler) -> bytes | None:
+async def _next_chunk(answer: OpenResponse, assembler: Assembler) -> bytes | None:
     """More of the stream. Once the model has finished, neither a silence nor a lost connection takes the reply away."""
     if not assembler.done and not assembler.finish_reason:
         return await answer.next_chunk()
     try:
         return await answer.next_chunk(AFTER_DONE if assembler.done else AFTER_FINISH)
-    except Fault:
+    except ModelFault:
         return None
 
 
@@ -92,7 +92,7 @@ def _feed(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> list[
         return assembler.feed(event.data, event.name)
     except MalformedChunk as error:
         raise bad_reply(endpoint, str(error), "try again") from error
-    except EndpointError as error:
+    except StreamedError as error:
         raise from_stream(endpoint, read_error_value(error.body)) from error
 
 
@@ -100,7 +100,7 @@ def _feed_last(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> 
     """Feed what had no end of its own: half an event means that the rest of it was lost."""
     try:
         return _feed(assembler, event, endpoint)
-    except Fault as fault:
+    except ModelFault as fault:
         if fault.kind != "bad_reply":
             raise
         if assembler.finish_reason:
@@ -108,8 +108,8 @@ def _feed_last(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> 
         raise _cut_off(endpoint) from fault
 
 
-def _cut_off(endpoint: Endpoint) -> Fault:
-    return Fault("interrupted", f"{endpoint.netloc} closed the connection before the reply ended")
+def _cut_off(endpoint: Endpoint) -> ModelFault:
+    return ModelFault("interrupted", f"{endpoint.netloc} closed the connection before the reply ended")
 
 
 def _check_whole(assembler: Assembler, endpoint: Endpoint) -> None:

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
-from hermes.llm.events import Failed
+from hermes.llm.events import ModelFailed
 from hermes.llm.failures import NATURES
 
 
@@ -19,7 +19,7 @@ class Retries(Struct, frozen=True):
     first_wait: float = 0.5
     longest_wait: float = 60.0
 
-    def wait_after(self, attempt: int, failed: Failed, chance: Callable[[], float]) -> float | None:
+    def wait_after(self, attempt: int, failed: ModelFailed, chance: Callable[[], float]) -> float | None:
         """Seconds until the next attempt, or None to give up, also when the endpoint wishes a longer wait."""
         if attempt > self.most or not NATURES[failed.kind].automatic:
             return None

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from hermes.llm.events import Completed, Failed, ModelEvent, ReasoningDelta, Reply, TextDelta
+from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, TextPiece
 from hermes.llm.model import ModelRequest
 
-Step: TypeAlias = ModelEvent | asyncio.Event
+ScriptStep: TypeAlias = ModelEvent | asyncio.Event
 """An event to give, or one to wait for before going on."""
 
-Answer: TypeAlias = Reply | Failed | Sequence[Step]
+ScriptedAnswer: TypeAlias = Reply | ModelFailed | Sequence[ScriptStep]
 """A whole reply, a failure, or every step of a stream; the last step must be Completed or Failed."""
 
 
@@ -24,7 +24,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Iterable[Answer] | Callable[[ModelRequest], Answer],
+        script: Iterable[ScriptedAnswer] | Callable[[ModelRequest], ScriptedAnswer],
         *,
         name: str = "scripted",
         context_length: int = 128_000,
@@ -58,23 +58,23 @@ class ScriptedModel:
                 await asyncio.sleep(0)
                 yield step
 
-    def _steps(self, answer: Answer) -> Sequence[Step]:
+    def _steps(self, answer: ScriptedAnswer) -> Sequence[ScriptStep]:
         if isinstance(answer, Reply):
             return [
-                *(ReasoningDelta(text) for text in _cut(answer.reasoning, self._piece)),
-                *(TextDelta(text) for text in _cut(answer.text, self._piece)),
+                *(ReasoningPiece(text) for text in _cut(answer.reasoning, self._piece)),
+                *(TextPiece(text) for text in _cut(answer.text, self._piece)),
                 Completed(answer),
             ]
-        if isinstance(answer, Failed):
-            return [*(TextDelta(text) for text in _cut(answer.partial.text, self._piece)), answer]
-        if not answer or not isinstance(answer[-1], Completed | Failed):
+        if isinstance(answer, ModelFailed):
+            return [*(TextPiece(text) for text in _cut(answer.partial.text, self._piece)), answer]
+        if not answer or not isinstance(answer[-1], Completed | ModelFailed):
             raise ValueError("the last step of a scripted stream must be Completed or Failed")
         return answer
 
 
-def _read_in_order(script: Iterable[Answer]) -> Callable[[ModelRequest], Answer]:
+def _read_in_order(script: Iterable[ScriptedAnswer]) -> Callable[[ModelRequest], ScriptedAnswer]:
     answers = iter(script)
-    over = Failed("bad_request", "the script has no further answer", retryable=False)
+    over = ModelFailed("bad_request", "the script has no further answer", retryable=False)
     return lambda _request: next(answers, over)
 
 

@@ -13,19 +13,19 @@ from msgspec import Struct, field
 
 from hermes.db.engine import Tx
 from hermes.memory.background import Background
-from hermes.memory.health import EVERYWHERE, Health
+from hermes.memory.health import EVERYWHERE, ProviderHealth
 from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
-from hermes.memory.plugin_thread import Answer, Hook, HookResult, Missed, PluginThread
-from hermes.memory.provider import Host, MemoryPlugin
+from hermes.memory.plugin_thread import Hook, HookResult, Missed, PluginThread, Returned
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.registry import Factory
 from hermes.memory.values import Address, Conversation, Notebook
 from hermes.store.store import Store
 from hermes.types import Json
 
 T = TypeVar("T")
-Factory = Callable[[Host], MemoryPlugin]
 
 TRY_AGAIN = 30.0
 """Seconds after which a provider that did not start is tried again."""
@@ -76,7 +76,7 @@ class ActiveProvider:
         self.name = name
         self.store = store
         self.deadlines = deadlines or Deadlines()
-        self.health = Health(name)
+        self.health = ProviderHealth(name)
         self.outbox = Outbox(name)
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
@@ -111,13 +111,13 @@ class ActiveProvider:
         """Call one hook until then (a moment of the running loop). An answer that has a `flaw` is reported, and given
         all the same."""
         result = await self._call_in_time(hook, run, expect, until, line)
-        flawed = flaw(result.value) if isinstance(result, Answer) else ""
+        flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Take note of how a hook went."""
-        if isinstance(result, Answer):
+        if isinstance(result, Returned):
             self.health.worked(hook, whose)
         elif result.skipped:
             self.health.skipped()
@@ -145,7 +145,7 @@ class ActiveProvider:
 
         until = asyncio.get_running_loop().time() + self.deadlines.turn
         found = await self.call("cache_busting_signature", ask, (dict, type(None)), until, line="signature")
-        if isinstance(found, Answer):
+        if isinstance(found, Returned):
             self._signature = None if found.value is None else json.dumps(found.value, sort_keys=True, default=repr)
         return self._signature
 
@@ -154,7 +154,7 @@ class ActiveProvider:
         until = asyncio.get_running_loop().time() + self.deadlines.close
         wall = self.wall(until)
         found: HookResult[Mapping[str, Json]] = await self.call("status", lambda p: p.status(wall), (dict,), until)
-        return found.value if isinstance(found, Answer) else {}
+        return found.value if isinstance(found, Returned) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
         """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then. Trouble of the
@@ -190,7 +190,7 @@ class ActiveProvider:
 
         until = asyncio.get_running_loop().time() + self.deadlines.turn
         found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
-        return found.value if isinstance(found, Answer) and not address_flaw(found.value) else None
+        return found.value if isinstance(found, Returned) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
         """Record the address of a place. Entries that waited for it get it, and are released unless they still wait
@@ -264,11 +264,11 @@ class ActiveProvider:
             return plugin.is_available()
 
         available = await self._running().call(START, ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool)
-        if isinstance(available, Answer) and not available.value:
+        if isinstance(available, Returned) and not available.value:
             available = Missed(f"{START} says that it is not configured")
         self.report(START, available)
         self._try_again_at = asyncio.get_running_loop().time() + TRY_AGAIN
-        return isinstance(available, Answer)
+        return isinstance(available, Returned)
 
     def _running(self) -> PluginThread:
         if self._thread is None:

@@ -35,7 +35,7 @@ class Earlier(Struct, frozen=True):
     messages: int
 
 
-class Progress(Struct, frozen=True):
+class BackfillProgress(Struct, frozen=True):
     """How far it is. `refused` are messages that the provider's settings leave out."""
 
     sessions: int = 0
@@ -62,26 +62,26 @@ class Backfill:
         return found
 
     async def take_in(
-        self, sessions: Sequence[Earlier], room: Room, tell: Callable[[Progress], object]
-    ) -> tuple[Progress, bool]:
+        self, sessions: Sequence[Earlier], room: Room, tell: Callable[[BackfillProgress], object]
+    ) -> tuple[BackfillProgress, bool]:
         """Queue what these sessions hold, batch by batch; how much that was, and whether it is all of it. Raises
         ProviderError when the provider cannot say where something goes."""
-        done = Progress()
+        done = BackfillProgress()
         for earlier in sessions:
             messages = await self._read(earlier.session_id)
             if not messages:
                 continue
             spot, address = await self._address(earlier.session_id)
             if not {"said", "reply"} & address.wants:
-                done = Progress(done.sessions, done.messages, done.refused + len(messages))
+                done = BackfillProgress(done.sessions, done.messages, done.refused + len(messages))
                 continue
             for start in range(0, len(messages), BATCH):
                 if not await room():
                     return done, False
                 taken = await self._queue(spot, messages[start : start + BATCH])
-                done = Progress(done.sessions, done.messages + taken, done.refused)
+                done = BackfillProgress(done.sessions, done.messages + taken, done.refused)
                 tell(done)
-            done = Progress(done.sessions + 1, done.messages, done.refused)
+            done = BackfillProgress(done.sessions + 1, done.messages, done.refused)
             tell(done)
         return done, True
 

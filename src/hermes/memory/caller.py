@@ -23,7 +23,7 @@ from hermes.memory.health import Lateness, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
-from hermes.memory.plugin_thread import Answer, HookResult, Missed
+from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
@@ -131,7 +131,7 @@ class Memory:
         """What to recall for this turn. It is recorded with the turn."""
         begun = _in(0)
         found = await self._recall(messages, until)
-        recalled = found.value if isinstance(found, Answer) else Recalled(missed={"recall": found.reason})
+        recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._forgotten_at)
         parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
         missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
@@ -159,7 +159,7 @@ class Memory:
         found = await self._caller.ask(
             "call_tool", lambda session: session.call_tool(use, speaker), str, until, flaw=_longer(RESULT)
         )
-        return Answer(found.value[:RESULT]) if isinstance(found, Answer) else found
+        return Returned(found.value[:RESULT]) if isinstance(found, Returned) else found
 
     # What happens at the end of a turn, and off it.
 
@@ -260,7 +260,7 @@ class Memory:
             self.provider.wake.set()
 
     def _report(self, hook: str, flaw: str) -> None:
-        found: HookResult[None] = Missed(f"{hook} has {flaw}") if flaw else Answer(None)
+        found: HookResult[None] = Missed(f"{hook} has {flaw}") if flaw else Returned(None)
         self.provider.report(hook, found, self._caller.conversation.session_id)
 
     def _failing(self) -> dict[str, str]:

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from hermes.clock import SystemClock
-from hermes.memory.active import ActiveProvider, Deadlines, Factory, Surroundings
+from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.offered import usable_tools
-from hermes.memory.plugin_thread import Answer, HookResult
+from hermes.memory.plugin_thread import HookResult, Returned
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -39,6 +39,7 @@ from hermes.memory.provider import (
     Speaker,
     ToolUse,
 )
+from hermes.memory.registry import Factory
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
@@ -197,7 +198,7 @@ class _Check:
             await self._call_tool(session, spec, speaker)
         unknown = ToolUse("no_such_tool", {}, "k", self._until())
         result = await self._result("call_tool", lambda _: session.call_tool(unknown, speaker), str)
-        if isinstance(result, Answer):
+        if isinstance(result, Returned):
             self._found.append("call_tool answers for a tool that it does not have; it should raise")
 
     async def _call_tool(self, session: MemorySession, spec: ToolSpec, speaker: Speaker) -> None:
@@ -212,7 +213,7 @@ class _Check:
                     return ""
 
             result = await self._result(spec.name, call, str)
-            if not isinstance(result, Answer):
+            if not isinstance(result, Returned):
                 self._found.append(result.reason)
 
     async def _values(self) -> None:
@@ -246,7 +247,7 @@ class _Check:
         self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
     ) -> T | None:
         result = await self._result(hook, run, expect)
-        if isinstance(result, Answer):
+        if isinstance(result, Returned):
             return result.value
         self._found.append(result.reason)
         return None

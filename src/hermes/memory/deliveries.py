@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Defect, Done, Outcome, Postponed, Retry
+from hermes.db.outcomes import Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim
 from hermes.db.queue_items import prune, stats
-from hermes.db.worker import Work, Worker, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.memory.active import ActiveProvider
 from hermes.memory.delivery import (
     BATCH,
     GONE,
     LEASE,
     LONGEST_REASON,
-    Batch,
+    DeliveryBatch,
     asked_pause,
     outcomes_flaw,
     pause_of,
@@ -61,7 +61,7 @@ class Deliveries(Work):
         self._chance = chance
         self._put_off = 0
         self._running: list[asyncio.Task[None]] = []
-        self._worker = Worker(
+        self._worker = QueueWorker(
             provider.store,
             provider.store.clock,
             provider.outbox.queue,
@@ -103,7 +103,7 @@ class Deliveries(Work):
         found = await self._store.read(lambda tx: stats(tx, name, now=now))
         return Left(found.lanes, found.waiting)
 
-    async def handle(self, claimed: Claim) -> Sequence[Outcome]:
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome]:
         """Deliver one batch of a lane."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
@@ -125,7 +125,7 @@ class Deliveries(Work):
         self._note_outage(found.value)
         return settle_batch(batch, found.value, now=now, chance=self._chance)
 
-    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[Outcome]) -> None:
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Record with the outcomes how deliveries go. What was given back, or had nothing to send, tells nothing."""
         if is_waiting_lane(claimed.lane) or not recorded:
             return
@@ -135,7 +135,7 @@ class Deliveries(Work):
         elif not isinstance(last, Done) and last.reason is not None:
             record_delivery(tx, self.provider.name, last.reason, now=now)
 
-    def settled(self, claimed: Claim, recorded: Sequence[Outcome]) -> None:  # noqa: ARG002 - the shape
+    def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: ARG002 - the shape
         """Ask where entries go that have no address yet: now that their lane is free they can follow it."""
         if is_waiting_lane(claimed.lane):
             self.provider.address_soon()
@@ -152,7 +152,7 @@ class Deliveries(Work):
         name, before = self.provider.outbox.queue, self._store.clock.now() - KEPT_DONE
         await self._store.write(lambda tx: prune(tx, name, before=before))
 
-    def _missed(self, batch: Batch, missed: Missed, now: float) -> Sequence[Outcome]:
+    def _missed(self, batch: DeliveryBatch, missed: Missed, now: float) -> Sequence[ItemOutcome]:
         """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
         if missed.skipped:
             return [Postponed(now + NOT_NOW, missed.reason)]

@@ -8,8 +8,7 @@ from math import isnan
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Dead, Done, Retry
-from hermes.db.outcomes import Outcome as QueueOutcome
+from hermes.db.outcomes import Dead, Done, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.fence import strip_fences
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
@@ -28,7 +27,7 @@ LONGEST_REASON = 1000
 GONE = "gone"
 
 
-class Batch(Struct, frozen=True):
+class DeliveryBatch(Struct, frozen=True):
     """The items of a claim, each with the entry to deliver; None for an item that has nothing left to send."""
 
     items: tuple[Item, ...]
@@ -39,10 +38,10 @@ class Batch(Struct, frozen=True):
         return [entry for entry in self.entries if entry is not None]
 
 
-def read_batch(store: Store, tx: Tx, claimed: Claim) -> Batch:
+def read_batch(store: Store, tx: Tx, claimed: Claim) -> DeliveryBatch:
     """Read the entries of a claim from the store. A message that was deleted or is incognito has none."""
     entries = [_read_entry(store, tx, item) for item in claimed.items]
-    return Batch(claimed.items, tuple(entries))
+    return DeliveryBatch(claimed.items, tuple(entries))
 
 
 def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
@@ -70,11 +69,11 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
 
 
 def settle_batch(
-    batch: Batch, outcomes: Sequence[Outcome], *, now: float, chance: Callable[[], float]
-) -> list[QueueOutcome]:
+    batch: DeliveryBatch, outcomes: Sequence[Outcome], *, now: float, chance: Callable[[], float]
+) -> list[ItemOutcome]:
     """What became of the items, first to last, up to where the plugin said nothing more."""
     told = iter(outcomes)
-    settled: list[QueueOutcome] = []
+    settled: list[ItemOutcome] = []
     for item, entry in zip(batch.items, batch.entries, strict=True):
         if entry is None:
             settled.append(Done(GONE))

@@ -23,7 +23,7 @@ BLANK = f"{PARTING} \t\r\n"
 """What a note without entries may consist of."""
 
 
-class Entry(Struct, frozen=True):
+class NoteLines(Struct, frozen=True):
     """Lines `first` up to but without `end`. `marker` is what makes it an item or a heading, with its indent."""
 
     first: int
@@ -32,7 +32,7 @@ class Entry(Struct, frozen=True):
     text: str
 
 
-def find_entries(text: str) -> list[Entry]:
+def find_entries(text: str) -> list[NoteLines]:
     """Every entry, in order.
 
     A section is one entry, but for a list of several lines: its items are entries, because that is what a list of ours
@@ -41,12 +41,12 @@ def find_entries(text: str) -> list[Entry]:
     lines = text.removeprefix("\ufeff").split("\n")
     if not any(map(_parts, lines)):
         return _find_items(lines, 0, len(lines))
-    entries: list[Entry] = []
+    entries: list[NoteLines] = []
     for first, end in _sections(lines):
         if end - first > 1 and MARKER.match(lines[first]):
             entries += _find_items(lines, first, end)
         else:
-            entries.append(Entry(first, end, "", " ".join(" ".join(lines[first:end]).split())))
+            entries.append(NoteLines(first, end, "", " ".join(" ".join(lines[first:end]).split())))
     return entries
 
 
@@ -62,13 +62,13 @@ def add_entry(text: str, entry: str) -> str:
     return f"{begun}- {entry}{end}"
 
 
-def replace_entry(text: str, old: Entry, entry: str) -> str:
+def replace_entry(text: str, old: NoteLines, entry: str) -> str:
     """`text` with another entry of the same kind in the place of `old`."""
     marker = old.marker or ("- " if MARKER.match(entry) and not any(map(_parts, text.split("\n"))) else "")
     return _put(text, old.first, old.end, [f"{marker}{entry}"])
 
 
-def remove_entry(text: str, old: Entry) -> str:
+def remove_entry(text: str, old: NoteLines) -> str:
     """`text` without `old`. Its neighbours do not grow together."""
     lines = text.removeprefix("\ufeff").split("\n")
     above, below = lines[: old.first][-1:], lines[old.end :][:1]
@@ -115,9 +115,9 @@ def _is_parted(text: str) -> bool:
     return any(map(_parts, lines)) or (len(items) == 1 and not items[0].marker)
 
 
-def _find_items(lines: list[str], first: int, end: int) -> list[Entry]:
+def _find_items(lines: list[str], first: int, end: int) -> list[NoteLines]:
     """Items, headings and paragraphs. A line without a marker goes on with the entry above it, but for a heading."""
-    entries: list[Entry] = []
+    entries: list[NoteLines] = []
     for place in range(first, end):
         line = lines[place]
         if not line.strip():
@@ -125,9 +125,9 @@ def _find_items(lines: list[str], first: int, end: int) -> list[Entry]:
         marker = found[0] if (found := MARKER.match(line)) else ""
         last = entries[-1] if entries else None
         if last and not marker and last.end == place and "#" not in last.marker:
-            entries[-1] = Entry(last.first, place + 1, last.marker, f"{last.text} {line.strip()}")
+            entries[-1] = NoteLines(last.first, place + 1, last.marker, f"{last.text} {line.strip()}")
         else:
-            entries.append(Entry(place, place + 1, marker, line[len(marker) :].strip()))
+            entries.append(NoteLines(place, place + 1, marker, line[len(marker) :].strip()))
     return entries
 
 

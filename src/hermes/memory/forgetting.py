@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
-from hermes.db.queue import Item, State
+from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop, find_held, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
@@ -23,7 +23,7 @@ from hermes.store.told import told_providers
 from hermes.types import Json
 
 PAGE = 1000
-STATES: tuple[State, ...] = ("waiting", "dead")
+STATES: tuple[ItemState, ...] = ("waiting", "dead")
 KIND, KEY = "forgotten", "at"
 OLD = "it was fetched before something was forgotten"
 WORDS_OF = {"note": ("old",), "delegation": ("task",)}
@@ -32,7 +32,7 @@ NO_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
 """Names under which an entry of the provider's own has marks and ids; elsewhere it may have words."""
 
 
-class Waiting(Struct, frozen=True):
+class QueuedEntry(Struct, frozen=True):
     """An entry of a provider's outbox, and what it would tell."""
 
     id: int
@@ -43,7 +43,7 @@ class Waiting(Struct, frozen=True):
 class Kept(Struct, frozen=True):
     """What the host has: entries of outboxes, and messages (session, id). `upto` is the last message looked at."""
 
-    entries: tuple[Waiting, ...] = ()
+    entries: tuple[QueuedEntry, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     upto: int = 0
 
@@ -61,7 +61,7 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
         if wording.is_in(text):
             said.append((session, upto))
     known = [(session, number) for session, number in said if _is_known(store, tx, session, number)]
-    queued = [Waiting(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
+    queued = [QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
     return Kept(tuple(one for one in queued if wording.is_in(one.text)), tuple(known), upto)
 
 

@@ -16,7 +16,7 @@ EVERYWHERE = ""
 LATE = "memory was not there in time: this reply goes without it"
 
 
-class Health:
+class ProviderHealth:
     """The health of one provider, hook by hook and conversation by conversation."""
 
     def __init__(self, provider: str) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.memory.entries import find_entries
-from hermes.memory.notes import Notes, Target
+from hermes.memory.notes import Notes, NotesFile
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Notebook, Speaker
 from hermes.scope import OWNER, Group, Guest, Owner, Scope
@@ -31,7 +31,7 @@ Action = Literal["add", "replace", "remove"]
 class NoteChange(Struct, frozen=True):
     """One entry of a note that changed. `old` is what it was, `text` what it is; "" where there is none."""
 
-    target: Target
+    target: NotesFile
     action: Action
     old: str
     text: str
@@ -52,7 +52,7 @@ class Mirrored(Struct, frozen=True):
     def place(self) -> str:
         return f"{NOTES}{self.notes.scope.name}"
 
-    def kept_as(self, target: Target) -> str:
+    def kept_as(self, target: NotesFile) -> str:
         """The name under which it is kept what the provider was told of a note."""
         return target if self.notes.scope == OWNER else f"{target}:{self.notes.scope.name}"
 
@@ -92,7 +92,7 @@ def mirror_notes(
 
 
 def _compare(
-    tx: Tx, provider: str, kept_as: str, target: Target, text: str, first: NoteChange | None
+    tx: Tx, provider: str, kept_as: str, target: NotesFile, text: str, first: NoteChange | None
 ) -> Iterator[NoteChange]:
     here = [entry.text for entry in find_entries(text)]
     before = get_value(tx, provider, MIRRORED, kept_as)
@@ -104,7 +104,7 @@ def _compare(
         yield first
 
 
-def diff_entries(target: Target, before: Sequence[str], here: Sequence[str]) -> Iterator[NoteChange]:
+def diff_entries(target: NotesFile, before: Sequence[str], here: Sequence[str]) -> Iterator[NoteChange]:
     """What turned one list of entries into another."""
     for _, b1, b2, h1, h2 in SequenceMatcher(None, before, here, autojunk=False).get_opcodes():
         old, new = list(before[b1:b2]), list(here[h1:h2])

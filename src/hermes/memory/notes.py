@@ -19,12 +19,12 @@ from msgspec import Struct, field
 from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
 from hermes.files import read_file, replace_file
-from hermes.memory.entries import PARTING, Entry, add_entry, find_entries, remove_entry, replace_entry
+from hermes.memory.entries import PARTING, NoteLines, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.likeness import says_the_same
 from hermes.scope import OWNER, Scope
 
-Target = Literal["memory", "user"]
-FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
+NotesFile = Literal["memory", "user"]
+FILES: dict[NotesFile, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 LOCK_TIMEOUT = 10.0
 BEFORE = ".before"
 """The end of the name under which the last version of a note is kept."""
@@ -34,7 +34,7 @@ UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to
 class Change(Struct, frozen=True):
     """What a change did to a note."""
 
-    target: Target
+    target: NotesFile
     action: Literal["add", "replace", "remove"]
     text: str
     used: int
@@ -46,27 +46,27 @@ class Change(Struct, frozen=True):
 class NotesRead(Struct, frozen=True):
     """The notes that can be read, when each was changed last, and what is wrong with the others."""
 
-    texts: dict[Target, str]
+    texts: dict[NotesFile, str]
     problems: tuple[HomeError, ...] = ()
-    changed: dict[Target, float] = field(default_factory=dict)
+    changed: dict[NotesFile, float] = field(default_factory=dict)
 
 
 class Notes:
     """The notes that one scope has in a home: the owner's, or a guest's or group's own beside them."""
 
-    def __init__(self, home: Path, scope: Scope, limits: dict[Target, int]) -> None:
+    def __init__(self, home: Path, scope: Scope, limits: dict[NotesFile, int]) -> None:
         self.scope = scope
         self._home = home
         self._limits = limits
 
-    def read(self, target: Target) -> str:
+    def read(self, target: NotesFile) -> str:
         """The whole note; "" when nothing was noted yet."""
         return _shown(self._text(target))
 
     def read_all(self) -> NotesRead:
         """Every note; one that cannot be read is a problem to tell, and keeps nobody from talking."""
-        texts: dict[Target, str] = {}
-        changed: dict[Target, float] = {}
+        texts: dict[NotesFile, str] = {}
+        changed: dict[NotesFile, float] = {}
         problems: list[HomeError] = []
         for target in FILES:
             try:
@@ -77,17 +77,17 @@ class Notes:
                 changed |= self._changed_at(target)
         return NotesRead(texts, tuple(problems), changed)
 
-    def _changed_at(self, target: Target) -> dict[Target, float]:
+    def _changed_at(self, target: NotesFile) -> dict[NotesFile, float]:
         """When a note was changed last; nothing for one that is not there."""
         with suppress(OSError):  # it is gone since it was read: a date is not worth a turn
             return {target: self.path(target).stat().st_mtime}
         return {}
 
-    def add(self, target: Target, text: str) -> Change:
+    def add(self, target: NotesFile, text: str) -> Change:
         """Add one entry. One that says the same is left as it is, so that a repeated call has no second effect."""
         return self.replace(target, "", text)
 
-    def replace(self, target: Target, old: str, text: str) -> Change:
+    def replace(self, target: NotesFile, old: str, text: str) -> Change:
         """Replace the one entry that contains `old`; its kind and its neighbours stay. Where none does it is added."""
         entry = _one_line(text)
         with self._locked(target):
@@ -102,7 +102,7 @@ class Notes:
                 return self._write(target, "add", entry, present, add_entry(present, entry))
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
-    def remove(self, target: Target, old: str) -> Change:
+    def remove(self, target: NotesFile, old: str) -> Change:
         """Remove the one entry that contains `old`."""
         with self._locked(target):
             present = self._text(target)
@@ -111,7 +111,7 @@ class Notes:
                 raise NoteError(f"{FILES[target]}: no entry contains {old!r}", hint="Quote a part of one")
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
-    def _text(self, target: Target) -> str:
+    def _text(self, target: NotesFile) -> str:
         """The file to the letter."""
         path = self.path(target)
         try:
@@ -124,7 +124,7 @@ class Notes:
             raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
 
     def _write(
-        self, target: Target, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
+        self, target: NotesFile, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
     ) -> Change:
         limit, used = self._limits[target], len(_shown(whole))
         if used > limit and used >= len(_shown(present)):
@@ -138,7 +138,7 @@ class Notes:
         replace_file(path, whole)
         return Change(target, action, text, used, limit)
 
-    def path(self, target: Target) -> Path:
+    def path(self, target: NotesFile) -> Path:
         """The owner's in `memories/`, or in the home itself where an older version put it; others have folders."""
         folder = self._home / "memories"
         if self.scope != OWNER:
@@ -147,7 +147,7 @@ class Notes:
         return older if older.exists() and not usual.exists() else usual
 
     @contextmanager
-    def _locked(self, target: Target) -> Iterator[None]:
+    def _locked(self, target: NotesFile) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
         path = self.path(target)
@@ -161,7 +161,7 @@ class Notes:
             raise HomeError(f"cannot write notes in {path.parent}: {error.strerror}") from error
 
 
-def _find(target: Target, entries: Sequence[Entry], old: str) -> Entry | None:
+def _find(target: NotesFile, entries: Sequence[NoteLines], old: str) -> NoteLines | None:
     """The one entry that contains `old`, in this case or another; None when none does."""
     wanted = " ".join(old.split())
     for form in (str, str.casefold):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence, Set
 from typing import cast, get_args
 
 from hermes.memory.outbox import UNADDRESSED
-from hermes.memory.values import Address, Kind
+from hermes.memory.values import Address, EntryKind
 from hermes.types import ToolSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -40,7 +40,7 @@ def address_flaw(address: Address) -> str:
     good = {
         "a lane": type(lane) is str and 0 < len(lane) <= LONGEST_LANE and lane[0] != UNADDRESSED and _is_json(lane),
         "data": _is_json(address.data) and len(json.dumps(address.data)) <= LONGEST_DATA,
-        "wants": isinstance(wants, Set) and wants <= set(get_args(Kind)),
+        "wants": isinstance(wants, Set) and wants <= set(get_args(EntryKind)),
         "a pace": pace in ("async", "turn", "session") or (type(pace) is int and pace > 0),
     }
     flawed = [part for part, fine in good.items() if not fine]

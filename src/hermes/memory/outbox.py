@@ -20,8 +20,8 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
 from hermes.db.queue import Item
 from hermes.db.queue_items import find, items, withdraw
-from hermes.memory.values import Address, Conversation, Kind, Notebook, Speaker
-from hermes.store.memory_rows import Place, count_turn, find_place, set_place
+from hermes.memory.values import Address, Conversation, EntryKind, Notebook, Speaker
+from hermes.store.memory_rows import EntryPlace, count_turn, find_place, set_place
 from hermes.store.told import mark_told, unmark_told
 from hermes.types import ECHO, Json, Message
 
@@ -54,7 +54,7 @@ class Spot(Struct, frozen=True):
     def session_id(self) -> str | None:
         return self.about.session_id if isinstance(self.about, Conversation) else None
 
-    def wants(self, kind: Kind) -> bool:
+    def wants(self, kind: EntryKind) -> bool:
         """Whether the provider takes such entries. Until it has said so, they are kept for it."""
         return self.address is None or kind in self.address.wants
 
@@ -117,7 +117,7 @@ class Outbox(Struct, frozen=True):
             after = page[-1].id
         join_lanes(tx, self.queue, lane, address.lane, patch={"address": address.data})
 
-    def unaddressed(self, tx: Tx) -> dict[str, Place]:
+    def unaddressed(self, tx: Tx) -> dict[str, EntryPlace]:
         """The places whose entries wait for an address."""
         lanes = busy_lanes(tx, self.queue, UNADDRESSED)
         found = {
@@ -169,7 +169,16 @@ class Outbox(Struct, frozen=True):
         self.release(tx, spot, now=now)
 
     def put(
-        self, tx: Tx, spot: Spot, kind: Kind, key: str, text: str, data: Json, speaker: Speaker | None, *, now: float
+        self,
+        tx: Tx,
+        spot: Spot,
+        kind: EntryKind,
+        key: str,
+        text: str,
+        data: Json,
+        speaker: Speaker | None,
+        *,
+        now: float,
     ) -> str | None:
         """Record an entry by value and let it go at once, with all that was held before it. Its ticket; None when the
         provider does not want such entries. The same key twice is one entry."""
@@ -200,7 +209,7 @@ class Outbox(Struct, frozen=True):
         """Let everything go that was held back in the lane; what was tried keeps its time."""
         queue.release(tx, self.queue, spot.lane, now=now)
 
-    def _settle_for(self, kind: Kind, tx: Tx, spot: Spot, *, now: float) -> Spot:
+    def _settle_for(self, kind: EntryKind, tx: Tx, spot: Spot, *, now: float) -> Spot:
         """`settle_spot`; but what the kept address does not want waits until this process knows what is wanted now."""
         settled = self.settle_spot(tx, spot, now=now)
         return settled if spot.address is not None or settled.wants(kind) else spot
@@ -223,7 +232,7 @@ class Outbox(Struct, frozen=True):
         self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
 
     def _enqueue(
-        self, tx: Tx, spot: Spot, kind: Kind, key: str, payload: dict[str, Json], *, now: float, not_before: float
+        self, tx: Tx, spot: Spot, kind: EntryKind, key: str, payload: dict[str, Json], *, now: float, not_before: float
     ) -> None:
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}

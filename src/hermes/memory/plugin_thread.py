@@ -32,7 +32,7 @@ LAST_MOMENT = 0.2
 """Seconds that `close` waits for the thread."""
 
 
-class Answer(Struct, Generic[T], frozen=True):
+class Returned(Struct, Generic[T], frozen=True):
     """The hook returned in time, and what it should."""
 
     value: T
@@ -47,7 +47,7 @@ class Missed(Struct, frozen=True):
     defect: bool = False
 
 
-HookResult: TypeAlias = Answer[T] | Missed
+HookResult: TypeAlias = Returned[T] | Missed
 Hook: TypeAlias = Callable[[MemoryPlugin], Awaitable[T]]
 
 
@@ -207,7 +207,7 @@ def describe(error: BaseException) -> str:
 
 def _judge(hook: str, value: T, expect: type[T] | tuple[type, ...]) -> HookResult[T]:
     if isinstance(value, expect):
-        return Answer(value)
+        return Returned(value)
     return Missed(f"{hook} returned {'nothing' if value is None else type(value).__name__}", defect=True)
 
 

@@ -17,7 +17,7 @@ from hermes.memory.mirror import Mirrored
 from hermes.memory.notes import Notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import Answer, HookResult, Missed
+from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place
@@ -26,7 +26,7 @@ T = TypeVar("T")
 NOTHING = type(None)
 
 
-class Opened(Struct, frozen=True):
+class OpenedMemory(Struct, frozen=True):
     """A session that is open, and what is the same for its life."""
 
     session: MemorySession
@@ -42,8 +42,8 @@ class SessionCaller:
         self._provider = provider
         self.conversation = conversation
         self._notes = notes
-        self.opened: Opened | None = None
-        self._opening: asyncio.Task[Opened | None] | None = None
+        self.opened: OpenedMemory | None = None
+        self._opening: asyncio.Task[OpenedMemory | None] | None = None
         self.asked: tuple[int, ...] = ()
         """The messages of the turn that is under way, which has no reply yet."""
         self._given_up: float | None = None
@@ -57,7 +57,7 @@ class SessionCaller:
         address = None if self.opened is None else self.opened.address
         return Spot(self.conversation.session_id, self.conversation, address, self.asked)
 
-    async def open(self, until: float) -> Opened | None:
+    async def open(self, until: float) -> OpenedMemory | None:
         """The session; None when it cannot be opened by then. It is then opened for the next turn."""
         if self.opened is not None or until == self._given_up:
             return self.opened
@@ -102,7 +102,7 @@ class SessionCaller:
             await self.ask("close", lambda session: session.close(why, wall), NOTHING, until)
         self._provider.let_go(self.conversation.session_id, ("open", "ask", "prepare"))
 
-    async def _open(self, until: float) -> Opened | None:
+    async def _open(self, until: float) -> OpenedMemory | None:
         session_id, provider = self.conversation.session_id, self._provider
         try:
             known = await provider.store.read(lambda tx: find_place(tx, provider.name, session_id))
@@ -115,16 +115,16 @@ class SessionCaller:
             self.conversation = replace(self.conversation, bound=known.bound, directory=here)
         conversation = self.conversation
 
-        async def open_session(plugin: MemoryPlugin) -> Opened:
+        async def open_session(plugin: MemoryPlugin) -> OpenedMemory:
             address = plugin.address(conversation)
             session = plugin.open(conversation, address)
-            return Opened(session, address, session.prompt_block, session.tools)
+            return OpenedMemory(session, address, session.prompt_block, session.tools)
 
         patience = max(until, _now() + provider.deadlines.tool)
         found = await provider.call(
-            "open", open_session, Opened, patience, line=f"open:{session_id}", whose=session_id, flaw=_wrong_types
+            "open", open_session, OpenedMemory, patience, line=f"open:{session_id}", whose=session_id, flaw=_wrong_types
         )
-        if not isinstance(found, Answer) or _wrong_types(found.value):
+        if not isinstance(found, Returned) or _wrong_types(found.value):
             return None
         self.opened = found.value
         self.prepare(None)
@@ -155,7 +155,7 @@ class SessionCaller:
         )
 
 
-def _wrong_types(opened: Opened) -> str:
+def _wrong_types(opened: OpenedMemory) -> str:
     """What of an opened session is not what it should be: a plugin may give anything."""
     parts: dict[str, tuple[object, type]] = {
         "MemorySession": (opened.session, MemorySession),

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message
 
-Kind = Literal["said", "reply", "note", "delegation", "own", "forget"]
+EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
 something of the provider's own (`Host.put`), or the wish to forget."""
 
@@ -112,7 +112,7 @@ class Notebook(Struct, frozen=True):
         return cls(Speaker.from_json(value["person"]), value["platform"], value["gateway_session_key"])
 
 
-DEFAULT_WANTS: frozenset[Kind] = frozenset({"said", "reply", "note", "own", "forget"})
+DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own", "forget"})
 
 
 class Address(Struct, frozen=True):
@@ -123,7 +123,7 @@ class Address(Struct, frozen=True):
 
     lane: str
     data: Json = None
-    wants: frozenset[Kind] = DEFAULT_WANTS
+    wants: frozenset[EntryKind] = DEFAULT_WANTS
     pace: Pace = "async"
 
     def to_json(self) -> Json:
@@ -131,14 +131,14 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, value: Json) -> Address:
-        return cls(value["lane"], value["data"], frozenset(cast(list[Kind], value["wants"])), value["pace"])
+        return cls(value["lane"], value["data"], frozenset(cast(list[EntryKind], value["wants"])), value["pace"])
 
 
 class Entry(Struct, frozen=True):
     """One row of the outbox. `key` is random, made with the row, and the same at every attempt."""
 
     key: str
-    kind: Kind
+    kind: EntryKind
     address: Json
     text: str
     """What was said, whole and without fences, read from the store when it is delivered; "" where `data` says it."""

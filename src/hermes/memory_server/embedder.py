@@ -29,7 +29,7 @@ SHIPPED = Space("wordllama/l2_supercat_256", 256)
 """Of the vectors that come with us and need no other service."""
 
 
-class RefusedError(Exception):
+class TextRefusedError(Exception):
     """An embedder does not take these texts; fewer or shorter ones it may."""
 
 
@@ -59,7 +59,7 @@ class Finer:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     """What is looked for: its words and its direction."""
 
     text: str
@@ -74,10 +74,10 @@ class Question:
         return self.vector if self.direction is None else self.direction(text)
 
 
-async def make_question(embedder: Embedder, text: str) -> Question:
+async def make_question(embedder: Embedder, text: str) -> SearchQuestion:
     """The question that a text asks."""
     [vector] = await embedder.embed([text])
-    return Question(text, vector, getattr(embedder, "direction", None))
+    return SearchQuestion(text, vector, getattr(embedder, "direction", None))
 
 
 def split_pieces(text: str) -> list[str]:

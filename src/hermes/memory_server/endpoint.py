@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 
 from hermes.loopback import is_loopback_url
-from hermes.memory_server.embedder import RefusedError, Space, Vector
+from hermes.memory_server.embedder import Space, TextRefusedError, Vector
 
 SECONDS = 20.0
 """For one request; who asks a question waits less long than that."""
@@ -29,7 +29,7 @@ class EndpointError(Exception):
     """The endpoint cannot be reached, fails, or answers with something else than vectors."""
 
 
-class Endpoint:
+class EmbeddingEndpoint:
     """A model behind a URL. How many numbers its vectors have is said, or seen in its first answer."""
 
     def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
@@ -63,7 +63,7 @@ class Endpoint:
         except httpx.HTTPError as error:
             raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
         if 400 <= answer.status_code < 500 and answer.status_code not in LATER:
-            raise RefusedError(f"the embeddings endpoint answers {answer.status_code}")
+            raise TextRefusedError(f"the embeddings endpoint answers {answer.status_code}")
         if answer.status_code != 200:
             raise EndpointError(f"the embeddings endpoint answers {answer.status_code}")
         return [self._direction(numbers) for numbers in _numbers(content, len(texts))]

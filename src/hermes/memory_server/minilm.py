@@ -43,7 +43,7 @@ class MiniLm:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="minilm")
         self._guard = threading.Lock()
-        self._loaded: _Model | None = None
+        self._loaded: _MiniLM | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text. A RuntimeError when its packages are not there."""
@@ -52,7 +52,7 @@ class MiniLm:
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
         with self._guard:
             if self._loaded is None:
-                self._loaded = _Model()
+                self._loaded = _MiniLM()
         return [
             self._loaded.direction(text) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32)
             for text in texts
@@ -79,7 +79,7 @@ def _find(package: str, file: str) -> Path:
     return Path(found.origin).parent / file
 
 
-class _Model:
+class _MiniLM:
     def __init__(self) -> None:
         model, tokenizer = _find(*MODEL), _find(*TOKENIZER)
         # Needed with the first text, not at start; the first may not be installed at all.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hermes.settings.kinds import Kind, Refused
+from hermes.settings.kinds import Kind, RefusedValue
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -109,11 +109,11 @@ class Either(Kind[A | B]):
         return self.first.secret or self.second.secret
 
     def parse(self, raw: object) -> A | B:
-        deepest: Refused | None = None
+        deepest: RefusedValue | None = None
         for kind in (self.first, self.second):
             try:
                 return kind.parse(raw)
-            except Refused as refused:
+            except RefusedValue as refused:
                 if refused.path and (deepest is None or len(refused.path) > len(deepest.path)):
                     deepest = refused
         raise deepest or self.refusal(raw)  # what is wrong inside the right shape says more
@@ -124,7 +124,7 @@ class Either(Kind[A | B]):
     def show(self, value: Any) -> Any:
         try:
             self.first.parse(value)
-        except Refused:
+        except RefusedValue:
             return self.second.show(value)
         return self.first.show(value)
 
@@ -150,14 +150,14 @@ def takes_nothing(kind: Kind[Any]) -> bool:
     """Whether none is a value of this kind."""
     try:
         return kind.parse(None) is None
-    except Refused:
+    except RefusedValue:
         return False
 
 
 def _parse_at(step: str, kind: Kind[T], raw: object) -> T:
     try:
         return kind.parse(raw)
-    except Refused as refused:
+    except RefusedValue as refused:
         raise refused.inside(step) from None
 
 

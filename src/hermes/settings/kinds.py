@@ -26,7 +26,7 @@ TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 
 
-class Refused(Exception):
+class RefusedValue(Exception):
     """A kind does not take a value. `path` leads from the setting to what is wrong: `.user`, ` item 2`."""
 
     def __init__(self, shown: str, allowed: str, path: tuple[str, ...] = ()) -> None:
@@ -35,13 +35,13 @@ class Refused(Exception):
         self.allowed = allowed
         self.path = path
 
-    def inside(self, step: str) -> Refused:
+    def inside(self, step: str) -> RefusedValue:
         """The same, seen from one level further out."""
-        return Refused(self.shown, self.allowed, (step, *self.path))
+        return RefusedValue(self.shown, self.allowed, (step, *self.path))
 
 
 class Kind(ABC, Generic[T_co]):
-    """One kind of values. `parse` raises `Refused`; what it returned once it takes again and returns unchanged."""
+    """One kind of values. `parse` raises `RefusedValue`; what it returned once it takes again and returns unchanged."""
 
     @property
     def secret(self) -> bool:
@@ -67,9 +67,9 @@ class Kind(ABC, Generic[T_co]):
         text = hide_passwords(repr(plain(raw)))
         return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
 
-    def refusal(self, raw: object, allowed: str = "") -> Refused:
+    def refusal(self, raw: object, allowed: str = "") -> RefusedValue:
         """What `parse` raises for `raw`."""
-        return Refused(self.quote(raw), allowed or self.describe())
+        return RefusedValue(self.quote(raw), allowed or self.describe())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from hermes.errors import SettingsError
-from hermes.settings.kinds import Kind, Refused
+from hermes.settings.kinds import Kind, RefusedValue
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -46,7 +46,7 @@ class Setting(Generic[T_co]):
         """The value that `raw` means, or a SettingsError that names `where`, the key, the value and what is allowed."""
         try:
             return self.kind.parse(raw)
-        except Refused as refused:
+        except RefusedValue as refused:
             name = (key or self.key) + "".join(refused.path)
             raise SettingsError(f"{where}: {name} is {refused.shown}, but takes {refused.allowed}") from None
 

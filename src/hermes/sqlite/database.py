@@ -13,7 +13,7 @@ from typing import Generic, Literal
 
 from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
 from hermes.sqlite.faults import translated
-from hermes.sqlite.reading import Lane, Readers
+from hermes.sqlite.reading import Readers, ReadLane
 from hermes.sqlite.writer import Writer
 
 Synchronous = Literal["FULL", "NORMAL"]
@@ -34,7 +34,7 @@ class SqliteDatabase(Generic[Tx]):
         connect: Callable[[], Opened[Tx]],
         *,
         lock_timeout: float,
-        lanes: Sequence[Lane],
+        lanes: Sequence[ReadLane],
         read_seconds: float | None = None,
         synchronous: Synchronous = "FULL",
         pragmas: tuple[str, ...] = (),

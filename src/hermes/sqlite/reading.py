@@ -31,7 +31,7 @@ STEPS, SLOW_STEPS = 50_000, 5_000
 whose steps may be Python functions of ours."""
 
 
-class Lane(Struct, frozen=True):
+class ReadLane(Struct, frozen=True):
     """Threads that read side by side, and how many seconds of a processor a read may take there."""
 
     threads: int
@@ -55,7 +55,7 @@ class _Reading:
         self.turn: Turn | None = None
 
     @contextmanager
-    def within(self, lane: Lane, turns: Turns | None, share: int) -> Iterator[None]:
+    def within(self, lane: ReadLane, turns: Turns | None, share: int) -> Iterator[None]:
         """In a lane, in its thread, for the length of a block; with `turns`, when it is its turn."""
         begun = time.thread_time()
         self._until = None if lane.seconds is None else begun + lane.seconds
@@ -118,7 +118,7 @@ class Readers(Generic[Tx]):
         connect: Callable[[], Opened[Tx]],
         *,
         lock_timeout: float,
-        lanes: Sequence[Lane],
+        lanes: Sequence[ReadLane],
         seconds: float | None,
     ) -> None:
         """`seconds` is how long a read may take from the moment it is asked for; None: as long as it needs."""

@@ -20,7 +20,7 @@ ADDRESSED = frozenset({"you", "your", "yours", "yourself", "du", "dich", "dir", 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HistoryQuestion:
     """A question. Nothing in it is an operator, but for quotes."""
 
     text: str
@@ -47,14 +47,14 @@ class Asked:
         return frozenset([*telling_words(split_words(left)), *self.phrases])
 
 
-def understand(text: str) -> Asked:
+def understand(text: str) -> HistoryQuestion:
     """Read a question."""
     phrases = [phrase for found in QUOTED.findall(text) if (phrase := only_words(found))]
     dates = find_dates(text)
     words = telling_words(split_words(text))
     of_dates = [word for word in words if _is_of(dates, word)]
     looked_for = [word for word in words if word not in of_dates]
-    return Asked(
+    return HistoryQuestion(
         text,
         (*dict.fromkeys([*looked_for, *phrases]),),
         (*of_dates,),

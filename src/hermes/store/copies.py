@@ -33,7 +33,7 @@ ROTATION = 5.0
 """A compression that moves a conversation to another session writes all rows there within so many seconds."""
 
 
-class Said(Struct, frozen=True):
+class SaidRow(Struct, frozen=True):
     """A message, as far as copies are told by it."""
 
     id: int
@@ -44,7 +44,7 @@ class Said(Struct, frozen=True):
     shortened."""
 
     @classmethod
-    def read(cls, row: sqlite3.Row) -> Said:
+    def read(cls, row: sqlite3.Row) -> SaidRow:
         text = as_text(row["content"]) or ""
         answers = row["role"] == "tool" and row["call_id"]
         wording = ("tool", row["call_id"]) if answers else (row["role"], text.strip(), row["calls"])
@@ -72,11 +72,13 @@ class Copies:
             return frozenset()
         return _find_copies(self.said(tx, session_id))
 
-    def said(self, tx: Tx, session_id: str) -> list[Said]:
+    def said(self, tx: Tx, session_id: str) -> list[SaidRow]:
         """What was said in a session, in order."""
-        return [Said.read(row) for row in tx.execute(self._select, (session_id,))]
+        return [SaidRow.read(row) for row in tx.execute(self._select, (session_id,))]
 
-    def from_parent(self, tx: Tx, session: Session, theirs: Sequence[Said], hidden: Sequence[Range]) -> frozenset[int]:
+    def from_parent(
+        self, tx: Tx, session: Session, theirs: Sequence[SaidRow], hidden: Sequence[Range]
+    ) -> frozenset[int]:
         """The ids of what a session has of what its parent said: beside the summary of a rotation, or up to where it
         was branched off; and of the parent's `hidden` messages also what else was written as the session began."""
         ours = self.said(tx, session.id)
@@ -99,11 +101,11 @@ class Copies:
         return frozenset(said.id for said in early)
 
 
-def _is_from_birth(said: Said, session: Session) -> bool:
+def _is_from_birth(said: SaidRow, session: Session) -> bool:
     return said.time <= session.started_at + ROTATION
 
 
-def _find_copies(said: Sequence[Said], moment: float = MOMENT, first: int = 0) -> frozenset[int]:
+def _find_copies(said: Sequence[SaidRow], moment: float = MOMENT, first: int = 0) -> frozenset[int]:
     """Which of what was said repeats something earlier beside a summary, at place `first` or after it, that was written
     with it within a moment."""
     found: set[int] = set()
@@ -113,7 +115,7 @@ def _find_copies(said: Sequence[Said], moment: float = MOMENT, first: int = 0) -
     return frozenset(found)
 
 
-def _beside(said: Sequence[Said], place: int, moment: float) -> set[int]:
+def _beside(said: Sequence[SaidRow], place: int, moment: float) -> set[int]:
     """The copies of one compression: the first messages right above its summary, the last ones right below."""
     for first in range(min(place // 2, LONGEST), -1, -1):
         head, rest = said[place - first : place], said[: place - first]
@@ -126,7 +128,7 @@ def _beside(said: Sequence[Said], place: int, moment: float) -> set[int]:
     return set()
 
 
-def _length_below(said: Sequence[Said], place: int, rest: Sequence[Said]) -> int:
+def _length_below(said: Sequence[SaidRow], place: int, rest: Sequence[SaidRow]) -> int:
     """How many rows below the summary are the last ones above what the compression wrote."""
     below = said[place + 1 : place + 1 + LONGEST]
     merged = MERGED in said[place].text
@@ -140,7 +142,7 @@ def _length_below(said: Sequence[Said], place: int, rest: Sequence[Said]) -> int
     return 0
 
 
-def _written_at_once(summary: Said, pairs: Sequence[tuple[Said, Said]], moment: float) -> bool:
+def _written_at_once(summary: SaidRow, pairs: Sequence[tuple[SaidRow, SaidRow]], moment: float) -> bool:
     """Whether every copy has the time of its original or that of the compression."""
     times = [copy.time for original, copy in pairs if copy.time != original.time]
     if MERGED not in summary.text:  # one that is merged may have the time of what it was merged into

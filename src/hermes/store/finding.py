@@ -17,10 +17,10 @@ import numpy as np
 from hermes.db.engine import Tx
 from hermes.ranking import traits
 from hermes.ranking.scoring import LONG, Evidence, Floats, score
-from hermes.store.asking import Asked, understand
+from hermes.store.asking import HistoryQuestion, understand
 from hermes.store.holders import Held, Ids, parse_ids, read_held, read_ids
 from hermes.store.moments import LASTED, said_then
-from hermes.store.reach import Reach
+from hermes.store.reach import SearchReach
 from hermes.store.schema import as_text, as_time, storable
 
 BY_WORDS = 60
@@ -36,7 +36,7 @@ ALWAYS = {"since": 0.0, "until": 1e12}
 """The time of a search that is not narrowed to one."""
 
 
-class Known(NamedTuple):
+class KnownMessage(NamedTuple):
     """What is known of a message."""
 
     id: int
@@ -50,7 +50,7 @@ class Known(NamedTuple):
     """Whether it may be a result. A message that may not still serves as the context of the next one."""
 
 
-def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
+def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
     """The ids of the messages that fit best, the best first; `limit` and more, as far as there are. Only those within
     reach are weighed; of what comes after them some may not be."""
     asked = understand(text)
@@ -75,13 +75,13 @@ def rank(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
     return [*best, *(key for key in held.by_words().tolist() if key not in weighed)]
 
 
-def _answers(asked: Asked, before: Known | None) -> bool:
+def _answers(asked: HistoryQuestion, before: KnownMessage | None) -> bool:
     """Whether a message without any of the words may be an answer: it follows a question that holds some. What stands
     in quotes must occur."""
     return not asked.phrases and before is not None and bool(before.traits & traits.ASKS)
 
 
-def _allowed(tx: Tx, reach: Reach) -> Ids | None:
+def _allowed(tx: Tx, reach: SearchReach) -> Ids | None:
     """The messages of the sessions and the time that are reached, in order; None for all."""
     conditions = [] if reach.sessions is None else [f"t.session_id IN ({reach.sessions})"]
     if reach.time:
@@ -91,7 +91,9 @@ def _allowed(tx: Tx, reach: Reach) -> Ids | None:
     return read_ids(tx, f"SELECT t.id FROM messages t WHERE {' AND '.join(conditions)}", {**ALWAYS, **reach.values})
 
 
-def _gather(tx: Tx, reach: Reach, held: Held, then: Sequence[int]) -> list[tuple[Known, Known | None]]:
+def _gather(
+    tx: Tx, reach: SearchReach, held: Held, then: Sequence[int]
+) -> list[tuple[KnownMessage, KnownMessage | None]]:
     """The messages that hold most of the words or were said then, and those right after; each with the one before."""
     direct = {*held.by_words()[:BY_WORDS].tolist(), *then}
     before = _with_following(tx, reach, [*direct])
@@ -99,7 +101,7 @@ def _gather(tx: Tx, reach: Reach, held: Held, then: Sequence[int]) -> list[tuple
     return [(known[key], known.get(earlier)) for key, earlier in before.items() if key in known]
 
 
-def _with_following(tx: Tx, reach: Reach, direct: Sequence[int]) -> dict[int, int]:
+def _with_following(tx: Tx, reach: SearchReach, direct: Sequence[int]) -> dict[int, int]:
     """These messages and those that came right after them, and for each the one that came before it; 0 for none."""
     near = (
         "SELECT t.id FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
@@ -115,14 +117,14 @@ def _with_following(tx: Tx, reach: Reach, direct: Sequence[int]) -> dict[int, in
     return {after: key for key, _, after in rows if after} | {key: before for key, before, _ in rows}
 
 
-def _read(tx: Tx, reach: Reach, ids: Sequence[int]) -> dict[int, Known]:
+def _read(tx: Tx, reach: SearchReach, ids: Sequence[int]) -> dict[int, KnownMessage]:
     rows = tx.execute(
         "SELECT t.id, t.session_id, t.role, t.content, t.timestamp, x.author_name, coalesce(s.message_count, 0), "
         f"{reach.shown} FROM {reach.rows} WHERE t.id IN (SELECT value FROM json_each(:ids)) AND {reach.where}",
         {**reach.values, "ids": json.dumps(ids)},
     )
     return {
-        row[0]: Known(
+        row[0]: KnownMessage(
             row[0],
             row[1],
             row[2],
@@ -142,7 +144,11 @@ def _day(seconds: float) -> int:
 
 
 def _weigh(
-    tx: Tx, asked: Asked, held: Held, shown: Sequence[tuple[Known, Known | None]], named: Sequence[str]
+    tx: Tx,
+    asked: HistoryQuestion,
+    held: Held,
+    shown: Sequence[tuple[KnownMessage, KnownMessage | None]],
+    named: Sequence[str],
 ) -> Evidence:
     """What speaks for each of the messages."""
     chosen, before = [one for one, _ in shown], [one for _, one in shown]
@@ -177,7 +183,7 @@ def _weigh(
     )
 
 
-def _ids(messages: Sequence[Known | None]) -> Ids:
+def _ids(messages: Sequence[KnownMessage | None]) -> Ids:
     return np.array([one.id if one else 0 for one in messages], dtype=np.int64)
 
 
@@ -199,7 +205,7 @@ def _session_words(tx: Tx, held: Held, sizes: Mapping[str, int], weights: Floats
     return shares
 
 
-def _by_letters(tx: Tx, reach: Reach, text: str, limit: int) -> list[int]:
+def _by_letters(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
     """Those of the newest messages that hold a text without any word, such as an emoji, letter by letter."""
     part = text.strip('" \t\n')
     if not part:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hermes.db.engine import Tx
 from hermes.ranking.rarity import is_exact, rarity
 from hermes.ranking.scoring import Flags, Floats
-from hermes.store.asking import Asked
+from hermes.store.asking import HistoryQuestion
 from hermes.store.words import segment
 
 Ids = NDArray[np.int64]
@@ -66,7 +66,7 @@ class Held:
         return self.held[:, np.where(np.append(self.ids, -1)[places] == ids, places, len(self.ids))]
 
 
-def read_held(tx: Tx, asked: Asked, allowed: Ids | None, most: int) -> Held:
+def read_held(tx: Tx, asked: HistoryQuestion, allowed: Ids | None, most: int) -> Held:
     """Who of those that are allowed holds the words: the `most` newest for each, and for a frequent word also those
     that hold a rarer one beside it, or all words. None allows everyone."""
     newest = int(tx.execute("SELECT max(message_id) FROM hermes_search_rows").fetchone()[0] or 0)

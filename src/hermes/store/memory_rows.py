@@ -49,7 +49,7 @@ EARLIER = "ALTER TABLE hermes_memory_places ADD COLUMN earlier TEXT"
 """A later step: the addresses that a place had before."""
 
 
-class Place(Struct, frozen=True):
+class EntryPlace(Struct, frozen=True):
     """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
 
     `bound` is what its first address held, `earlier` are the addresses it had before this one. `turns` counts what
@@ -73,7 +73,7 @@ class DeliveryHealth(Struct, frozen=True):
     failing_since: float | None = None
 
 
-def find_place(tx: Tx, provider: str, place: str) -> Place | None:
+def find_place(tx: Tx, provider: str, place: str) -> EntryPlace | None:
     """What is known of a place, or None."""
     row = tx.execute(
         "SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)
@@ -81,7 +81,7 @@ def find_place(tx: Tx, provider: str, place: str) -> Place | None:
     if row is None:
         return None
     about, address, bound = json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"])
-    return Place(about, address, bound, row["turns"], row["last_said"], _loads(row["earlier"]) or [])
+    return EntryPlace(about, address, bound, row["turns"], row["last_said"], _loads(row["earlier"]) or [])
 
 
 def providers_of(tx: Tx, place: str) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import product
 
 from hermes.db.engine import Tx
 from hermes.ranking.dates import Dates
-from hermes.store.reach import Reach
+from hermes.store.reach import SearchReach
 from hermes.store.schema import as_time
 
 SPANS = 24
@@ -23,7 +23,7 @@ LASTED = (
 """The sessions that lasted at a time. What was said in one was said in order."""
 
 
-def said_then(tx: Tx, reach: Reach, dates: Dates) -> list[int]:
+def said_then(tx: Tx, reach: SearchReach, dates: Dates) -> list[int]:
     """The newest messages of the days that are named, or else of the months, or else of the years."""
     found: list[tuple[float, int]] = []
     for since, until in _spans(tx, dates):

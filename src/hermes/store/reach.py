@@ -30,7 +30,7 @@ OF_SESSIONS = {"session_id": "s.id = :session_id", "source": "s.source = :source
 OF_TIME = {"since": "t.timestamp >= :since", "until": "t.timestamp < :until"}
 
 
-class Reach(Struct, frozen=True):
+class SearchReach(Struct, frozen=True):
     """The rows of a search: messages `t`, what is beside them `x`, their sessions `s`."""
 
     rows: str
@@ -61,23 +61,23 @@ class Reaches:
         said = f"t.role <> 'tool' AND coalesce({messages.field('finish_reason')}, '') <> '{ECHO}'"
         self._said = f"{kept_rows(messages)} AND {said}"
 
-    def of_person(self, scope: Scope, narrowed: Narrowed) -> Reach:
+    def of_person(self, scope: Scope, narrowed: Narrowed) -> SearchReach:
         """What someone finds who looks for themselves."""
         return self._reach(scope, narrowed, self._said, "1")
 
-    def of_memory(self, scope: Scope, roles: Sequence[str]) -> Reach:
+    def of_memory(self, scope: Scope, roles: Sequence[str]) -> SearchReach:
         """What an agent may know, said by `roles`: what was said incognito is not among it."""
         shown = " OR ".join(f"t.role = '{role}'" for role in roles)
         return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})")
 
-    def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str) -> Reach:
+    def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str) -> SearchReach:
         given = {name: value for name in (*OF_SESSIONS, *OF_TIME) if (value := getattr(narrowed, name)) is not None}
         within, values = _within(scope)
         of_sessions = [*within, *(OF_SESSIONS[name] for name in given if name in OF_SESSIONS)]
         sessions = f"SELECT s.id FROM {self._sessions} WHERE {' AND '.join(of_sessions)}" if of_sessions else None
         of_time = [OF_TIME[name] for name in given if name in OF_TIME]
         where = " AND ".join([said, *of_sessions, *of_time])
-        return Reach(self._rows, where, {**values, **given}, sessions, said, shown, " AND ".join(of_time))
+        return SearchReach(self._rows, where, {**values, **given}, sessions, said, shown, " AND ".join(of_time))
 
 
 def _within(scope: Scope) -> tuple[list[str], dict[str, str]]:

@@ -19,7 +19,7 @@ from hermes.db.engine import Tx
 from hermes.scope import Scope
 from hermes.store.copies import Copies
 from hermes.store.messages import message_from_row
-from hermes.store.reach import EVERYWHERE, Narrowed, Reach, Reaches
+from hermes.store.reach import EVERYWHERE, Narrowed, Reaches, SearchReach
 from hermes.store.schema import TableShape, as_text
 from hermes.store.words import segment, snippet
 from hermes.types import Message
@@ -31,7 +31,7 @@ LOOKED_AT = 200
 """How many hits are looked at for others than those that say the same."""
 
 
-class Hit(Struct, frozen=True):
+class HistoryHit(Struct, frozen=True):
     """A message that was found, with the part of it that matched."""
 
     message: Message
@@ -69,16 +69,16 @@ class Search:
             tx.execute("UPDATE hermes_search_state SET indexed_upto = ?", (rows[-1]["id"],))
         return len(rows)
 
-    def find(self, tx: Tx, text: str, scope: Scope, *, limit: int, narrowed: Narrowed = EVERYWHERE) -> list[Hit]:
+    def find(self, tx: Tx, text: str, scope: Scope, *, limit: int, narrowed: Narrowed = EVERYWHERE) -> list[HistoryHit]:
         """What fits a person's question best within `scope`, best first. What stands in "quotes" must occur."""
         return self._find(tx, self._reaches.of_person(scope, narrowed), text, limit)
 
-    def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[Hit]:
+    def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[HistoryHit]:
         """What fits a question best within `scope`, best first, said by `roles`; what was said incognito is never among
         it."""
         return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
-    def _find(self, tx: Tx, reach: Reach, text: str, limit: int) -> list[Hit]:
+    def _find(self, tx: Tx, reach: SearchReach, text: str, limit: int) -> list[HistoryHit]:
         """The best hits. Copies of what was said once do not count, and the same words come again only when nothing
         else is left."""
         # Loaded by name: only who searches needs arrays.
@@ -102,7 +102,7 @@ class Search:
                     seen.add(said)
         return [_hit(row, text) for row in [*first, *again][:limit]]
 
-    def _read(self, tx: Tx, reach: Reach, ids: Sequence[int]) -> list[sqlite3.Row]:
+    def _read(self, tx: Tx, reach: SearchReach, ids: Sequence[int]) -> list[sqlite3.Row]:
         shape = self._message_shape
         fields = [f"t.{name}" for name in shape.required] + [shape.field(name) for name in shape.optional]
         rows = tx.execute(
@@ -128,9 +128,9 @@ class Search:
         return len(entries)
 
 
-def _hit(row: sqlite3.Row, text: str) -> Hit:
+def _hit(row: sqlite3.Row, text: str) -> HistoryHit:
     message = message_from_row(row)
-    return Hit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))
+    return HistoryHit(message, row["session_title"], row["session_source"], snippet(message.content or "", text))
 
 
 def _take_out(tx: Tx, entries: Sequence[tuple[int, str]]) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.db.engine import Database, Tx
+from hermes.db.engine import StoreDatabase, Tx
 from hermes.db.migrations import migrate, refuse_newer
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
@@ -44,7 +44,7 @@ class _Opened(Struct, frozen=True):
 class Store:
     """One `state.db`. Compose its nouns in one transaction with `write`; the methods below are the common ones."""
 
-    def __init__(self, db: Database, clock: Clock, opened: _Opened, old_routes_file: Path) -> None:
+    def __init__(self, db: StoreDatabase, clock: Clock, opened: _Opened, old_routes_file: Path) -> None:
         self.db = db
         self.clock = clock
         self.sessions = Sessions(opened.session_shape, opened.message_shape)
@@ -61,7 +61,7 @@ class Store:
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:
         """Open a file in place, or make a new one. Rows that are there are not touched."""
-        db = Database(path, lock_timeout=lock_timeout, inspect=_inspect)
+        db = StoreDatabase(path, lock_timeout=lock_timeout, inspect=_inspect)
         try:
             opened = await db.write(lambda tx: _prepare(tx, clock.now()))
         except BaseException:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from hermes.errors import TransferError
-from hermes.transfer.lines import END, FORMAT, HEAD, MARK, Lines, read_lines, write_line
-from hermes.transfer.sections import SECTIONS, Source
-
-Progress = Callable[[str, int], None]
-"""Told the section and how many of its items there are so far."""
-Report = dict[str, Any]
+from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, read_lines, write_line
+from hermes.transfer.sections import SECTIONS, Report, Source, TellProgress
 
 
-def export_workspace(source: Source, workspace: str, path: Path, progress: Progress) -> Report:
+def export_workspace(source: Source, workspace: str, path: Path, progress: TellProgress) -> Report:
     """Write the workspace to a file, which is there when it is whole. What there was, and what could not be had."""
     if path.exists():
         raise TransferError(f"{path} is there already", hint="Choose another name, or delete it")
@@ -40,7 +36,7 @@ def export_workspace(source: Source, workspace: str, path: Path, progress: Progr
 
 
 def _write_sections(
-    file: BinaryIO, so_far: Lines, source: Source, section: str | None, after: Any, progress: Progress
+    file: BinaryIO, so_far: LineProgress, source: Source, section: str | None, after: Any, progress: TellProgress
 ) -> None:
     """All sections, from where an earlier run came to."""
     begin = 0 if section is None else SECTIONS.index(section) + (1 if after is None else 0)
@@ -58,11 +54,11 @@ def _write_sections(
         resume = None
 
 
-def _take_up(source: Source, workspace: str, part: Path) -> tuple[Lines, str | None, Any]:
+def _take_up(source: Source, workspace: str, part: Path) -> tuple[LineProgress, str | None, Any]:
     """What an earlier run wrote up to its last mark, and where it came to; nothing when there was none."""
     if not part.exists():
-        return Lines(), None, None
-    so_far, marked = Lines(), Lines()
+        return LineProgress(), None, None
+    so_far, marked = LineProgress(), LineProgress()
     mark: dict[str, Any] = {}
     place = 0
     unsure: list[tuple[str, dict[str, Any]]] = []
@@ -72,7 +68,7 @@ def _take_up(source: Source, workspace: str, part: Path) -> tuple[Lines, str | N
         if line.kind == MARK:
             mark, place = line.said, line.end
             # `read_lines` adds a line to the digest before it tells of it.
-            marked = Lines(so_far.digest.copy(), Counter(so_far.counts))
+            marked = LineProgress(so_far.digest.copy(), Counter(so_far.counts))
             for section, item in unsure:
                 source.saw(section, item)
             unsure = []

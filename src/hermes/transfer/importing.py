@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from hermes.transfer.lines import Checked, Chunk, read_chunks
-from hermes.transfer.progress import Progress, State
-
-Told = Callable[[str, int], None]
-Report = dict[str, Any]
+from hermes.transfer.progress import Progress, TransferState
+from hermes.transfer.sections import Report, TellProgress
 
 
-class Target(Protocol):
+class ImportTarget(Protocol):
     """A server that is written to."""
 
     kind: str
@@ -23,7 +20,7 @@ class Target(Protocol):
         ...
 
 
-def import_file(target: Target, checked: Checked, path: Path, progress: Progress, told: Told) -> Report:
+def import_file(target: ImportTarget, checked: Checked, path: Path, progress: Progress, told: TellProgress) -> Report:
     """Bring all items of a checked file that are not yet there. What was carried, and what could not be."""
     state = progress.state
     for chunk in read_chunks(path):
@@ -37,7 +34,7 @@ def import_file(target: Target, checked: Checked, path: Path, progress: Progress
     return report(target, checked, state)
 
 
-def report(target: Target, checked: Checked, state: State) -> Report:
+def report(target: ImportTarget, checked: Checked, state: TransferState) -> Report:
     """What became of a file."""
     return {
         "workspace": state.workspace,

@@ -29,7 +29,7 @@ ITEMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadLine:
     """A line that was read: its number, its only or first key, and what is under it."""
 
     number: int
@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Lines:
+class LineProgress:
     """What was read or written so far."""
 
     digest: Any = field(default_factory=hashlib.sha256)
@@ -61,14 +61,14 @@ def encode(value: dict[str, Any]) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def write_line(file: BinaryIO, so_far: Lines, value: dict[str, Any]) -> None:
+def write_line(file: BinaryIO, so_far: LineProgress, value: dict[str, Any]) -> None:
     """One more line."""
     raw = encode(value)
     so_far.add(raw)
     file.write(raw)
 
 
-def read_lines(path: Path, so_far: Lines) -> Iterator[Line]:
+def read_lines(path: Path, so_far: LineProgress) -> Iterator[ReadLine]:
     """Every line, checked as it comes. One without an end of line, which was being written, is not told."""
     place = 0
     with path.open("rb") as file:
@@ -91,22 +91,22 @@ def read_lines(path: Path, so_far: Lines) -> Iterator[Line]:
             yield line
 
 
-def _parse(path: Path, number: int, raw: bytes, end: int) -> Line:
+def _parse(path: Path, number: int, raw: bytes, end: int) -> ReadLine:
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise damaged(path, number, f"is not JSON: {error}") from error
     if number == 1:
-        return Line(number, HEAD, value, end)
+        return ReadLine(number, HEAD, value, end)
     if not isinstance(value, dict) or len(value) != 1:
         raise damaged(path, number, "is not one item of an export")
     [(kind, said)] = value.items()
     if kind not in (*SECTIONS, MARK, END) or not isinstance(said, dict):
         raise damaged(path, number, f"holds '{str(kind)[:40]}', which no export has")
-    return Line(number, kind, said, end)
+    return ReadLine(number, kind, said, end)
 
 
-def _check_head(path: Path, line: Line) -> None:
+def _check_head(path: Path, line: ReadLine) -> None:
     said = line.said if isinstance(line.said, dict) else {}
     version = said.get(HEAD)
     if version is None or not isinstance(said.get("workspace"), str):
@@ -133,9 +133,9 @@ class Checked:
 
 def check_file(path: Path) -> Checked:
     """Read all of it. Refused, with the line, when it is not an export, damaged or not complete."""
-    so_far = Lines()
+    so_far = LineProgress()
     head: dict[str, Any] = {}
-    last: Line | None = None
+    last: ReadLine | None = None
     waiting = 0
     try:
         for line in read_lines(path, so_far):
@@ -176,8 +176,8 @@ class Chunk:
 
 def read_chunks(path: Path) -> Iterator[Chunk]:
     """The items of a file that was checked, as many at once as stand between two marks."""
-    waiting: list[Line] = []
-    for line in read_lines(path, Lines()):
+    waiting: list[ReadLine] = []
+    for line in read_lines(path, LineProgress()):
         if line.kind in SECTIONS:
             waiting.append(line)
         elif waiting:
@@ -185,6 +185,6 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
             waiting = []
 
 
-def _by_section(lines: list[Line]) -> Iterator[Chunk]:
+def _by_section(lines: list[ReadLine]) -> Iterator[Chunk]:
     for section in dict.fromkeys(line.kind for line in lines):
         yield Chunk(section, [(line.number, line.said) for line in lines if line.kind == section])

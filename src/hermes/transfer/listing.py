@@ -13,7 +13,7 @@ from typing import Any
 from hermes.errors import TransferError
 from hermes.transfer.remote import PAGE
 
-Ask = Callable[[int, int], Mapping[str, Any]]
+AskForPart = Callable[[int, int], Mapping[str, Any]]
 """A page of the list, by its number and size."""
 KNOWN = 20
 """How many of the last items are remembered: one of them must still be there."""
@@ -22,7 +22,7 @@ AWAY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ListPart:
     """Items of a list; `begin` is where they begin and `after` where the next do, as JSON. `before` counts those that
     came before."""
 
@@ -32,7 +32,7 @@ class Part:
     before: int
 
 
-def read_list(ask: Ask, begin: Any, what: str) -> Iterator[Part]:
+def read_list(ask: AskForPart, begin: Any, what: str) -> Iterator[ListPart]:
     """The items of a list from a place on, None for its first; each once and in order, at least one part. Refused when
     so much of it has changed that nobody can tell where it goes on."""
     # Files of earlier versions say the number of the page alone.
@@ -47,17 +47,17 @@ def read_list(ask: Ask, begin: Any, what: str) -> Iterator[Part]:
         known = [item["id"] for item in items][-KNOWN:] or known
         number += 1
         more = number <= told["pages"]
-        yield Part(items, start, [number, known, before] if more else None, before - len(items))
+        yield ListPart(items, start, [number, known, before] if more else None, before - len(items))
         if not more:
             return
 
 
-def _is_in_place(ask: Ask, position: int, known: str) -> bool:
+def _is_in_place(ask: AskForPart, position: int, known: str) -> bool:
     """Is this item the one at a position, counted from 1?"""
     return [item["id"] for item in ask(position, 1)["items"]] == [known]
 
 
-def _find(ask: Ask, number: int, known: list[str], what: str) -> tuple[int, Mapping[str, Any], list[Any]]:
+def _find(ask: AskForPart, number: int, known: list[str], what: str) -> tuple[int, Mapping[str, Any], list[Any]]:
     """The page near a number that has the latest of some items, and what comes after it there."""
     for page in sorted(range(max(1, number - AWAY), number + AWAY + 1), key=lambda page: abs(page - number)):
         told = ask(page, PAGE)

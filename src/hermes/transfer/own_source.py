@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.errors import TransferError
 from hermes.transfer.remote import RefusedError, Remote
-from hermes.transfer.sections import Item, Lacking, Page
+from hermes.transfer.sections import Lacking, SectionPage, TransferItem
 
 WAITING = "background work that waited: what it would have learnt is not in the file"
 
@@ -26,14 +26,14 @@ class OwnSource:
         self._waiting = int(status["pending_work_units"]) + int(status["in_progress_work_units"])
         self._part("workspace", 0)
 
-    def pages(self, section: str, after: Any) -> Iterator[Page]:
+    def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
         next_: Any = after or 0
         while next_ is not None:
             told = self._part(section, next_)
             next_ = told["after"]
-            yield Page(told["items"], next_)
+            yield SectionPage(told["items"], next_)
 
-    def saw(self, section: str, item: Item) -> None:
+    def saw(self, section: str, item: TransferItem) -> None:
         """There is nothing to remember."""
 
     def lacking(self) -> Lacking:

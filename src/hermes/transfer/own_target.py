@@ -9,11 +9,11 @@ from hermes.errors import TransferError
 from hermes.transfer.lines import Chunk, encode
 from hermes.transfer.progress import Progress
 from hermes.transfer.remote import RefusedError, Remote
+from hermes.transfer.sections import Numbered
 
 BYTES = 4 * 1024 * 1024
 """How much is sent at once."""
 ITEMS = 100
-Numbered = list[tuple[int, dict[str, Any]]]
 
 
 class OwnTarget:
@@ -39,7 +39,7 @@ class OwnTarget:
 
 def _parts(items: Numbered) -> Iterator[Numbered]:
     """As many at once as fit into a request."""
-    part: Numbered = []
+    part: list[tuple[int, dict[str, Any]]] = []
     size = 0
     for line, item in items:
         cost = len(encode(item))

@@ -15,7 +15,7 @@ REFUSALS = 100
 
 
 @dataclass(slots=True)
-class State:
+class TransferState:
     """What was done. Lines up to `line` are, and `parts` of the items after it."""
 
     sha256: str
@@ -47,14 +47,14 @@ class State:
 class Progress:
     """The state, written down after each step."""
 
-    def __init__(self, path: Path, state: State) -> None:
+    def __init__(self, path: Path, state: TransferState) -> None:
         self._path = path
         self.state = state
 
     @classmethod
     def take_up(cls, path: Path, sha256: str, to: str, workspace: str) -> Progress:
         """What an earlier run of the same import left, or a new beginning."""
-        fresh = State(sha256, to, workspace)
+        fresh = TransferState(sha256, to, workspace)
         try:
             said = json.loads(path.read_bytes())
         except FileNotFoundError:
@@ -69,7 +69,7 @@ class Progress:
                 hint="Finish that one first, or delete it",
             )
         counts: dict[str, Counter[str]] = {name: Counter(said[name]) for name in ("carried", "present", "lacking")}
-        return cls(path, State(**{**said, **counts}))
+        return cls(path, TransferState(**{**said, **counts}))
 
     def save(self) -> None:
         """Write it down: whoever is killed now goes on here."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hermes.errors import TransferError
-from hermes.transfer.listing import Part, read_list
+from hermes.transfer.listing import ListPart, read_list
 from hermes.transfer.remote import PAGE, RefusedError, Remote, segment
-from hermes.transfer.sections import Item, Lacking, Page
+from hermes.transfer.sections import Lacking, SectionPage, TransferItem
 
 Show = Callable[[Mapping[str, Any]], dict[str, Any]]
 PAIRS = 50
@@ -56,14 +56,14 @@ class PublicSource:
             hint = "Set HONCHO_API_KEY to a key of the workspace"
             raise TransferError(f"{self._remote.url}: {error.reason}", hint=hint) from error
 
-    def pages(self, section: str, after: Any) -> Iterator[Page]:
-        read: Callable[[Any], Iterator[Page]] = getattr(self, f"_{section}_pages")
+    def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
+        read: Callable[[Any], Iterator[SectionPage]] = getattr(self, f"_{section}_pages")
         try:
             yield from read(after)
         except RefusedError as error:
             raise TransferError(f"{self._remote.url}: {error.reason}") from error
 
-    def saw(self, section: str, item: Item) -> None:
+    def saw(self, section: str, item: TransferItem) -> None:
         if section == "peers" and item["kind"] == "peer":
             self._pairs.add((item["id"], item["id"]))
         elif section == "memberships":
@@ -82,39 +82,39 @@ class PublicSource:
     def lacking(self) -> Lacking:
         return self._lacking
 
-    def _workspace_pages(self, _after: Any) -> Iterator[Page]:
-        yield Page([_named(self._workspace)], None)
+    def _workspace_pages(self, _after: Any) -> Iterator[SectionPage]:
+        yield SectionPage([_named(self._workspace)], None)
 
-    def _peers_pages(self, after: Any) -> Iterator[Page]:
+    def _peers_pages(self, after: Any) -> Iterator[SectionPage]:
         """Peers, then scopes, where the server has any."""
         if after is None or after[0] == "peers":
             for page in self._listed("peers/list", _peer, None if after is None else after[1]):
-                yield Page(page.items, ["peers", page.after] if page.after is not None else ["scopes", 1])
+                yield SectionPage(page.items, ["peers", page.after] if page.after is not None else ["scopes", 1])
         try:
             for page in self._listed("scopes/list", _scope, after[1] if after and after[0] == "scopes" else None):
-                yield Page(page.items, None if page.after is None else ["scopes", page.after])
+                yield SectionPage(page.items, None if page.after is None else ["scopes", page.after])
         except RefusedError as error:
             if error.status != 404:
                 raise
-            yield Page([], None)
+            yield SectionPage([], None)
 
-    def _sessions_pages(self, after: Any) -> Iterator[Page]:
+    def _sessions_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._listed("sessions/list", _named, after)
 
-    def _memberships_pages(self, after: Any) -> Iterator[Page]:
+    def _memberships_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._by_session(after, self._members_of)
 
-    def _messages_pages(self, after: Any) -> Iterator[Page]:
+    def _messages_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._by_session(after, self._messages_of)
 
-    def _departures_pages(self, after: Any) -> Iterator[Page]:
+    def _departures_pages(self, after: Any) -> Iterator[SectionPage]:
         """Authors who are not members any more."""
         left = sorted(self._authors - self._members)
         for start in range(after or 0, len(left), PAGE):
-            yield Page([{"session_id": s, "peer_id": p} for s, p in left[start : start + PAGE]], start + PAGE)
-        yield Page([], None)
+            yield SectionPage([{"session_id": s, "peer_id": p} for s, p in left[start : start + PAGE]], start + PAGE)
+        yield SectionPage([], None)
 
-    def _scopes_pages(self, after: Any) -> Iterator[Page]:
+    def _scopes_pages(self, after: Any) -> Iterator[SectionPage]:
         """Which sessions each scope has."""
         scopes = [item["id"] for page in self._listed_if_any("scopes/list", _scope) for item in page.items]
         for number, scope in enumerate(scopes):
@@ -122,18 +122,18 @@ class PublicSource:
                 path = f"scopes/{segment(scope)}/sessions/list"
                 found = [item for page in self._listed(path, _named, None) for item in page.items]
                 items = [{"session_id": item["id"], "scopes": [scope]} for item in found]
-                yield Page(items, number + 1)
-        yield Page([], None)
+                yield SectionPage(items, number + 1)
+        yield SectionPage([], None)
 
-    def _conclusions_pages(self, after: Any) -> Iterator[Page]:
+    def _conclusions_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._listed("conclusions/list", _conclusion, after, reverse=True)
 
-    def _cards_pages(self, after: Any) -> Iterator[Page]:
+    def _cards_pages(self, after: Any) -> Iterator[SectionPage]:
         pairs = sorted(self._pairs | self._observing())
         for start in range(after or 0, len(pairs), PAIRS):
             cards = [self._card(*pair) for pair in pairs[start : start + PAIRS]]
-            yield Page([card for card in cards if card is not None], start + PAIRS)
-        yield Page([], None)
+            yield SectionPage([card for card in cards if card is not None], start + PAIRS)
+        yield SectionPage([], None)
 
     def _observing(self) -> set[tuple[str, str]]:
         """Who may hold a card about whom, since they observe the others of a session."""
@@ -142,18 +142,18 @@ class PublicSource:
             inside.setdefault(session, set()).add(peer)
         return {(observer, peer) for session, observer in self._observers for peer in inside[session]}
 
-    def _summaries_pages(self, after: Any) -> Iterator[Page]:
+    def _summaries_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._by_session(after, self._summaries_of)
 
-    def _webhooks_pages(self, _after: Any) -> Iterator[Page]:
+    def _webhooks_pages(self, _after: Any) -> Iterator[SectionPage]:
         told = self._remote.ask("GET", "webhooks", query={"page": 1, "size": PAGE})
-        yield Page([{"url": item["url"], "created_at": item["created_at"]} for item in told["items"]], None)
+        yield SectionPage([{"url": item["url"], "created_at": item["created_at"]} for item in told["items"]], None)
 
-    def _listed(self, path: str, show: Show, after: Any, *, reverse: bool = False) -> Iterator[Page]:
+    def _listed(self, path: str, show: Show, after: Any, *, reverse: bool = False) -> Iterator[SectionPage]:
         for part in self._parts("POST", path, after, reverse=reverse):
-            yield Page([show(item) for item in part.items], part.after)
+            yield SectionPage([show(item) for item in part.items], part.after)
 
-    def _parts(self, method: str, path: str, after: Any, *, reverse: bool = False) -> Iterator[Part]:
+    def _parts(self, method: str, path: str, after: Any, *, reverse: bool = False) -> Iterator[ListPart]:
         turned = {"reverse": "true"} if reverse else {}
         body: dict[str, Any] | None = {} if method == "POST" else None
 
@@ -163,14 +163,16 @@ class PublicSource:
 
         return read_list(ask, after, path)
 
-    def _listed_if_any(self, path: str, show: Show) -> Iterator[Page]:
+    def _listed_if_any(self, path: str, show: Show) -> Iterator[SectionPage]:
         try:
             yield from self._listed(path, show, None)
         except RefusedError as error:
             if error.status != 404:
                 raise
 
-    def _by_session(self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[Page]]) -> Iterator[Page]:
+    def _by_session(
+        self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[SectionPage]]
+    ) -> Iterator[SectionPage]:
         """The pages of one session after another. A place is where some sessions begin, one of them, and a page of it.
         A session that was deleted meanwhile has no more."""
         begin, done, inner = after or (None, None, None)
@@ -180,16 +182,16 @@ class PublicSource:
                     continue
                 if done is None or inner is not None:
                     for page in _while_there(read(session, inner)):
-                        yield Page(page.items, [part.begin, session["id"], page.after])
+                        yield SectionPage(page.items, [part.begin, session["id"], page.after])
                 done = inner = None
         if done is not None:
             hint = "Delete the file that ends in .part and export again"
             raise TransferError(f"session {done} was deleted since the export was begun", hint=hint)
-        yield Page([], None)
+        yield SectionPage([], None)
 
-    def _members_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
+    def _members_of(self, session: Mapping[str, Any], after: Any) -> Iterator[SectionPage]:
         for part in self._parts("GET", f"sessions/{segment(session['id'])}/peers", after):
-            yield Page([self._member(session, peer["id"]) for peer in part.items], part.after)
+            yield SectionPage([self._member(session, peer["id"]) for peer in part.items], part.after)
 
     def _member(self, session: Mapping[str, Any], peer: str) -> dict[str, Any]:
         path = f"sessions/{segment(session['id'])}/peers/{segment(peer)}/config"
@@ -198,10 +200,10 @@ class PublicSource:
         times = {"joined_seq": 0, "left_seq": None, "joined_at": session["created_at"]}
         return {"session_id": session["id"], "peer_id": peer, **told, **times}
 
-    def _messages_of(self, session: Mapping[str, Any], after: Any) -> Iterator[Page]:
+    def _messages_of(self, session: Mapping[str, Any], after: Any) -> Iterator[SectionPage]:
         for part in self._parts("POST", f"sessions/{segment(session['id'])}/messages/list", after):
             shown = [{**_message(item), "seq": part.before + place} for place, item in enumerate(part.items, start=1)]
-            yield Page(shown, part.after)
+            yield SectionPage(shown, part.after)
 
     def _card(self, observer: str, observed: str) -> dict[str, Any] | None:
         target = {} if observer == observed else {"target": observed}
@@ -211,7 +213,7 @@ class PublicSource:
         known = {"written_by": "person", "updated_at": self._workspace["created_at"]}
         return {"observer_id": observer, "observed_id": observed, "lines": told["peer_card"], **known}
 
-    def _summaries_of(self, session: Mapping[str, Any], _after: Any) -> Iterator[Page]:
+    def _summaries_of(self, session: Mapping[str, Any], _after: Any) -> Iterator[SectionPage]:
         told = self._remote.ask("GET", f"sessions/{segment(session['id'])}/summaries")
         names = ("content", "message_id", "created_at")
         found = [
@@ -219,17 +221,17 @@ class PublicSource:
             for kind in ("long", "short")
             if (summary := told[f"{kind}_summary"]) is not None
         ]
-        yield Page([{"session_id": session["id"], "summaries": found}] if found else [], None)
+        yield SectionPage([{"session_id": session["id"], "summaries": found}] if found else [], None)
 
 
-def _while_there(pages: Iterator[Page]) -> Iterator[Page]:
+def _while_there(pages: Iterator[SectionPage]) -> Iterator[SectionPage]:
     """The pages of what may be deleted at any moment."""
     try:
         yield from pages
     except RefusedError as error:
         if error.status != 404:
             raise
-        yield Page([], None)
+        yield SectionPage([], None)
 
 
 def _named(item: Mapping[str, Any]) -> dict[str, Any]:

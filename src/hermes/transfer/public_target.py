@@ -7,7 +7,7 @@ noted how much the server holds; when the reply is lost, or the import is killed
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +16,12 @@ from hermes.errors import TransferError
 from hermes.transfer.lines import Chunk
 from hermes.transfer.progress import Progress
 from hermes.transfer.remote import RefusedError, Remote, UnheardError, segment
-from hermes.transfer.sections import Item
+from hermes.transfer.sections import Numbered, TransferItem
 
 AT_ONCE = 50
 ATTEMPTS = 5
 QUIET = {"reasoning": {"enabled": False}}
 """What was concluded from a message comes along: it is not to be concluded again."""
-Numbered = Sequence[tuple[int, dict[str, Any]]]
 IDS = "messages: their ids"
 DATES = "workspace, peers, sessions and scopes: when they were made"
 STAYS = "members: when they joined, and stays that ended"
@@ -35,7 +34,7 @@ FILES = "messages: facts of the files they came from"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Parcel:
     """Items that are sent together: where, how, and by how much a count of the server's grows when they arrive."""
 
     group: Numbered
@@ -61,12 +60,17 @@ class PublicTarget:
         elif chunk.section == "summaries":
             progress.state.lacking[SUMMARIES] += sum(len(item["summaries"]) for _, item in chunk.items)
         else:
-            take: Callable[[Item, Progress], bool] = getattr(self, f"_take_{chunk.section}")
+            take: Callable[[TransferItem, Progress], bool] = getattr(self, f"_take_{chunk.section}")
             for line, item in chunk.items[progress.state.parts :]:
                 self._try(chunk.section, line, item, take, progress)
 
     def _try(
-        self, section: str, line: int, item: Item, take: Callable[[Item, Progress], bool], progress: Progress
+        self,
+        section: str,
+        line: int,
+        item: TransferItem,
+        take: Callable[[TransferItem, Progress], bool],
+        progress: Progress,
     ) -> None:
         """One item that can be brought again without harm; was it?"""
         try:
@@ -77,13 +81,13 @@ class PublicTarget:
         progress.state.parts += 1
         progress.save()
 
-    def _take_workspace(self, item: Item, progress: Progress) -> bool:
+    def _take_workspace(self, item: TransferItem, progress: Progress) -> bool:
         said = {"metadata": item["metadata"], "configuration": item["configuration"]}
         self._remote.ask("POST", "/v3/workspaces", {"id": self._remote.workspace, **said})
         progress.state.lacking[DATES] += 1
         return True
 
-    def _take_peers(self, item: Item, progress: Progress) -> bool:
+    def _take_peers(self, item: TransferItem, progress: Progress) -> bool:
         if item["kind"] == "scope":
             self._remote.ask("POST", "scopes", {"id": item["id"], "metadata": item["metadata"]})
         else:
@@ -91,18 +95,18 @@ class PublicTarget:
         progress.state.lacking[DATES] += 1
         return True
 
-    def _take_sessions(self, item: Item, progress: Progress) -> bool:
+    def _take_sessions(self, item: TransferItem, progress: Progress) -> bool:
         self._remote.ask("POST", "sessions", {name: item[name] for name in ("id", "metadata", "configuration")})
         progress.state.lacking[DATES] += 1
         return True
 
-    def _take_scopes(self, item: Item, _progress: Progress) -> bool:
+    def _take_scopes(self, item: TransferItem, _progress: Progress) -> bool:
         """Before there are messages: what a scope learnt from them comes along."""
         for scope in item["scopes"]:
             self._remote.ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
         return True
 
-    def _take_memberships(self, item: Item, progress: Progress) -> bool:
+    def _take_memberships(self, item: TransferItem, progress: Progress) -> bool:
         progress.state.lacking[STAYS] += 1
         if item["left_seq"] is not None:
             return False
@@ -110,29 +114,29 @@ class PublicTarget:
         self._remote.ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
         return True
 
-    def _take_departures(self, item: Item, _progress: Progress) -> bool:
+    def _take_departures(self, item: TransferItem, _progress: Progress) -> bool:
         """Who wrote is a member again; who had left leaves."""
         self._remote.ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
         return True
 
-    def _take_cards(self, item: Item, progress: Progress) -> bool:
+    def _take_cards(self, item: TransferItem, progress: Progress) -> bool:
         target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
         self._remote.ask("PUT", f"peers/{segment(item['observer_id'])}/card", {"peer_card": item["lines"]}, target)
         progress.state.lacking[CARDS] += 1
         return True
 
-    def _take_webhooks(self, item: Item, _progress: Progress) -> bool:
+    def _take_webhooks(self, item: TransferItem, _progress: Progress) -> bool:
         self._remote.ask("POST", "webhooks", {"url": item["url"]})
         return True
 
     def _take_messages(self, items: Numbered, progress: Progress) -> None:
         names = ("content", "peer_id", "metadata", "created_at")
 
-        def part_of(group: Numbered) -> Part:
+        def part_of(group: Numbered) -> Parcel:
             session = segment(group[0][1]["session_id"])
             said = [{**{name: item[name] for name in names}, "configuration": QUIET} for _, item in group]
             total = partial(self._remote.total, f"sessions/{session}/messages/list")
-            return Part(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
+            return Parcel(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
 
         for group in self._each_once("messages", _by_session(items), _same_session, part_of, progress):
             progress.state.lacking[IDS] += len(group)
@@ -141,12 +145,12 @@ class PublicTarget:
     def _take_conclusions(self, items: Numbered, progress: Progress) -> None:
         names = ("content", "observer_id", "observed_id", "session_id")
 
-        def part_of(group: Numbered) -> Part:
+        def part_of(group: Numbered) -> Parcel:
             said = [{name: item[name] for name in names if item[name] is not None} for _, item in group]
             one = {name: said[0][name] for name in ("content", "observer_id", "observed_id")}
             twins = sum({name: new[name] for name in one} == one for new in said)
             total = partial(self._remote.total, "conclusions/list", one)
-            return Part(group, "conclusions", {"conclusions": said}, total, twins)
+            return Parcel(group, "conclusions", {"conclusions": said}, total, twins)
 
         for group in self._each_once("conclusions", items, lambda _one, _other: True, part_of, progress):
             progress.state.lacking[CONCLUSIONS] += len(group)
@@ -157,8 +161,8 @@ class PublicTarget:
         self,
         section: str,
         items: Numbered,
-        together: Callable[[Item, Item], bool],
-        part_of: Callable[[Numbered], Part],
+        together: Callable[[TransferItem, TransferItem], bool],
+        part_of: Callable[[Numbered], Parcel],
         progress: Progress,
     ) -> Iterator[Numbered]:
         """Bring items exactly once, a few at a time; those that the server takes. Where it refuses some, one by one."""
@@ -178,7 +182,7 @@ class PublicTarget:
             state.parts, state.tried = state.parts + len(group), None
             progress.save()
 
-    def _send(self, part: Part, progress: Progress) -> str | None:
+    def _send(self, part: Parcel, progress: Progress) -> str | None:
         """Bring a part exactly once; the reason when the server does not take it."""
         state = progress.state
         first, last = part.group[0][0], part.group[-1][0]
@@ -197,7 +201,7 @@ class PublicTarget:
                 return error.reason
         raise TransferError(f"{self._remote.url} does not answer", hint="The same command goes on where it ended")
 
-    def _arrived(self, before: int, part: Part) -> bool:
+    def _arrived(self, before: int, part: Parcel) -> bool:
         now = part.total()
         if now not in (before, before + part.grows_by):
             raise TransferError(
@@ -213,7 +217,7 @@ class PublicTarget:
             raise TransferError(f"{self._remote.url}: {error.reason}") from error
 
 
-def _first_group(items: Numbered, together: Callable[[Item, Item], bool]) -> Numbered:
+def _first_group(items: Numbered, together: Callable[[TransferItem, TransferItem], bool]) -> Numbered:
     """As many of the first items as go together with the very first."""
     first = items[0][1]
     return list(itertools.takewhile(lambda one: together(first, one[1]), items))
@@ -232,5 +236,5 @@ def _by_session(items: Numbered) -> Numbered:
     return [numbered for group in found.values() for numbered in group]
 
 
-def _same_session(one: Item, other: Item) -> bool:
+def _same_session(one: TransferItem, other: TransferItem) -> bool:
     return bool(one["session_id"] == other["session_id"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,13 +20,18 @@ SECTIONS = (
     "summaries",
     "webhooks",
 )
-Item = Mapping[str, Any]
+TransferItem = Mapping[str, Any]
+Numbered = Sequence[tuple[int, dict[str, Any]]]
+"""Items with the numbers of their lines."""
+TellProgress = Callable[[str, int], None]
+"""Hears of each section how many items of it are done."""
+Report = dict[str, Any]
 Lacking = Counter[str]
 """What could not be carried, and how much of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SectionPage:
     """Items of a section; `after` is where the next page begins, None when there is none."""
 
     items: list[dict[str, Any]]
@@ -43,11 +48,11 @@ class Source(Protocol):
         """Refuse a workspace that is not there."""
         ...
 
-    def pages(self, section: str, after: Any) -> Iterator[Page]:
+    def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
         """The pages of a section from one on. At least one, and the last has no `after`."""
         ...
 
-    def saw(self, section: str, item: Item) -> None:
+    def saw(self, section: str, item: TransferItem) -> None:
         """An item that is in the file, now or from an earlier run."""
         ...
 

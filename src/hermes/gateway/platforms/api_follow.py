@@ -9,7 +9,7 @@ from typing import cast
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.inbox import Received, item_key_of
-from hermes.gateway.inbox_record import Ending
+from hermes.gateway.inbox_record import TurnEnding
 from hermes.gateway.platform import Inbound
 from hermes.slash.acts import NOT_RUNNING, STOPPED
 
@@ -48,7 +48,7 @@ async def _follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received
     yield await _wait_for_end(gateway, received.item_key)
 
 
-async def _wait_for_end(gateway: Gateway, item_key: str) -> Ending:
+async def _wait_for_end(gateway: Gateway, item_key: str) -> TurnEnding:
     heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
     with gateway.listen(item_key, heard.put_nowait):
         ending = await gateway.ending_of(item_key)

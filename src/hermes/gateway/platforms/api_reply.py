@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TextDelta, ToolStarted, Waiting
-from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, Usage, event, failure
+from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, TokenCounts, event, failure
 
 T = TypeVar("T")
 Events: TypeAlias = AsyncGenerator[Any, None]
@@ -35,7 +35,9 @@ async def answer_whole(
         error = failure(end.kind, end.message)
         error.headers |= headers
         raise error
-    usage = Usage(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else Usage(None, None)
+    usage = (
+        TokenCounts(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else TokenCounts(None, None)
+    )
     return JSONResponse(completion.whole(end.text, usage, _reason(end), notices), headers=dict(headers))
 
 
@@ -158,7 +160,7 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
                     yield completion.chunk({"content": rest})
                 yield completion.chunk({}, _reason(found), notices)
                 if completion.include_usage:
-                    yield completion.usage_chunk(Usage(found.prompt_tokens, found.completion_tokens))
+                    yield completion.usage_chunk(TokenCounts(found.prompt_tokens, found.completion_tokens))
                 yield DONE
             case Stopped(text=text):
                 if not said and text:

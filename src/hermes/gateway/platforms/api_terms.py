@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hermes.agent.loop import Speaker
+from hermes.agent.loop import Responder
 from hermes.scope import Scope
 
 
@@ -22,5 +22,5 @@ class ApiTerms(Struct, frozen=True):
     connections: int
     user_guests: bool
     """Whether each `user` is a guest of its own; else all that is asked is asked by the owner."""
-    speaker: Callable[[Scope], Speaker]
+    speaker: Callable[[Scope], Responder]
     prompt: Callable[[Scope], str]

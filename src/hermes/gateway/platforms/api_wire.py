@@ -54,7 +54,7 @@ def failure(kind: FailureKind, message: str) -> ApiError:
     return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
 
 
-class Ask(Struct, frozen=True):
+class CompletionRequest(Struct, frozen=True):
     """A request for a completion."""
 
     messages: tuple[Draft, ...]
@@ -72,7 +72,7 @@ class Ask(Struct, frozen=True):
         raise ApiError(400, "there is no user message with text", param="messages")
 
 
-def parse_ask(body: bytes) -> Ask:
+def parse_ask(body: bytes) -> CompletionRequest:
     """Read a request; ApiError says what is wrong with it."""
     try:
         value = json.loads(body)
@@ -89,7 +89,7 @@ def parse_ask(body: bytes) -> Ask:
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
     options = _typed(value, "stream_options", dict) or {}
-    return Ask(
+    return CompletionRequest(
         messages=tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
         model=_name(value, "model") or "hermes",
         stream=_typed(value, "stream", bool) or False,
@@ -153,7 +153,7 @@ def _clean(text: str, where: str) -> str:
     return text
 
 
-class Usage(Struct, frozen=True):
+class TokenCounts(Struct, frozen=True):
     """Tokens, where the model told them."""
 
     prompt: int | None
@@ -172,7 +172,7 @@ class Completion(Struct, frozen=True):
     created: int
     include_usage: bool = False
 
-    def whole(self, text: str, usage: Usage, finish_reason: str, notices: Sequence[str]) -> Json:
+    def whole(self, text: str, usage: TokenCounts, finish_reason: str, notices: Sequence[str]) -> Json:
         """The answer in one piece, and what is to be said beside it."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
@@ -184,7 +184,7 @@ class Completion(Struct, frozen=True):
         usage = {"usage": None} if self.include_usage else {}
         return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
 
-    def usage_chunk(self, usage: Usage) -> bytes:
+    def usage_chunk(self, usage: TokenCounts) -> bytes:
         """The last event before the end, for clients that asked for it."""
         return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage.to_wire()})
 

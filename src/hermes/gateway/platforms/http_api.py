@@ -33,7 +33,7 @@ from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_terms import ApiTerms
-from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Ask, Completion, parse_ask
+from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Completion, CompletionRequest, parse_ask
 from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
@@ -163,14 +163,16 @@ class HttpApi:
         }
         return await self._respond(request, ask, events, headers)
 
-    async def _respond(self, request: Request, ask: Ask, events: Events, headers: dict[str, str]) -> Response:
+    async def _respond(
+        self, request: Request, ask: CompletionRequest, events: Events, headers: dict[str, str]
+    ) -> Response:
         completion_id = f"chatcmpl-{secrets.token_hex(12)}"
         completion = Completion(completion_id, ask.model, int(self._clock.now()), ask.include_usage)
         if ask.stream:
             return EventStream(completion, events, headers)
         return await answer_whole(request, completion, events, headers)
 
-    async def _converse(self, ask: Ask) -> AsyncGenerator[TurnEvent, None]:
+    async def _converse(self, ask: CompletionRequest) -> AsyncGenerator[TurnEvent, None]:
         """The request's own messages are the conversation. Nothing of it is kept, no memory provider hears of it."""
         scope = Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
         transcript = ScratchTranscript(self._terms.prompt(scope), ask.messages, self._clock.now())

@@ -16,7 +16,7 @@ from hermes.gateway.chunks import count_units
 from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
 from hermes.gateway.platforms.telegram_text import render
-from hermes.gateway.platforms.telegram_updates import NAME, Reader, group_of
+from hermes.gateway.platforms.telegram_updates import NAME, UpdateReader, group_of
 from hermes.gateway.platforms.webhook import Webhook
 from hermes.slash.table import OFFERED
 from hermes.types import Json
@@ -154,7 +154,7 @@ class Telegram:
         except HermesError as error:
             log.error("the move of chat %s could not be stored: %s", moved.old.chat_id, error.line())
 
-    async def _begin(self) -> Reader:
+    async def _begin(self) -> UpdateReader:
         """Learn who we are, and tell Telegram how it shall reach us."""
         await self._bot.initialize()
         if self._terms.webhook_url:
@@ -167,9 +167,9 @@ class Telegram:
         else:
             await self._bot.delete_webhook()
         await self._bot.set_my_commands([(name, command.help) for name, command in OFFERED["chat"].items()])
-        return Reader(self._bot.id, self._bot.username, self._terms.mentions_only)
+        return UpdateReader(self._bot.id, self._bot.username, self._terms.mentions_only)
 
-    async def _run_webhook(self, intake: Intake, reader: Reader) -> None:
+    async def _run_webhook(self, intake: Intake, reader: UpdateReader) -> None:
         async def take(update: Json) -> None:
             await self._take(intake, reader, update)
 
@@ -180,7 +180,7 @@ class Telegram:
             await self._report(intake, "ok", f"@{reader.username}, webhook on {host}:{port}")
             await http.GuestServer(webhook, drain=DRAIN).serve_on(listener)
 
-    async def _run_polling(self, intake: Intake, reader: Reader) -> None:
+    async def _run_polling(self, intake: Intake, reader: UpdateReader) -> None:
         """Ask for updates for ever. The next call confirms those before `offset`, so it moves after the commit."""
         offset: int | None = None
 
@@ -206,7 +206,7 @@ class Telegram:
         found: Json = await self._bot.do_api_request("getupdates", asked, read_timeout=POLL + 10)
         return [update for update in found if isinstance(update, dict) and "update_id" in update]
 
-    async def _take(self, intake: Intake, reader: Reader, raw: Json) -> None:
+    async def _take(self, intake: Intake, reader: UpdateReader, raw: Json) -> None:
         """Hand in one update. One that cannot be read is said and left out: it would block all behind it."""
         from telegram import Update
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-Kind: TypeAlias = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
+EntityKind: TypeAlias = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
 
 FENCE = re.compile(r"(?P<indent>\s*)(?P<mark>`{3,}|~{3,})\s*(?P<language>[\w+#.-]*)[^`]*")
 HEADING = re.compile(r"\s{0,3}#{1,6}\s+(?P<text>.*?)\s*#*\s*")
@@ -23,14 +23,14 @@ TABLE_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*|\s*\|\s*:?
 PRODUCT = re.compile(r"(`+.+?`+)|(?<=\w)\*(?=\w)")
 """A star between letters or digits outside of code: 2*3*4 is a product, whatever Markdown says."""
 
-PAIRED: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+PAIRED: dict[str, EntityKind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
 LINKED = ("http://", "https://", "tg://")
 
 
 class Span(Struct, frozen=True):
     """A stretch of text that is shown in a certain way; `detail` is a link's address or the language of code."""
 
-    kind: Kind
+    kind: EntityKind
     start: int
     end: int
     detail: str = ""
@@ -42,7 +42,7 @@ class Rendered(Struct):
     text: str = ""
     spans: list[Span] = field(default_factory=list)
 
-    def mark(self, kind: Kind, start: int, detail: str = "") -> None:
+    def mark(self, kind: EntityKind, start: int, detail: str = "") -> None:
         """What was added since `start` is shown as `kind`."""
         if self.text[start:].strip():
             self.spans.append(Span(kind, start, len(self.text), detail))

@@ -45,7 +45,7 @@ ATTACHMENTS = {
 """What a message may hold beside text, the more telling first: an animation is a document too, a place a location."""
 
 
-class Reader(Struct, frozen=True):
+class UpdateReader(Struct, frozen=True):
     """Reads updates for one bot. With `mentions_only` it hears in groups only what is said to it."""
 
     bot_id: int

@@ -16,7 +16,7 @@ from hermes.types import Json
 log = logging.getLogger("hermes.gateway.webhook")
 
 LARGEST = 1024 * 1024
-Scope: TypeAlias = Any
+AsgiScope: TypeAlias = Any
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
@@ -28,7 +28,7 @@ class Webhook(Struct, frozen=True):
     secret: str
     take: Callable[[Json], Awaitable[None]]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request, as ASGI has it."""
         if scope["type"] != "http":
             return
@@ -36,7 +36,7 @@ class Webhook(Struct, frozen=True):
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> int:
+    async def _answer(self, scope: AsgiScope, receive: Receive) -> int:
         if scope["method"] != "POST":
             return 405
         wanted = self.secret_header.lower().encode()

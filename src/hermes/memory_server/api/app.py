@@ -30,20 +30,20 @@ from hermes.memory_server.api import (
     workspaces,
 )
 from hermes.memory_server.api.health import report_health
-from hermes.memory_server.api.intake import Intake
+from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.loading import Loading
 from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.server import Here, Options, Server
+from hermes.memory_server.api.server import Options, Server, ServerDep
 from hermes.memory_server.api.start_key import StartKey
 from hermes.memory_server.api.traffic import HEALTH, Traffic
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.embedding import Refinement, refining
-from hermes.memory_server.engine.health import Health
+from hermes.memory_server.engine.health import ServerHealth
 from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -54,7 +54,7 @@ from hermes.memory_server.tokens import count_tokens
 Opener = Callable[[], Database]
 
 
-async def _warm_up(database: Database, embedder: Embedder, health: Health) -> None:
+async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth) -> None:
     """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
 
     Before, what the last one left behind is cleaned up; then the file is looked through.
@@ -91,8 +91,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = open_()
         refinement = None if finer is None else Refinement(finer)
-        health = Health(database, clock, refinement)
-        delivery = Delivery(options.webhook_secret)
+        health = ServerHealth(database, clock, refinement)
+        delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
         loading = Loading(database, vectors.outlines)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), refinement)
@@ -121,7 +121,7 @@ def create_app(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False, docs_url=None, redoc_url=None,
     )  # fmt: skip
-    app.add_middleware(Intake)
+    app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
     app.add_middleware(traffic.layer())
@@ -152,7 +152,7 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
     @app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken})
-    async def health(request: Request, here: Here) -> Response:
+    async def health(request: Request, here: ServerDep) -> Response:
         """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
         return await report_health(request, here)
 
@@ -171,4 +171,4 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
         async def stop() -> Response:
             """Finish what is being done, then end."""
             end()
-            return Json({"status": "ending"}, 202)
+            return JsonResponse({"status": "ending"}, 202)

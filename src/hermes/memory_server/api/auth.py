@@ -151,7 +151,7 @@ def require(allowed: bool) -> None:
 
 
 Admin = Annotated[Caller, Depends(Gate())]
-Workspace = Annotated[Caller, Depends(Gate())]
+WorkspaceCaller = Annotated[Caller, Depends(Gate())]
 OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
 OwnSession = Annotated[Caller, Depends(Gate("session"))]
 Member = Annotated[Caller, Depends(Gate("session", "member"))]

@@ -10,12 +10,12 @@ from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import OwnPeer, Workspace
+from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
-from hermes.memory_server.api.schemas import Dialectic, WorkspaceDialectic
-from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialectic
+from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import ensure_peer, find_named_peer, get_peer, is_member
@@ -31,7 +31,9 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
-async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here: Here, caller: OwnPeer) -> Response:
+async def chat_with_peer(
+    workspace_id: str, peer_id: str, body: DialecticOptions, here: ServerDep, caller: OwnPeer
+) -> Response:
     """Ask what a peer knows, about itself or a target."""
     auth.require(body.scope is None or caller.holds(workspace_id))
     refuse_scopes(peer_id, body.target)
@@ -50,7 +52,7 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
         # What the observed peer said where the observer heard it; what others said is in the conclusions.
-        said = Place(place.workspace_id, place.sessions, observed.id)
+        said = SearchArea(place.workspace_id, place.sessions, observed.id)
         alone = observed.id == observer.id or isinstance(body.scope, str)
         heard = None if alone else {"peer_perspective": observer.name}
         return answer(tx, here.vectors, [view], said, question, body.reasoning_level, heard)
@@ -67,7 +69,9 @@ async def chat_with_peer(workspace_id: str, peer_id: str, body: Dialectic, here:
 
 
 @router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
-async def chat_with_workspace(workspace_id: str, body: WorkspaceDialectic, here: Here, _: Workspace) -> Response:
+async def chat_with_workspace(
+    workspace_id: str, body: WorkspaceDialectic, here: ServerDep, _: WorkspaceCaller
+) -> Response:
     """Ask what a whole workspace knows."""
     names = _check(body)
     question = await here.ask_messages(workspace_id, body.query)
@@ -90,14 +94,14 @@ def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
     return allowed_sessions(body.filters, body.session_id)
 
 
-def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str] | None) -> Place:
+def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str] | None) -> SearchArea:
     """Where to look for what was said; a session that is named must exist."""
     found = get_workspace(tx, workspace)
     if body.session_id is not None:
         get_session(tx, workspace, body.session_id)
     if body.scope is not None:
-        return Place(found.id, scope_rows(tx, workspace, body.scope))
-    return Place(found.id, session_rows(tx, workspace, names))
+        return SearchArea(found.id, scope_rows(tx, workspace, body.scope))
+    return SearchArea(found.id, session_rows(tx, workspace, names))
 
 
 def _reply(found: Answer, body: WorkspaceDialectic) -> Response:
@@ -105,7 +109,7 @@ def _reply(found: Answer, body: WorkspaceDialectic) -> Response:
     evidence = wire.evidence(found) if body.include_evidence else None
     if body.stream:
         return StreamingResponse(_stream(content or "", evidence), media_type="text/event-stream")
-    return wire.Json({"content": content} if evidence is None else {"content": content, "evidence": evidence})
+    return wire.JsonResponse({"content": content} if evidence is None else {"content": content, "evidence": evidence})
 
 
 async def _stream(content: str, evidence: dict[str, Any] | None) -> AsyncIterator[str]:
@@ -115,4 +119,4 @@ async def _stream(content: str, evidence: dict[str, Any] | None) -> AsyncIterato
     end: dict[str, Any] = {"done": True}
     if evidence is not None:
         end["evidence"] = evidence
-    yield f"data: {wire.Json(end).body.decode()}\n\n"  # type: ignore[union-attr]
+    yield f"data: {wire.JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]

@@ -96,17 +96,17 @@ def check_instructions(text: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
-Text = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
+CleanText = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
 MessageText = Annotated[
     str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
 ConclusionText = Annotated[
     str, Field(min_length=1, max_length=limits.CONCLUSION_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
-Question = Annotated[
+QuestionText = Annotated[
     str, Field(min_length=1, max_length=limits.QUERY_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
-Names = Annotated[list[Text], FailFast(), Field(max_length=limits.MEMBERS)]
+TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MEMBERS)]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
 Instructions = Annotated[

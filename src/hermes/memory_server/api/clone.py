@@ -9,8 +9,8 @@ from fastapi import Response
 from hermes.errors import StoreError
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import OwnSession
-from hermes.memory_server.api.once import Answer, Key, Once, asked
-from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
+from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
 from hermes.memory_server.faults import Fault
@@ -24,25 +24,25 @@ router = new_router("sessions")
 async def clone(
     workspace_id: str,
     session_id: str,
-    here: Here,
+    here: ServerDep,
     _: OwnSession,
     message_id: str | None = None,
-    idempotency_key: Key = None,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Copy a session, up to and with a message."""
     once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
     begun = await here.write(
         lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
     )
-    if isinstance(begun, Answer):
+    if isinstance(begun, KeptAnswer):
         return begun.response()
     copy, copied = begun, 0
 
-    def finish(tx: Tx) -> Answer:
+    def finish(tx: Tx) -> KeptAnswer:
         if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
             abandon_clone(tx, copy)
             return before
-        return once.keep(tx, Answer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
+        return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
 
     try:
         while copied < copy.last:

@@ -9,10 +9,10 @@ from fastapi import Response
 from sqlalchemy import ColumnElement, Row
 
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import Workspace
-from hermes.memory_server.api.once import Key, asked
+from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.once import KeyHeader, asked
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
-from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import to_blob
@@ -37,7 +37,11 @@ FIRST_LOOK = 1000
 
 @router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
 async def create_conclusions(
-    workspace_id: str, body: ConclusionBatchCreate, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str,
+    body: ConclusionBatchCreate,
+    here: ServerDep,
+    _: WorkspaceCaller,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Store conclusions; peers and sessions must exist."""
     given = [
@@ -51,7 +55,7 @@ async def create_conclusions(
     vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
     whole = asked("conclusions", idempotency_key, body)
     stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, vectors, here.now(), whole))
-    return wire.Json([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+    return wire.JsonResponse([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
 
 
 async def check_size(content: str) -> None:
@@ -64,7 +68,7 @@ async def check_size(content: str) -> None:
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])
 async def list_conclusions(
-    workspace_id: str, here: Here, page: Paging, _: Workspace, body: Filter | None = None
+    workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
     """Conclusions, the newest first."""
     filters = body.filters if body else None
@@ -74,14 +78,14 @@ async def list_conclusions(
 
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
-async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspace) -> Response:
+async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: WorkspaceCaller) -> Response:
     """The conclusions of an observer about an observed that are closest to the query."""
     rest = dict(body.filters or {})
     observer = _pop_name(rest, "observer")
     observed = _pop_name(rest, "observed")
     question = await here.ask(body.query)
 
-    def run(tx: Tx) -> list[wire.Wire]:
+    def run(tx: Tx) -> list[wire.WireObject]:
         place = workspace_id_of(tx, workspace_id)
         pair = [find_peer(tx, place, name) for name in (observer, observed)]
         condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
@@ -96,7 +100,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: Here, _: Workspa
                 return [wire.conclusion(row) for row in fitting[: body.top_k]]
             wanted *= 8
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))
 
 
 def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
@@ -118,14 +122,14 @@ def _pop_name(filters: dict[str, Any], key: str) -> str:
 
 
 @router.get(f"{ROOT}/{{conclusion_id}}", response_model=replies.Conclusion)
-async def get_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: Workspace) -> Response:
+async def get_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """One conclusion."""
     row = await here.read(lambda tx: engine.get_conclusion(tx, workspace_id, conclusion_id))
-    return wire.Json(wire.conclusion(row))
+    return wire.JsonResponse(wire.conclusion(row))
 
 
 @router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)
-async def delete_conclusion(workspace_id: str, conclusion_id: str, here: Here, _: Workspace) -> Response:
+async def delete_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Delete one."""
     await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id))
     return Response(status_code=204)

@@ -11,16 +11,17 @@ from fastapi import Query, Response
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
-from hermes.memory_server.api.clean import Text
+from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.recall import make_view
-from hermes.memory_server.api.server import Here, Server, new_router
+from hermes.memory_server.api.schemas import DistanceQuery, LimitQuery
+from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import measure_card, share_budget
 from hermes.memory_server.engine.filters import checked_names
 from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer, is_member
-from hermes.memory_server.engine.recall import Choice, choose, write_representation
+from hermes.memory_server.engine.recall import ConclusionChoice, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -28,13 +29,11 @@ from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
 router = new_router("sessions")
-Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
-Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
 Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Perspective:
     """About whom, seen by whom, from which sessions."""
 
     session: str
@@ -58,20 +57,20 @@ class Asked:
 async def get_context(
     workspace_id: str,
     session_id: str,
-    here: Here,
+    here: ServerDep,
     caller: Member,
     tokens: Tokens = None,
-    search_query: Text | None = None,
+    search_query: CleanText | None = None,
     summary: bool = True,
     peer_target: str | None = None,
     peer_perspective: str | None = None,
     scope: str | None = None,
     sessions: Annotated[list[str] | None, Query()] = None,
     limit_to_session: bool = False,
-    search_top_k: Limit = None,
-    search_max_distance: Distance = None,
+    search_top_k: LimitQuery = None,
+    search_max_distance: DistanceQuery = None,
     include_most_frequent: bool = False,
-    max_conclusions: Limit = None,
+    max_conclusions: LimitQuery = None,
 ) -> Response:
     """Summary and newest messages within a budget, with what is held about a peer."""
     auth.require(scope is None or caller.holds(workspace_id))
@@ -80,20 +79,20 @@ async def get_context(
     # What is held about a peer comes from everywhere; a session's key shows what comes from that session.
     alone = limit_to_session or (caller.only_session is not None and sessions is None)
     limited = [session_id] if alone and peer_target else sessions
-    asked = Asked(session_id, peer_target, peer_perspective, scope, limited)
+    asked = Perspective(session_id, peer_target, peer_perspective, scope, limited)
     asked.check()
     await _check_key(here, caller, workspace_id, asked)
     question = await here.ask(search_query) if search_query else None
-    choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+    choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
-    return wire.Json(
+    return wire.JsonResponse(
         await here.read(
             lambda tx: _context(tx, here.vectors, workspace_id, asked, choice, budget, with_summary=summary)
         )
     )
 
 
-async def _check_key(here: Server, caller: Caller, workspace: str, asked: Asked) -> None:
+async def _check_key(here: Server, caller: Caller, workspace: str, asked: Perspective) -> None:
     """A peer's key asks about that peer, as that peer sees itself, and from sessions that it is in; a session's key
     from that session alone."""
     me, named = caller.only_peer, asked.sessions or ()
@@ -105,9 +104,16 @@ async def _check_key(here: Server, caller: Caller, workspace: str, asked: Asked)
 
 
 def _context(
-    tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice, tokens: int, *, with_summary: bool
-) -> wire.Wire:
-    shown: wire.Wire = {"id": asked.session, "messages": [], "summary": None}
+    tx: Tx,
+    index: VectorIndex,
+    workspace: str,
+    asked: Perspective,
+    choice: ConclusionChoice,
+    tokens: int,
+    *,
+    with_summary: bool,
+) -> wire.WireObject:
+    shown: wire.WireObject = {"id": asked.session, "messages": [], "summary": None}
     shown |= {"peer_representation": None, "peer_card": None}
     held: Sequence[Record] = []
     card = None
@@ -124,7 +130,7 @@ def _context(
 
 
 def _about(
-    tx: Tx, index: VectorIndex, workspace: str, asked: Asked, choice: Choice
+    tx: Tx, index: VectorIndex, workspace: str, asked: Perspective, choice: ConclusionChoice
 ) -> tuple[list[Record], list[str] | None]:
     """Conclusions about the target, and its card."""
     observed = get_peer(tx, workspace, asked.target or "")

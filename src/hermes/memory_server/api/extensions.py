@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import OwnSession, Workspace
-from hermes.memory_server.api.clean import Text
+from hermes.memory_server.api.auth import OwnSession, WorkspaceCaller
+from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.conclusions import check_size
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge
-from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import merging, provenance
@@ -27,46 +27,55 @@ MESSAGES = f"{ROOT}/sessions/{{session_id}}/messages"
 CONCLUSION = f"{ROOT}/conclusions/{{conclusion_id}}"
 
 
-@router.delete(f"{ROOT}/peers/{{peer_id}}", status_code=202, response_model=replies.Accepted)
-async def remove_peer(workspace_id: str, peer_id: str, here: Here, _: Workspace) -> Response:
+@router.delete(f"{ROOT}/peers/{{peer_id}}", status_code=202, response_model=replies.AcceptedResponse)
+async def remove_peer(workspace_id: str, peer_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Delete a peer, with all that it said and held and that was held about it; it is gone from every list at once."""
     await here.write(lambda tx: delete_peer(tx, workspace_id, peer_id, here.now()))
-    return wire.Json({"message": "Peer deleted successfully"}, 202)
+    return wire.JsonResponse({"message": "Peer deleted successfully"}, 202)
 
 
 @router.get(f"{ROOT}/peers/{{peer_id}}/merge", response_model=replies.MergePreview)
-async def preview_merge(workspace_id: str, peer_id: str, here: Here, _: Workspace, into: Text) -> Response:
+async def preview_merge(
+    workspace_id: str, peer_id: str, here: ServerDep, _: WorkspaceCaller, into: CleanText
+) -> Response:
     """What would become the other peer's."""
-    return wire.Json(await here.read(lambda tx: merging.preview_merge(tx, workspace_id, peer_id, into)))
+    return wire.JsonResponse(await here.read(lambda tx: merging.preview_merge(tx, workspace_id, peer_id, into)))
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/merge", status_code=202, response_model=replies.Merge)
 async def merge_peer(
-    workspace_id: str, peer_id: str, body: PeerMerge, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str,
+    peer_id: str,
+    body: PeerMerge,
+    here: ServerDep,
+    _: WorkspaceCaller,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Let a peer become a part of another; done in the background, and from then on its name leads to the other."""
 
-    def run(tx: Tx) -> Answer:
-        return Answer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
+    def run(tx: Tx) -> KeptAnswer:
+        return KeptAnswer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
 
     return await Once(here, asked(merge_route(peer_id), idempotency_key, body), workspace_id).write(run)
 
 
 @router.get(f"{ROOT}/merges", response_model=replies.Page[replies.Merge])
-async def list_merges(workspace_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+async def list_merges(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
     """The merges of a workspace and how far they are."""
     return wire.page(await here.read(lambda tx: merging.list_merges(tx, workspace_id, page)), wire.merge)
 
 
 @router.delete(f"{ROOT}/merges/{{merge_id}}", status_code=202, response_model=replies.Merge)
-async def undo_merge(workspace_id: str, merge_id: str, here: Here, _: Workspace) -> Response:
+async def undo_merge(workspace_id: str, merge_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Undo a merge within seven days."""
     row = await here.write(lambda tx: merging.begin_undoing(tx, workspace_id, merge_id, here.now()))
-    return wire.Json(wire.merge(row), 202)
+    return wire.JsonResponse(wire.merge(row), 202)
 
 
 @router.delete(f"{MESSAGES}/{{message_id}}", response_model=replies.Removed)
-async def remove_message(workspace_id: str, session_id: str, message_id: str, here: Here, _: OwnSession) -> Response:
+async def remove_message(
+    workspace_id: str, session_id: str, message_id: str, here: ServerDep, _: OwnSession
+) -> Response:
     """Delete a message, with what was concluded from it alone."""
     return await _remove(here, workspace_id, session_id, message_id, message_id)
 
@@ -75,7 +84,7 @@ async def remove_message(workspace_id: str, session_id: str, message_id: str, he
 async def remove_messages(
     workspace_id: str,
     session_id: str,
-    here: Here,
+    here: ServerDep,
     _: OwnSession,
     first: Annotated[str, Query(alias="first_id")],
     last: Annotated[str, Query(alias="last_id")],
@@ -90,12 +99,12 @@ async def _remove(here: Server, workspace: str, session: str, first: str, last: 
     while part == PART:
         part = await here.write(lambda tx: remove_part(tx, removal, here.now()))
         deleted += part
-    return wire.Json({"deleted": deleted})
+    return wire.JsonResponse({"deleted": deleted})
 
 
 @router.get(f"{MESSAGES}/{{message_id}}/conclusions", response_model=replies.Page[replies.Conclusion])
 async def list_concluded(
-    workspace_id: str, session_id: str, message_id: str, here: Here, page: Paging, _: Workspace
+    workspace_id: str, session_id: str, message_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """What was concluded from a message."""
     found = await here.read(lambda tx: provenance.list_concluded(tx, workspace_id, session_id, message_id, page))
@@ -103,7 +112,9 @@ async def list_concluded(
 
 
 @router.get(f"{CONCLUSION}/messages", response_model=replies.Page[replies.Message])
-async def list_sources(workspace_id: str, conclusion_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+async def list_sources(
+    workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
+) -> Response:
     """The messages that a conclusion was read from; none for one that a client stored."""
     found = await here.read(lambda tx: provenance.list_sources(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.message)
@@ -111,7 +122,7 @@ async def list_sources(workspace_id: str, conclusion_id: str, here: Here, page: 
 
 @router.put(CONCLUSION, response_model=replies.Conclusion)
 async def edit_conclusion(
-    workspace_id: str, conclusion_id: str, body: ConclusionEdit, here: Here, _: Workspace
+    workspace_id: str, conclusion_id: str, body: ConclusionEdit, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
     """Correct a conclusion. Its id and date stay, and what it said before is kept."""
     await check_size(body.content)
@@ -121,11 +132,13 @@ async def edit_conclusion(
             tx, workspace_id, conclusion_id, body.content, to_blob(vector), here.now()
         )
     )
-    return wire.Json(wire.conclusion(row))
+    return wire.JsonResponse(wire.conclusion(row))
 
 
 @router.get(f"{CONCLUSION}/versions", response_model=replies.Page[replies.ConclusionVersion])
-async def list_versions(workspace_id: str, conclusion_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+async def list_versions(
+    workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
+) -> Response:
     """What a conclusion said before it was edited, the oldest first."""
     found = await here.read(lambda tx: provenance.list_versions(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.conclusion_version)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreStoppedError
 from hermes.memory_server import faults, limits
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.wire import JsonResponse
 
 log = logging.getLogger(__name__)
 STATUS: dict[type[faults.Fault], int] = {
@@ -47,31 +47,31 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _fault(request: Request, error: Exception) -> Json:
+async def _fault(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
     return _told(request, _encodable(error.reason), STATUS[type(error)], headers)
 
 
-def _told(request: Request, reason: str, status: int, headers: dict[str, str] | None) -> Json:
+def _told(request: Request, reason: str, status: int, headers: dict[str, str] | None) -> JsonResponse:
     """A refusal with its reason; of a 422 it is a list, as that of a wrong field is."""
     if status != 422:
-        return Json({"detail": reason}, status, headers=headers)
+        return JsonResponse({"detail": reason}, status, headers=headers)
     place = "query" if request.method == "GET" else "body"
-    return Json({"detail": [{"type": "value_error", "loc": [place], "msg": reason}]}, status, headers=headers)
+    return JsonResponse({"detail": [{"type": "value_error", "loc": [place], "msg": reason}]}, status, headers=headers)
 
 
-async def _validation(_request: Request, error: Exception) -> Json:
+async def _validation(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
-    return Json({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
+    return JsonResponse({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
 
 
-async def _http(_request: Request, error: Exception) -> Json:
+async def _http(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
-    return Json({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
+    return JsonResponse({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
 
 
-async def _store(request: Request, error: Exception) -> Json:
+async def _store(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, StoreError)
     status, detail = STORE.get(type(error), (500, UNEXPECTED))
     if status >= 500:
@@ -79,9 +79,9 @@ async def _store(request: Request, error: Exception) -> Json:
     return _told(request, detail, status, {"Retry-After": "1"} if status == 503 else None)
 
 
-async def _unexpected(_request: Request, error: Exception) -> Json:
+async def _unexpected(_request: Request, error: Exception) -> JsonResponse:
     log.error("memory server: unexpected error", exc_info=error)
-    return Json({"detail": UNEXPECTED}, 500)
+    return JsonResponse({"detail": UNEXPECTED}, 500)
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:

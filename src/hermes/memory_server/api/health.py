@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hermes import __version__
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.health import OK
 from hermes.memory_server.extensions import EXTENSIONS
 from hermes.proof import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
@@ -22,7 +22,7 @@ async def report_health(request: Request, here: Server) -> Response:
     file = await here.health.status()
     stopped = here.worker is not None and not here.worker.is_alive()
     status = NO_WORKER if file == OK and stopped else file
-    return Json(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
+    return JsonResponse(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
 
 
 def _say(here: Server, status: str, file: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.patience import asker
 
 MEMBERS = ("/sessions", "/peers")
@@ -35,7 +35,7 @@ PAUSE = 0.5
 processor from everybody."""
 
 
-class Intake:
+class BodyIntake:
     """An ASGI layer. A body is counted as it comes, whether or not its length was told; what nobody waits for any more
     is cancelled."""
 
@@ -51,7 +51,7 @@ class Intake:
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told[:20]) > most:
             await sleep(PAUSE)
-            await Json({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
+            await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
         asker.set(scope.get(ASKER))
         coming = _Coming(self, receive, most, counts_commas=_names_members(scope["path"]))
@@ -85,7 +85,7 @@ class Intake:
 class _Coming:
     """One request while it lasts."""
 
-    def __init__(self, intake: Intake, receive: Receive, most: int, *, counts_commas: bool) -> None:
+    def __init__(self, intake: BodyIntake, receive: Receive, most: int, *, counts_commas: bool) -> None:
         self._intake = intake
         self._receive = receive
         self._most = most

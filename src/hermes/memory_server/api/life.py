@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hermes.errors import StoreError
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.traffic import Listener, Traffic
+from hermes.memory_server.api.traffic import Traffic, VisitListener
 from hermes.memory_server.engine.backlog import has_open_jobs
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Life:
 
     end: Callable[[], None] | None = None
     idle: Callable[[], float] | None = None
-    listeners: Sequence[Listener] = ()
+    listeners: Sequence[VisitListener] = ()
 
 
 async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:

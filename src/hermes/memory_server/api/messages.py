@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
-from hermes.memory_server.api.once import MESSAGE_KEY, Key, asked, digest
+from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked, digest
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
-from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
 from hermes.memory_server.engine import messages as engine
-from hermes.memory_server.engine.answers import Asked
-from hermes.memory_server.engine.drafts import Draft, prepare_drafts
+from hermes.memory_server.engine.answers import KeyedRequest
+from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.faults import Invalid, TooLarge
 from hermes.memory_server.threads import compute
@@ -37,9 +37,9 @@ async def create_messages(
     workspace_id: str,
     session_id: str,
     body: MessageBatchCreate,
-    here: Here,
+    here: ServerDep,
     _: OwnSession,
-    idempotency_key: Key = None,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Append messages in order; session, peers and membership are made where they are missing."""
     drafts = [_keyed(message) for message in body.messages]
@@ -55,14 +55,14 @@ async def create_messages(
 async def upload_messages(
     workspace_id: str,
     session_id: str,
-    here: Here,
+    here: ServerDep,
     _: OwnSession,
     file: Annotated[UploadFile, File()],
     peer_id: Annotated[str, Form()],
     metadata: Annotated[str | None, Form()] = None,
     configuration: Annotated[str | None, Form()] = None,
     created_at: Annotated[str | None, Form()] = None,
-    idempotency_key: Key = None,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Append the text of a file as one or more messages."""
     content = await file.read(limits.FILE_BYTES + 1)
@@ -73,7 +73,7 @@ async def upload_messages(
 
     texts = await here.parsers.read(content, file.content_type or "")
 
-    def read() -> list[Draft]:
+    def read() -> list[MessageDraft]:
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
@@ -85,7 +85,7 @@ async def upload_messages(
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])
 async def list_messages(
-    workspace_id: str, session_id: str, here: Here, page: Paging, _: Member, body: Filter | None = None
+    workspace_id: str, session_id: str, here: ServerDep, page: Paging, _: Member, body: Filter | None = None
 ) -> Response:
     """A session's messages in order."""
     filters = body.filters if body else None
@@ -95,34 +95,36 @@ async def list_messages(
 
 
 @router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)
-async def get_message(workspace_id: str, session_id: str, message_id: str, here: Here, _: Member) -> Response:
+async def get_message(workspace_id: str, session_id: str, message_id: str, here: ServerDep, _: Member) -> Response:
     """One message."""
     row = await here.read(lambda tx: engine.get_message(tx, workspace_id, session_id, message_id))
-    return wire.Json(wire.message(row))
+    return wire.JsonResponse(wire.message(row))
 
 
 @router.put(f"{ROOT}/{{message_id}}", response_model=replies.Message)
 async def update_message(
-    workspace_id: str, session_id: str, message_id: str, body: MessageUpdate, here: Here, _: OwnSession
+    workspace_id: str, session_id: str, message_id: str, body: MessageUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
     """Replace a message's metadata."""
     row = await here.write(
         lambda tx: engine.set_message_metadata(tx, workspace_id, session_id, message_id, body.metadata)
     )
-    return wire.Json(wire.message(row))
+    return wire.JsonResponse(wire.message(row))
 
 
-async def _append(here: Server, workspace: str, session: str, given: list[Draft], key: Asked | None) -> Response:
+async def _append(
+    here: Server, workspace: str, session: str, given: list[MessageDraft], key: KeyedRequest | None
+) -> Response:
     drafts = await prepare_drafts(here.embedder, given)
     stamps = await here.write(lambda tx: append_once(tx, workspace, session, drafts, here.now(), key))
     made = zip(drafts, stamps, strict=True)
-    return wire.Json([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
+    return wire.JsonResponse([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
 
 
-def _keyed(message: MessageCreate) -> Draft:
+def _keyed(message: MessageCreate) -> MessageDraft:
     draft = _draft(message)
     key = _message_key(message.metadata)
-    return draft if key is None else replace(draft, asked=Asked("message", key, digest(message)))
+    return draft if key is None else replace(draft, asked=KeyedRequest("message", key, digest(message)))
 
 
 def _message_key(metadata: Mapping[str, Any] | None) -> str | None:
@@ -133,8 +135,8 @@ def _message_key(metadata: Mapping[str, Any] | None) -> str | None:
     return key
 
 
-def _draft(message: MessageCreate, file: str | None = None) -> Draft:
-    return Draft(
+def _draft(message: MessageCreate, file: str | None = None) -> MessageDraft:
+    return MessageDraft(
         message.content,
         message.peer_id,
         metadata=json.dumps(message.metadata or {}),

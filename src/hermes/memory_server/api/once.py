@@ -14,17 +14,17 @@ from pydantic import BaseModel
 from hermes.memory_server import limits
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.engine.answers import Asked, Place, find_answer, keep_answer
+from hermes.memory_server.engine.answers import KeyedRequest, KeySpace, find_answer, keep_answer
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import find_workspace
 
 MESSAGE_KEY = "hermes_key"
 """The name in a message's metadata, and in a conclusion, of a key for it alone."""
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=limits.KEY_CHARS)]
+KeyHeader = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=limits.KEY_CHARS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KeptAnswer:
     """A status and a body, as it was written the first time."""
 
     status: int
@@ -32,7 +32,7 @@ class Answer:
     repeated: bool = False
 
     @classmethod
-    def of(cls, content: Any, status: int) -> Answer:
+    def of(cls, content: Any, status: int) -> KeptAnswer:
         """An answer that is JSON."""
         return cls(status, orjson.dumps(content))
 
@@ -42,9 +42,9 @@ class Answer:
         return Response(self.body, self.status, media_type="application/json")
 
 
-def asked(route: str, key: str | None, said: Any) -> Asked | None:
+def asked(route: str, key: str | None, said: Any) -> KeyedRequest | None:
     """What a request's key stands for; None when it has no key."""
-    return None if key is None else Asked(route, key, digest(said))
+    return None if key is None else KeyedRequest(route, key, digest(said))
 
 
 def digest(said: Any) -> str:
@@ -62,37 +62,37 @@ def _plain(value: Any) -> Any:
 class Once:
     """One request on its way through its transactions. Without a key nothing is looked for and nothing kept."""
 
-    def __init__(self, here: Server, given: Asked | None, workspace: str, session: str | None = None) -> None:
+    def __init__(self, here: Server, given: KeyedRequest | None, workspace: str, session: str | None = None) -> None:
         self._here = here
         self._asked = given
         self._workspace = workspace
         self._session = session
 
-    def known(self, tx: Tx) -> Answer | None:
+    def known(self, tx: Tx) -> KeptAnswer | None:
         """The first answer, if this was asked before."""
         place = self._place(tx)
         if self._asked is None or place is None:
             return None
         found = find_answer(tx, place, self._asked, self._here.now())
-        return None if found is None else Answer(found.status, found.answer.encode(), repeated=True)
+        return None if found is None else KeptAnswer(found.status, found.answer.encode(), repeated=True)
 
-    def keep(self, tx: Tx, answer: Answer) -> Answer:
+    def keep(self, tx: Tx, answer: KeptAnswer) -> KeptAnswer:
         """The answer, which is the first, to be kept with what it tells."""
         place = self._place(tx)
         if self._asked is not None and place is not None:
             keep_answer(tx, place, self._asked, answer.status, answer.body.decode(), self._here.now())
         return answer
 
-    def _place(self, tx: Tx) -> Place | None:
+    def _place(self, tx: Tx) -> KeySpace | None:
         """None while there is no such workspace or session: nobody can have asked there."""
         if self._asked is None:
             return None
         if self._session is None:
             found = find_workspace(tx, self._workspace)
-            return None if found is None else Place(found.id)
+            return None if found is None else KeySpace(found.id)
         session = find_live_session(tx, self._workspace, self._session)
-        return None if session is None else Place(session.workspace_id, session.id)
+        return None if session is None else KeySpace(session.workspace_id, session.id)
 
-    async def write(self, effect: Callable[[Tx], Answer]) -> Response:
+    async def write(self, effect: Callable[[Tx], KeptAnswer]) -> Response:
         """Do it, unless it was done, in one transaction."""
         return (await self._here.write(lambda tx: self.known(tx) or self.keep(tx, effect(tx)))).response()

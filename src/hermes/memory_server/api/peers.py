@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query, Response
+from fastapi import Response
 
-from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import AnyKey, OwnPeer, Workspace
-from hermes.memory_server.api.clean import Text
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.auth import AnyKey, OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.clean import CleanText
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
+    DistanceQuery,
     Filter,
+    LimitQuery,
     PeerCardSet,
     PeerCreate,
     PeerFilter,
     PeerUpdate,
     RepresentationGet,
 )
-from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.names import SCOPE_PREFIX, refuse_scopes
 from hermes.memory_server.engine.peers import find_peer, get_peer
-from hermes.memory_server.engine.recall import Choice, View, choose, write_representation
+from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.scopes import get_scope
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
@@ -36,30 +37,28 @@ from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_o
 router = new_router("peers")
 ROOT = "/v3/workspaces/{workspace_id}/peers"
 PEER = f"{ROOT}/{{peer_id}}"
-Limit = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
-Distance = Annotated[float | None, Query(ge=0.0, le=1.0)]
 
 
 @router.post(ROOT, response_model=replies.Peer, responses={201: {"model": replies.Peer}})
 async def get_or_create_peer(
-    workspace_id: str, body: PeerCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+    workspace_id: str, body: PeerCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
     """Get a peer, or make it; what is given replaces."""
     own = caller.workspace == workspace_id and caller.session is None and caller.peer == body.id
     auth.require(caller.holds(workspace_id) or own)
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_peer(
             tx, workspace_id, body.id, here.now(), metadata=body.metadata, configuration=body.configuration
         )
-        return Answer.of(wire.peer(row), 201 if made else 200)
+        return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
     return await Once(here, asked("peers", idempotency_key, body), workspace_id).write(run)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Peer])
 async def list_peers(
-    workspace_id: str, here: Here, page: Paging, _: Workspace, body: PeerFilter | None = None
+    workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: PeerFilter | None = None
 ) -> Response:
     """Peers of a workspace."""
     asked = body or PeerFilter()
@@ -69,19 +68,19 @@ async def list_peers(
 
 
 @router.put(PEER, response_model=replies.Peer)
-async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: Here, _: OwnPeer) -> Response:
+async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: ServerDep, _: OwnPeer) -> Response:
     """Replace metadata or configuration."""
     row, _made = await here.write(
         lambda tx: engine.ensure_peer(
             tx, workspace_id, peer_id, here.now(), metadata=body.metadata, configuration=body.configuration
         )
     )
-    return wire.Json(wire.peer(row))
+    return wire.JsonResponse(wire.peer(row))
 
 
 @router.post(f"{PEER}/sessions", response_model=replies.Page[replies.Session])
 async def list_peer_sessions(
-    workspace_id: str, peer_id: str, here: Here, page: Paging, _: OwnPeer, body: Filter | None = None
+    workspace_id: str, peer_id: str, here: ServerDep, page: Paging, _: OwnPeer, body: Filter | None = None
 ) -> Response:
     """Sessions that the peer is or was in."""
     filters = body.filters if body else None
@@ -90,16 +89,16 @@ async def list_peer_sessions(
     )
 
 
-@router.post(f"{PEER}/representation", response_model=replies.Representation)
+@router.post(f"{PEER}/representation", response_model=replies.RepresentationResponse)
 async def get_representation(
-    workspace_id: str, peer_id: str, body: RepresentationGet, here: Here, caller: OwnPeer
+    workspace_id: str, peer_id: str, body: RepresentationGet, here: ServerDep, caller: OwnPeer
 ) -> Response:
     """What is held about a peer, as text; empty when that is nothing."""
     auth.require(body.scope is None or caller.holds(workspace_id))
     refuse_scopes(peer_id, body.target)
     check_scope(body.scope, body.filters, body.session_id)
     names = named_sessions(body.filters, body.session_id)
-    choice = Choice(
+    choice = ConclusionChoice(
         await here.ask(body.search_query) if body.search_query else None,
         body.search_top_k,
         body.search_max_distance,
@@ -111,7 +110,7 @@ async def get_representation(
         view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
         return "" if view is None else write_representation(choose(tx, here.vectors, view, choice))
 
-    return wire.Json({"representation": await here.read(run)})
+    return wire.JsonResponse({"representation": await here.read(run)})
 
 
 def _view(
@@ -125,7 +124,7 @@ def _view(
 
 
 @router.get(f"{PEER}/card", response_model=replies.PeerCard)
-async def get_card(workspace_id: str, peer_id: str, here: Here, _: OwnPeer, target: str | None = None) -> Response:
+async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer, target: str | None = None) -> Response:
     """The card that the peer, or a scope, holds about itself or a peer."""
     refuse_scopes(target)
 
@@ -134,12 +133,12 @@ async def get_card(workspace_id: str, peer_id: str, here: Here, _: OwnPeer, targ
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         return None if observed is None else read_card(tx, observer.id, observed.id)
 
-    return wire.Json({"peer_card": await here.read(run)})
+    return wire.JsonResponse({"peer_card": await here.read(run)})
 
 
 @router.put(f"{PEER}/card", response_model=replies.PeerCard)
 async def set_card(
-    workspace_id: str, peer_id: str, body: PeerCardSet, here: Here, _: OwnPeer, target: str | None = None
+    workspace_id: str, peer_id: str, body: PeerCardSet, here: ServerDep, _: OwnPeer, target: str | None = None
 ) -> Response:
     """Replace a card; peers that are missing are made."""
     refuse_scopes(target)
@@ -151,7 +150,7 @@ async def set_card(
         write_card(tx, observer.workspace_id, observer.id, observed.id, body.peer_card, at, written_by="person")
 
     await here.write(run)
-    return wire.Json({"peer_card": body.peer_card})
+    return wire.JsonResponse({"peer_card": body.peer_card})
 
 
 def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
@@ -165,23 +164,23 @@ def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
 async def get_peer_context(
     workspace_id: str,
     peer_id: str,
-    here: Here,
+    here: ServerDep,
     _: OwnPeer,
     target: str | None = None,
-    search_query: Text | None = None,
-    search_top_k: Limit = None,
-    search_max_distance: Distance = None,
+    search_query: CleanText | None = None,
+    search_top_k: LimitQuery = None,
+    search_max_distance: DistanceQuery = None,
     include_most_frequent: bool = True,
-    max_conclusions: Limit = None,
+    max_conclusions: LimitQuery = None,
 ) -> Response:
     """Representation and card together; nothing is held about a target that is not there."""
     refuse_scopes(peer_id, target)
     question = await here.ask(search_query) if search_query else None
-    choice = Choice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
+    choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
 
-    def run(tx: Tx) -> wire.Wire:
+    def run(tx: Tx) -> wire.WireObject:
         observer = get_peer(tx, workspace_id, peer_id)
-        shown: wire.Wire = {"peer_id": peer_id, "target_id": target or peer_id}
+        shown: wire.WireObject = {"peer_id": peer_id, "target_id": target or peer_id}
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         if observed is None:
             return {**shown, "representation": "", "peer_card": None}
@@ -190,4 +189,4 @@ async def get_peer_context(
         card = read_card(tx, observer.id, observed.id) if uses_card else None
         return {**shown, "representation": write_representation(rows), "peer_card": card}
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))

@@ -11,14 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import Workspace
+from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.portable_items import MODELS, ImportedNamed, ImportPart
-from hermes.memory_server.api.server import Here, Server, new_router
+from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine.drafts import Draft, prepare_drafts
+from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.export import export_part
-from hermes.memory_server.engine.importing import Prepared, import_part
+from hermes.memory_server.engine.importing import PreparedItem, import_part
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
@@ -43,18 +43,18 @@ SectionName = Literal[
 async def export_section(
     workspace_id: str,
     section: SectionName,
-    here: Here,
-    _: Workspace,
+    here: ServerDep,
+    _: WorkspaceCaller,
     after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
 ) -> Response:
     """A part of a section, in order; `after` of the answer begins the next one."""
     part = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
-    return wire.Json({"items": part.items, "after": part.after})
+    return wire.JsonResponse({"items": part.items, "after": part.after})
 
 
 @router.post(f"{ROOT}/import/{{section}}", response_model=replies.Imported)
 async def import_section(
-    workspace_id: str, section: SectionName, body: ImportPart, here: Here, _: Workspace
+    workspace_id: str, section: SectionName, body: ImportPart, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
     """Take in items with their ids and times; what is there already stays as it is."""
     refused: list[tuple[int, str]] = []
@@ -77,23 +77,23 @@ async def import_section(
         added, present = outcome.added, outcome.present
         refused += [(numbers[number], reason) for number, reason in outcome.refused]
     told = [{"item": number, "reason": reason} for number, reason in sorted(refused)]
-    return wire.Json({"added": added, "present": present, "refused": told})
+    return wire.JsonResponse({"added": added, "present": present, "refused": told})
 
 
-async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]]) -> list[Prepared]:
+async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]]) -> list[PreparedItem]:
     """The items with their tokens and vectors."""
     if section == "messages":
         drafts = await prepare_drafts(here.embedder, [_draft(item) for item in items])
-        return [Prepared(item, draft=draft) for item, draft in zip(items, drafts, strict=True)]
+        return [PreparedItem(item, draft=draft) for item, draft in zip(items, drafts, strict=True)]
     if section == "conclusions":
         vectors = await here.embedder.embed([item["content"] for item in items])
-        return [Prepared(item, vector=to_blob(vector)) for item, vector in zip(items, vectors, strict=True)]
-    return [Prepared(item) for item in items]
+        return [PreparedItem(item, vector=to_blob(vector)) for item, vector in zip(items, vectors, strict=True)]
+    return [PreparedItem(item) for item in items]
 
 
-def _draft(item: Mapping[str, Any]) -> Draft:
+def _draft(item: Mapping[str, Any]) -> MessageDraft:
     file = None if item["file"] is None else json.dumps(item["file"])
-    return Draft(item["content"], item["peer_id"], json.dumps(item["metadata"]), file=file)
+    return MessageDraft(item["content"], item["peer_id"], json.dumps(item["metadata"]), file=file)
 
 
 def _plain(item: BaseModel) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from pydantic import AfterValidator, Field, PlainSerializer
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.body import Body
-from hermes.memory_server.api.clean import ConclusionText, Filters, MessageText, Metadata, Name, Text, clean_text
+from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, MessageText, Metadata, Name, clean_text
 from hermes.memory_server.api.schemas import CleanConfiguration
 
-Number = Annotated[int, Field(ge=0, le=limits.LARGEST_COUNT)]
+WholeNumber = Annotated[int, Field(ge=0, le=limits.LARGEST_COUNT)]
 Time = Annotated[datetime, PlainSerializer(times.to_micros)]
 SummaryText = Annotated[str, Field(max_length=limits.SUMMARY_CHARS), AfterValidator(clean_text)]
 PublicId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -45,8 +45,8 @@ class ImportedMembership(Body):
     peer_id: Name
     observe_me: bool | None = None
     observe_others: bool | None = None
-    joined_seq: Number = 0
-    left_seq: Number | None = None
+    joined_seq: WholeNumber = 0
+    left_seq: WholeNumber | None = None
     joined_at: Time
 
 
@@ -56,7 +56,7 @@ class ImportedMessage(Body):
     id: PublicId
     session_id: Name
     peer_id: Name
-    seq: Number
+    seq: WholeNumber
     content: MessageText
     metadata: Metadata = Field(default_factory=dict)
     created_at: Time
@@ -88,8 +88,8 @@ class ImportedConclusion(Body):
     """A conclusion."""
 
     id: PublicId
-    observer_id: Text
-    observed_id: Text
+    observer_id: CleanText
+    observed_id: CleanText
     session_id: Name | None = None
     level: Literal["explicit", "deductive", "inductive", "contradiction"]
     content: ConclusionText
@@ -104,9 +104,9 @@ class ImportedConclusion(Body):
 class ImportedCard(Body):
     """A card."""
 
-    observer_id: Text
-    observed_id: Text
-    lines: Annotated[list[Text], Field(max_length=limits.CARD_LINES)]
+    observer_id: CleanText
+    observed_id: CleanText
+    lines: Annotated[list[CleanText], Field(max_length=limits.CARD_LINES)]
     written_by: Literal["person", "dream"]
     updated_at: Time
 
@@ -130,7 +130,7 @@ class ImportedSummaries(Body):
 class ImportedWebhook(Body):
     """Where to be told of events."""
 
-    url: Text
+    url: CleanText
     created_at: Time | None = None
 
 

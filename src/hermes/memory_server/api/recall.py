@@ -16,7 +16,7 @@ from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
 
-Scope = str | Sequence[str] | None
+SessionChoice = str | Sequence[str] | None
 """One scope, several, or none."""
 
 
@@ -43,7 +43,7 @@ def session_rows(tx: Tx, workspace: str, names: Sequence[str] | None) -> tuple[i
     return tuple(row.id for row in tx.execute(query.where(sessions.c.is_active.is_(True))))
 
 
-def check_scope(scope: Scope, filters: Mapping[str, Any] | None, session: str | None) -> None:
+def check_scope(scope: SessionChoice, filters: Mapping[str, Any] | None, session: str | None) -> None:
     """A scope says which sessions; nothing else may say it beside."""
     if scope is not None and filters is not None:
         raise Invalid("scope and filters exclude each other")
@@ -60,7 +60,7 @@ def scope_rows(tx: Tx, workspace: str, scope: str | Sequence[str]) -> tuple[int,
 
 
 def make_view(
-    tx: Tx, workspace: str, observer_id: int, observed_id: int, scope: Scope, names: Sequence[str] | None
+    tx: Tx, workspace: str, observer_id: int, observed_id: int, scope: SessionChoice, names: Sequence[str] | None
 ) -> View:
     """One scope observes by itself; with several, the observer does, limited to their sessions. The sessions that are
     named limit who is left."""

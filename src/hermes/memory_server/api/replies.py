@@ -99,7 +99,7 @@ class ExportPart(BaseModel):
     after: int | None
 
 
-class Refused(BaseModel):
+class RefusedItem(BaseModel):
     item: int
     reason: str
 
@@ -107,7 +107,7 @@ class Refused(BaseModel):
 class Imported(BaseModel):
     added: int
     present: int
-    refused: list[Refused]
+    refused: list[RefusedItem]
 
 
 class Summary(BaseModel):
@@ -143,11 +143,11 @@ class PeerCard(BaseModel):
     peer_card: list[str] | None
 
 
-class Representation(BaseModel):
+class RepresentationResponse(BaseModel):
     representation: str
 
 
-class SessionPeerConfig(BaseModel):
+class SessionPeerConfigResponse(BaseModel):
     observe_me: bool | None
     observe_others: bool | None
 
@@ -170,7 +170,7 @@ class EvidenceMessage(BaseModel):
     created_at: datetime
 
 
-class Evidence(BaseModel):
+class AnswerEvidence(BaseModel):
     conclusions: list[EvidenceConclusion]
     messages: list[EvidenceMessage]
     tool_calls: list[dict[str, Any]]
@@ -179,7 +179,7 @@ class Evidence(BaseModel):
 
 class DialecticAnswer(BaseModel):
     content: str | None
-    evidence: Evidence | None = None
+    evidence: AnswerEvidence | None = None
 
 
 class Scope(BaseModel):
@@ -221,11 +221,11 @@ class WebhookEndpoint(BaseModel):
     created_at: datetime
 
 
-class Key(BaseModel):
+class KeyResponse(BaseModel):
     key: str
 
 
-class Accepted(BaseModel):
+class AcceptedResponse(BaseModel):
     message: str
 
 

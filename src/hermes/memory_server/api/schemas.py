@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -19,14 +20,14 @@ from pydantic import (
 from hermes.memory_server import limits
 from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import (
+    CleanText,
     ConclusionText,
     Filters,
     Instructions,
     MessageText,
     Metadata,
     Name,
-    Question,
-    Text,
+    QuestionText,
     check_members,
     check_size,
     clean_json,
@@ -34,9 +35,11 @@ from hermes.memory_server.api.clean import (
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
+LimitQuery = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
+DistanceQuery = Annotated[float | None, Query(ge=0.0, le=1.0)]
 Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
 """The older name of the field is still understood."""
-ScopeNames = Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
+ScopeNames = Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
 
 
 class Reasoning(Body):
@@ -85,13 +88,13 @@ class DialecticSettings(Body):
     custom_instructions: Instructions | None = None
 
 
-def _clean_extra(value: Configuration) -> Configuration:
+def _clean_extra(value: ConfigurationBody) -> ConfigurationBody:
     extra = clean_json(value.__pydantic_extra__ or {})
     check_size(extra, limits.CONFIGURATION_CHARS, "Configuration")
     return value
 
 
-class Configuration(BaseModel):
+class ConfigurationBody(BaseModel):
     """Configuration of a workspace or session."""
 
     model_config = ConfigDict(extra="allow")
@@ -108,7 +111,7 @@ class Configuration(BaseModel):
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
 
-CleanConfiguration = Annotated[Configuration, AfterValidator(_clean_extra)]
+CleanConfiguration = Annotated[ConfigurationBody, AfterValidator(_clean_extra)]
 
 
 class MessageConfiguration(Body):
@@ -122,7 +125,7 @@ class WorkspaceCreate(Body):
 
     id: Identity
     metadata: Metadata = Field(default_factory=dict)
-    configuration: CleanConfiguration = Field(default_factory=Configuration)
+    configuration: CleanConfiguration = Field(default_factory=ConfigurationBody)
 
 
 class WorkspaceUpdate(Body):
@@ -166,7 +169,7 @@ class SessionPeerConfig(Body):
     observe_others: bool | None = None
 
 
-Members = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
+MembersBody = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
 
 
 class SessionCreate(Body):
@@ -174,9 +177,9 @@ class SessionCreate(Body):
 
     id: Identity
     metadata: Metadata | None = None
-    peers: Annotated[Members | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
+    peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
-    scopes: Annotated[list[Text], Field(max_length=limits.SCOPES)] | None = None
+    scopes: Annotated[list[CleanText], Field(max_length=limits.SCOPES)] | None = None
 
 
 class SessionUpdate(Body):
@@ -211,7 +214,7 @@ class MessageUpdate(Body):
 class MessageSearch(Body):
     """What to look for in messages."""
 
-    query: Text
+    query: CleanText
     filters: Filters | None = None
     limit: Limit = 10
 
@@ -219,17 +222,17 @@ class MessageSearch(Body):
 class WorkspaceSearch(MessageSearch):
     """What to look for in a workspace, or in one scope of it."""
 
-    scope: Text | None = None
+    scope: CleanText | None = None
 
 
 class ConclusionCreate(Body):
     """A conclusion to store."""
 
     content: ConclusionText
-    observer_id: Text
-    observed_id: Text
-    session_id: Text | None = None
-    hermes_key: Annotated[Text, Field(min_length=1, max_length=limits.KEY_CHARS)] | None = None
+    observer_id: CleanText
+    observed_id: CleanText
+    session_id: CleanText | None = None
+    hermes_key: Annotated[CleanText, Field(min_length=1, max_length=limits.KEY_CHARS)] | None = None
 
 
 class ConclusionBatchCreate(Body):
@@ -260,7 +263,7 @@ class ConclusionEdit(Body):
 class ConclusionQuery(Body):
     """What to look for in conclusions; filters must name observer and observed."""
 
-    query: Text
+    query: CleanText
     top_k: Limit = 10
     distance: Distance | None = None
     filters: Filters | None = None
@@ -269,17 +272,17 @@ class ConclusionQuery(Body):
 class PeerCardSet(Body):
     """The lines of a card."""
 
-    peer_card: Annotated[list[Text], FailFast(), Field(max_length=limits.CARD_LINES)]
+    peer_card: Annotated[list[CleanText], FailFast(), Field(max_length=limits.CARD_LINES)]
 
 
 class RepresentationGet(Body):
     """Which conclusions a representation is made of."""
 
-    session_id: Text | None = None
+    session_id: CleanText | None = None
     filters: Filters | None = None
-    scope: Text | ScopeNames | None = None
-    target: Text | None = None
-    search_query: Text | None = None
+    scope: CleanText | ScopeNames | None = None
+    target: CleanText | None = None
+    search_query: CleanText | None = None
     search_top_k: Limit | None = None
     search_max_distance: Distance | None = None
     include_most_frequent: bool | None = None
@@ -289,29 +292,29 @@ class RepresentationGet(Body):
 class WorkspaceDialectic(Body):
     """A question to the memory of a whole workspace."""
 
-    query: Question
-    session_id: Text | None = None
+    query: QuestionText
+    session_id: CleanText | None = None
     filters: Filters | None = None
-    scope: Text | ScopeNames | None = None
+    scope: CleanText | ScopeNames | None = None
     stream: bool = False
     reasoning_level: Literal["minimal", "low", "medium", "high", "max"] = "low"
     response_format: Filters | None = None
     include_evidence: bool = False
 
 
-class Dialectic(WorkspaceDialectic):
+class DialecticOptions(WorkspaceDialectic):
     """A question to what a peer knows, about itself or a target."""
 
-    target: Text | None = None
+    target: CleanText | None = None
 
 
 class ScheduleDream(Body):
     """A dream to have soon."""
 
-    observer: Text
+    observer: CleanText
     dream_type: Literal["omni", "card_refresh"]
-    observed: Text | None = None
-    session_id: Text | None = None
+    observed: CleanText | None = None
+    session_id: CleanText | None = None
     rebuild: bool = False
 
 
@@ -325,10 +328,10 @@ class ScopeCreate(Body):
 class ScopeSessionsAdd(Body):
     """Sessions to put into a scope."""
 
-    session_ids: Annotated[list[Text], Field(min_length=1, max_length=limits.SCOPES)]
+    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
 
 
 class WebhookCreate(Body):
     """Where to be told of events."""
 
-    url: Text
+    url: CleanText

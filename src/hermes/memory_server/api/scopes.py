@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import Workspace
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import ScopeCreate, ScopeSessionsAdd
-from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import scopes as engine
 
@@ -19,46 +19,53 @@ SCOPE = f"{ROOT}/{{scope_id}}"
 
 @router.post(ROOT, response_model=replies.Scope, responses={201: {"model": replies.Scope}})
 async def get_or_create_scope(
-    workspace_id: str, body: ScopeCreate, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str, body: ScopeCreate, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
     """Get a scope, or make it."""
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now())
-        return Answer.of(wire.scope(row), 201 if made else 200)
+        return KeptAnswer.of(wire.scope(row), 201 if made else 200)
 
     return await Once(here, asked("scopes", idempotency_key, body), workspace_id).write(run)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Scope])
-async def list_scopes(workspace_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+async def list_scopes(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
     """Scopes of a workspace."""
     return wire.page(await here.read(lambda tx: engine.list_scopes(tx, workspace_id, page)), wire.scope)
 
 
 @router.get(SCOPE, response_model=replies.Scope)
-async def get_scope(workspace_id: str, scope_id: str, here: Here, _: Workspace) -> Response:
+async def get_scope(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """One scope."""
-    return wire.Json(wire.scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
+    return wire.JsonResponse(wire.scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
 
 
 @router.post(f"{SCOPE}/sessions", status_code=204)
 async def add_sessions(
-    workspace_id: str, scope_id: str, body: ScopeSessionsAdd, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str,
+    scope_id: str,
+    body: ScopeSessionsAdd,
+    here: ServerDep,
+    _: WorkspaceCaller,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Put sessions into a scope."""
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         scope = engine.get_scope(tx, workspace_id, scope_id)
         engine.add_sessions(tx, workspace_id, scope, body.session_ids, here.now())
-        return Answer(204)
+        return KeptAnswer(204)
 
     given = asked(f"scopes/{scope_id}/sessions", idempotency_key, body)
     return await Once(here, given, workspace_id).write(run)
 
 
 @router.post(f"{SCOPE}/sessions/list", response_model=replies.Page[replies.Session])
-async def list_scope_sessions(workspace_id: str, scope_id: str, here: Here, page: Paging, _: Workspace) -> Response:
+async def list_scope_sessions(
+    workspace_id: str, scope_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
+) -> Response:
     """The sessions of a scope."""
     return wire.page(
         await here.read(lambda tx: engine.list_scope_sessions(tx, engine.get_scope(tx, workspace_id, scope_id), page)),
@@ -67,7 +74,9 @@ async def list_scope_sessions(workspace_id: str, scope_id: str, here: Here, page
 
 
 @router.delete(f"{SCOPE}/sessions/{{session_id}}", status_code=204)
-async def remove_session(workspace_id: str, scope_id: str, session_id: str, here: Here, _: Workspace) -> Response:
+async def remove_session(
+    workspace_id: str, scope_id: str, session_id: str, here: ServerDep, _: WorkspaceCaller
+) -> Response:
     """Take a session out of a scope."""
     await here.write(
         lambda tx: engine.remove_session(tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), session_id)
@@ -76,7 +85,7 @@ async def remove_session(workspace_id: str, scope_id: str, session_id: str, here
 
 
 @router.get(f"{SCOPE}/status", response_model=replies.ScopeStatus)
-async def scope_status(workspace_id: str, scope_id: str, here: Here, _: Workspace) -> Response:
+async def scope_status(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """How far a scope has learnt what its sessions held before."""
     status = await here.read(lambda tx: engine.read_status(tx, engine.get_scope(tx, workspace_id, scope_id)))
-    return wire.Json({"backfill_status": status})
+    return wire.JsonResponse({"backfill_status": status})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import Member, OwnPeer, Workspace
+from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.schemas import MessageSearch, WorkspaceSearch
-from hermes.memory_server.api.server import REFUSALS, Here
+from hermes.memory_server.api.server import REFUSALS, ServerDep
 from hermes.memory_server.api.swift import SwiftRoute
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import find_hits, search_messages
@@ -22,60 +22,62 @@ ROOT = "/v3/workspaces/{workspace_id}"
 
 
 @router.post(f"{ROOT}/search", response_model=list[replies.Message], tags=["workspaces"])
-async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
+async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Search the messages of a workspace, or of a scope in it."""
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.Wire]:
+    def run(tx: Tx) -> list[wire.WireObject]:
         where = _place(tx, workspace_id, body)
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))
 
 
 @router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
-async def search_session(workspace_id: str, session_id: str, body: MessageSearch, here: Here, _: Member) -> Response:
+async def search_session(
+    workspace_id: str, session_id: str, body: MessageSearch, here: ServerDep, _: Member
+) -> Response:
     """Search the messages of a session."""
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.Wire]:
+    def run(tx: Tx) -> list[wire.WireObject]:
         session = find_live_session(tx, workspace_id, session_id)
-        where = Place(0, ()) if session is None else Place(session.workspace_id, (session.id,))
+        where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
-async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: Here, _: OwnPeer) -> Response:
+async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: ServerDep, _: OwnPeer) -> Response:
     """Search what the peer said."""
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.Wire]:
+    def run(tx: Tx) -> list[wire.WireObject]:
         place = workspace_id_of(tx, workspace_id)
         author = find_peer(tx, place, peer_id)
-        where = Place(place, ()) if author is None else Place(place, peer=author.id)
+        where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
         return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))
 
 
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
-async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Here, _: Workspace) -> Response:
+async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """As the search of a workspace, with how well each message fits and how sure it is that it is about the query."""
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.Wire]:
+    def run(tx: Tx) -> list[wire.WireObject]:
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
         return [
             {"message": wire.message(hit.row), "score": hit.score, "certainty": hit.certainty, "about": hit.is_about}
             for hit in hits
         ]
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))
 
 
-def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> Place:
+def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> SearchArea:
     found = workspace_id_of(tx, workspace)
     sessions = None if body.scope is None else session_ids(tx, get_scopes(tx, workspace, body.scope))
-    return Place(found, sessions if found else ())
+    return SearchArea(found, sessions if found else ())

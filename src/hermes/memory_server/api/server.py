@@ -15,14 +15,14 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.swift import SwiftRoute
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.embedder import Embedder, Question, make_question
+from hermes.memory_server.embedder import Embedder, SearchQuestion, make_question
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.embedding import Refinement
-from hermes.memory_server.engine.health import Health
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.health import ServerHealth
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.worker import Worker
+from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
 T = TypeVar("T")
@@ -70,20 +70,20 @@ class Server:
     options: Options
     embedder: Embedder
     vectors: VectorIndex
-    health: Health
+    health: ServerHealth
     parsers: Parsers
     refinement: Refinement | None = None
-    worker: Worker | None = None
+    worker: JobWorker | None = None
 
     def now(self) -> int:
         """Microseconds since 1970."""
         return times.now(self.clock)
 
-    async def ask(self, text: str) -> Question:
+    async def ask(self, text: str) -> SearchQuestion:
         """The question that a text asks."""
         return await make_question(self.embedder, text)
 
-    async def ask_messages(self, workspace: str, text: str) -> Question:
+    async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
         """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
         question = await self.ask(text)
         if self.refinement is None:
@@ -124,10 +124,10 @@ async def get_page(
     page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
     reverse: bool = False,
-) -> Page:
+) -> PageRequest:
     """The page that the query asks for."""
-    return Page(page, size, reverse)
+    return PageRequest(page, size, reverse)
 
 
-Here = Annotated[Server, Depends(get_server)]
-Paging = Annotated[Page, Depends(get_page)]
+ServerDep = Annotated[Server, Depends(get_server)]
+Paging = Annotated[PageRequest, Depends(get_page)]

@@ -11,24 +11,24 @@ from sqlalchemy import Row
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, Workspace
-from hermes.memory_server.api.clean import Names
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
+from hermes.memory_server.api.clean import TextList
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import (
     Filter,
-    Members,
+    MembersBody,
     SessionCreate,
     SessionPeerConfig,
     SessionUpdate,
 )
-from hermes.memory_server.api.server import Here, Paging, Server, new_router
+from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.names import refuse_scopes
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
@@ -40,13 +40,13 @@ SESSION = f"{ROOT}/{{session_id}}"
 T = TypeVar("T")
 
 
-def _observations(given: Members) -> dict[str, Observation]:
+def _observations(given: MembersBody) -> dict[str, Observation]:
     return {name: Observation(config.observe_me, config.observe_others) for name, config in given.items()}
 
 
 @router.post(ROOT, response_model=replies.Session, responses={201: {"model": replies.Session}})
 async def get_or_create_session(
-    workspace_id: str, body: SessionCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+    workspace_id: str, body: SessionCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
     """Get a session, or make it; given metadata replaces, configuration merges, peers and scopes are added."""
     configuration = body.configuration.given() if body.configuration else None
@@ -57,7 +57,7 @@ async def get_or_create_session(
     holder = (caller.admin, caller.peer, caller.session)
     once = Once(here, asked("sessions", idempotency_key, (body, holder)), workspace_id)
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         if (before := once.known(tx)) is not None:
             return before
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
@@ -69,21 +69,26 @@ async def get_or_create_session(
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
             add_sessions(tx, workspace_id, scope, [body.id], at)
-        answer = Answer.of(wire.session(row), 201 if made else 200)
+        answer = KeptAnswer.of(wire.session(row), 201 if made else 200)
         return answer if more else once.keep(tx, answer)
 
     return await _add_more(here, once, workspace_id, body.id, await here.write(run), more)
 
 
 async def _add_more(
-    here: Server, once: Once, workspace: str, session: str, answer: Answer, more: Sequence[Mapping[str, Observation]]
+    here: Server,
+    once: Once,
+    workspace: str,
+    session: str,
+    answer: KeptAnswer,
+    more: Sequence[Mapping[str, Observation]],
 ) -> Response:
     """Let the other parts of many members in, unless all of it was done before; the answer is kept with the last."""
     if more and not answer.repeated:
         join = partial(members.add_members, at=here.now())
         await _change(here, workspace, session, more[:-1], join)
 
-        def end(tx: Tx) -> Answer:
+        def end(tx: Tx) -> KeptAnswer:
             join(tx, engine.lock_session(tx, workspace, session), more[-1])
             return once.known(tx) or once.keep(tx, answer)
 
@@ -93,12 +98,12 @@ async def _add_more(
 
 async def _change(
     here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
-) -> wire.Wire:
+) -> wire.WireObject:
     """Change the members of a session part by part: others write in between. The session."""
-    shown: wire.Wire = {}
+    shown: wire.WireObject = {}
     for part in parts:
 
-        def run(tx: Tx, part: T = part) -> wire.Wire:
+        def run(tx: Tx, part: T = part) -> wire.WireObject:
             row = engine.lock_session(tx, workspace, session)
             change(tx, row, part)
             return wire.session(row)
@@ -125,7 +130,7 @@ def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bo
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Session])
 async def list_sessions(
-    workspace_id: str, here: Here, page: Paging, _: Workspace, body: Filter | None = None
+    workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
     """Active sessions of a workspace."""
     filters = body.filters if body else None
@@ -134,7 +139,7 @@ async def list_sessions(
 
 @router.put(SESSION, response_model=replies.Session)
 async def update_session(
-    workspace_id: str, session_id: str, body: SessionUpdate, here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: SessionUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
     """Replace metadata, merge configuration."""
     configuration = body.configuration.given() if body.configuration else None
@@ -143,36 +148,36 @@ async def update_session(
             tx, workspace_id, session_id, here.now(), metadata=body.metadata, configuration=configuration
         )
     )
-    return wire.Json(wire.session(row))
+    return wire.JsonResponse(wire.session(row))
 
 
-@router.delete(SESSION, status_code=202, response_model=replies.Accepted)
-async def remove_session(workspace_id: str, session_id: str, here: Here, _: OwnSession) -> Response:
+@router.delete(SESSION, status_code=202, response_model=replies.AcceptedResponse)
+async def remove_session(workspace_id: str, session_id: str, here: ServerDep, _: OwnSession) -> Response:
     """Delete a session; it is gone from every list at once."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
-    return wire.Json({"message": "Session deleted successfully"}, 202)
+    return wire.JsonResponse({"message": "Session deleted successfully"}, 202)
 
 
 @router.post(f"{SESSION}/peers", response_model=replies.Session)
 async def add_peers(
     workspace_id: str,
     session_id: str,
-    body: Annotated[Members, Body()],
-    here: Here,
+    body: Annotated[MembersBody, Body()],
+    here: ServerDep,
     _: OwnSession,
-    idempotency_key: Key = None,
+    idempotency_key: KeyHeader = None,
 ) -> Response:
     """Let peers into a session."""
     first, *more = members.parts(members.observers_first(_observations(body)))
     once = Once(here, asked("peers", idempotency_key, body), workspace_id, session_id)
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         if (before := once.known(tx)) is not None:
             return before
         at = here.now()
         row, _made = engine.ensure_session(tx, workspace_id, session_id, at)
         members.add_members(tx, row, first, at)
-        answer = Answer.of(wire.session(row), 200)
+        answer = KeptAnswer.of(wire.session(row), 200)
         return answer if more else once.keep(tx, answer)
 
     return await _add_more(here, once, workspace_id, session_id, await here.write(run), more)
@@ -180,7 +185,7 @@ async def add_peers(
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)
 async def set_peers(
-    workspace_id: str, session_id: str, body: Annotated[Members, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[MembersBody, Body()], here: ServerDep, _: OwnSession
 ) -> Response:
     """Say exactly who is in a session."""
     given = members.observers_first(_observations(body))
@@ -192,48 +197,48 @@ async def set_peers(
 
         after = await here.write(leave)
     join = partial(members.set_members, at=here.now())
-    return wire.Json(await _change(here, workspace_id, session_id, members.parts(given), join))
+    return wire.JsonResponse(await _change(here, workspace_id, session_id, members.parts(given), join))
 
 
 @router.delete(f"{SESSION}/peers", response_model=replies.Session)
 async def remove_peers(
-    workspace_id: str, session_id: str, body: Annotated[Names, Body()], here: Here, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[TextList, Body()], here: ServerDep, _: OwnSession
 ) -> Response:
     """Let peers out of a session."""
     refuse_scopes(*body)
     parts = members.parts(dict.fromkeys(body))
-    return wire.Json(await _change(here, workspace_id, session_id, parts, members.remove_members))
+    return wire.JsonResponse(await _change(here, workspace_id, session_id, parts, members.remove_members))
 
 
 @router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])
 async def list_session_peers(
     workspace_id: str,
     session_id: str,
-    here: Here,
+    here: ServerDep,
     _: Member,
     page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
 ) -> Response:
     """Who is in a session now."""
-    asked = Page(page, size)
+    asked = PageRequest(page, size)
     return wire.page(
         await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), asked)),
         wire.peer,
     )
 
 
-@router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfig)
-async def get_peer_config(workspace_id: str, session_id: str, peer_id: str, here: Here, _: Member) -> Response:
+@router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfigResponse)
+async def get_peer_config(workspace_id: str, session_id: str, peer_id: str, here: ServerDep, _: Member) -> Response:
     """What is set for a member."""
     found = await here.read(
         lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
     )
-    return wire.Json({"observe_me": found.observe_me, "observe_others": found.observe_others})
+    return wire.JsonResponse({"observe_me": found.observe_me, "observe_others": found.observe_others})
 
 
 @router.put(f"{SESSION}/peers/{{peer_id}}/config", status_code=204)
 async def set_peer_config(
-    workspace_id: str, session_id: str, peer_id: str, body: SessionPeerConfig, here: Here, _: OwnSession
+    workspace_id: str, session_id: str, peer_id: str, body: SessionPeerConfig, here: ServerDep, _: OwnSession
 ) -> Response:
     """Change what is set for a member."""
     given = Observation(body.observe_me, body.observe_others)
@@ -244,12 +249,12 @@ async def set_peer_config(
 
 
 @router.get(f"{SESSION}/summaries", response_model=replies.SessionSummaries)
-async def get_summaries(workspace_id: str, session_id: str, here: Here, _: Member) -> Response:
+async def get_summaries(workspace_id: str, session_id: str, here: ServerDep, _: Member) -> Response:
     """The newest short and long summary."""
 
-    def run(tx: Tx) -> wire.Wire:
+    def run(tx: Tx) -> wire.WireObject:
         found = read_summaries(tx, engine.live_session_id(tx, workspace_id, session_id))
         short, long = wire.summary(found.get("short")), wire.summary(found.get("long"))
         return {"id": session_id, "short_summary": short, "long_summary": long}
 
-    return wire.Json(await here.read(run))
+    return wire.JsonResponse(await here.read(run))

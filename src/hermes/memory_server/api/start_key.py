@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.loopback import shows_key
 from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
-from hermes.memory_server.api.wire import Json
+from hermes.memory_server.api.wire import JsonResponse
 
 REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
 
@@ -22,7 +22,7 @@ class StartKey:
         shown = scope["type"] == "http" and self._holds(scope)
         scope[KEY_SHOWN] = shown
         if scope["type"] == "http" and scope["path"] != HEALTH and not shown:
-            refusal = Json(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
+            refusal = JsonResponse(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -26,14 +26,14 @@ class Visit:
     client: str
 
 
-Listener = Callable[[Visit], None]
+VisitListener = Callable[[Visit], None]
 """Told of every visit, on the loop: it must neither wait nor raise."""
 
 
 class Traffic:
     """An ASGI layer that tells its listeners of every request."""
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
+    def __init__(self, listeners: Sequence[VisitListener]) -> None:
         self._listeners = listeners
         self._under_way = 0
         self._used = time.monotonic()

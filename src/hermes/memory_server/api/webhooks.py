@@ -8,13 +8,13 @@ from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
-from hermes.memory_server.api.auth import Workspace
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import WebhookCreate
-from hermes.memory_server.api.server import Here, new_router
+from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import webhooks as engine
-from hermes.memory_server.engine.paging import Page
+from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("webhooks")
@@ -23,13 +23,13 @@ ROOT = "/v3/workspaces/{workspace_id}/webhooks"
 
 @router.post(ROOT, response_model=replies.WebhookEndpoint, responses={201: {"model": replies.WebhookEndpoint}})
 async def get_or_create_webhook(
-    workspace_id: str, body: WebhookCreate, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str, body: WebhookCreate, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
     """Register an endpoint."""
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_webhook(tx, workspace_id, body.url, here.now())
-        return Answer.of(wire.webhook(row), 201 if made else 200)
+        return KeptAnswer.of(wire.webhook(row), 201 if made else 200)
 
     return await Once(here, asked("webhooks", idempotency_key, body), workspace_id).write(run)
 
@@ -37,18 +37,18 @@ async def get_or_create_webhook(
 @router.get(ROOT, response_model=replies.Page[replies.WebhookEndpoint])
 async def list_webhooks(
     workspace_id: str,
-    here: Here,
-    _: Workspace,
+    here: ServerDep,
+    _: WorkspaceCaller,
     page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
     size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
 ) -> Response:
     """Endpoints of a workspace."""
-    asked = Page(page, size)
+    asked = PageRequest(page, size)
     return wire.page(await here.read(lambda tx: engine.list_webhooks(tx, workspace_id, asked)), wire.webhook)
 
 
 @router.get(f"{ROOT}/test", response_model=None)
-async def send_test_event(workspace_id: str, here: Here, _: Workspace) -> Response:
+async def send_test_event(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Send a test event to every endpoint."""
 
     def run(tx: Tx) -> None:
@@ -56,11 +56,11 @@ async def send_test_event(workspace_id: str, here: Here, _: Workspace) -> Respon
         engine.announce(tx, place.id, "test.event", {"workspace_id": workspace_id}, here.now())
 
     await here.write(run)
-    return wire.Json(None)
+    return wire.JsonResponse(None)
 
 
 @router.delete(f"{ROOT}/{{endpoint_id}}", status_code=204)
-async def delete_webhook(workspace_id: str, endpoint_id: str, here: Here, _: Workspace) -> Response:
+async def delete_webhook(workspace_id: str, endpoint_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Forget an endpoint."""
     await here.write(lambda tx: engine.delete_webhook(tx, workspace_id, endpoint_id))
     return Response(status_code=204)

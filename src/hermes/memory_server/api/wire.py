@@ -13,18 +13,18 @@ from starlette.responses import Response
 from hermes.memory_server import times
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.dialectic import Answer
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
 from hermes.memory_server.engine.names import SCOPE_PREFIX
-from hermes.memory_server.engine.once import Stamp
+from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
-from hermes.memory_server.engine.queue_status import Counts, Status
+from hermes.memory_server.engine.queue_status import Counts, QueueCounts
 from hermes.memory_server.engine.summaries import TYPES
 
-Wire = dict[str, Any]
+WireObject = dict[str, Any]
 
 
-class Json(Response):
+class JsonResponse(Response):
     """JSON, written once."""
 
     media_type = "application/json"
@@ -33,11 +33,13 @@ class Json(Response):
         return orjson.dumps(content)
 
 
-def page(paged: Paged, show: Callable[[Row[Any]], Wire]) -> Json:
+def page(paged: Paged, show: Callable[[Row[Any]], WireObject]) -> JsonResponse:
     """A page of a list."""
     asked = paged.page
     items = [show(row) for row in paged.rows]
-    return Json({"items": items, "total": paged.total, "page": asked.number, "size": asked.size, "pages": paged.pages})
+    return JsonResponse(
+        {"items": items, "total": paged.total, "page": asked.number, "size": asked.size, "pages": paged.pages}
+    )
 
 
 def raw(stored: str) -> orjson.Fragment:
@@ -45,7 +47,7 @@ def raw(stored: str) -> orjson.Fragment:
     return orjson.Fragment(stored)
 
 
-def workspace(row: Row[Any]) -> Wire:
+def workspace(row: Row[Any]) -> WireObject:
     return {
         "id": row.name,
         "uid": row.uid,
@@ -55,7 +57,7 @@ def workspace(row: Row[Any]) -> Wire:
     }
 
 
-def peer(row: Row[Any]) -> Wire:
+def peer(row: Row[Any]) -> WireObject:
     return {
         "id": row.name,
         "uid": row.uid,
@@ -66,7 +68,7 @@ def peer(row: Row[Any]) -> Wire:
     }
 
 
-def session(row: Row[Any]) -> Wire:
+def session(row: Row[Any]) -> WireObject:
     return {
         "id": row.name,
         "uid": row.uid,
@@ -78,7 +80,7 @@ def session(row: Row[Any]) -> Wire:
     }
 
 
-def message(row: Row[Any]) -> Wire:
+def message(row: Row[Any]) -> WireObject:
     return {
         "id": row.public_id,
         "content": row.content,
@@ -91,7 +93,7 @@ def message(row: Row[Any]) -> Wire:
     }
 
 
-def written(workspace_name: str, session_name: str, draft: Draft, stamp: Stamp) -> Wire:
+def written(workspace_name: str, session_name: str, draft: MessageDraft, stamp: WrittenStamp) -> WireObject:
     """A message as it was first written, without reading it back."""
     return {
         "id": stamp.public_id,
@@ -105,7 +107,7 @@ def written(workspace_name: str, session_name: str, draft: Draft, stamp: Stamp) 
     }
 
 
-def concluded(new: NewConclusion, stamp: Stamp) -> Wire:
+def concluded(new: NewConclusion, stamp: WrittenStamp) -> WireObject:
     """A conclusion as it was first stored, without reading it back."""
     return {
         "id": stamp.public_id,
@@ -120,7 +122,7 @@ def concluded(new: NewConclusion, stamp: Stamp) -> Wire:
     }
 
 
-def conclusion(row: Row[Any]) -> Wire:
+def conclusion(row: Row[Any]) -> WireObject:
     return {
         "id": row.public_id,
         "content": row.content,
@@ -134,11 +136,11 @@ def conclusion(row: Row[Any]) -> Wire:
     }
 
 
-def conclusion_version(row: Row[Any]) -> Wire:
+def conclusion_version(row: Row[Any]) -> WireObject:
     return {"content": row.content, "replaced_at": times.to_wire(row.replaced_at)}
 
 
-def merge(row: Row[Any]) -> Wire:
+def merge(row: Row[Any]) -> WireObject:
     return {
         "id": row.public_id,
         "peer_id": row.from_name,
@@ -149,7 +151,7 @@ def merge(row: Row[Any]) -> Wire:
     }
 
 
-def summary(row: Row[Any] | None) -> Wire | None:
+def summary(row: Row[Any] | None) -> WireObject | None:
     if row is None:
         return None
     return {
@@ -161,7 +163,7 @@ def summary(row: Row[Any] | None) -> Wire | None:
     }
 
 
-def scope(row: Row[Any]) -> Wire:
+def scope(row: Row[Any]) -> WireObject:
     return {
         "id": row.name.removeprefix(SCOPE_PREFIX),
         "metadata": raw(row.metadata),
@@ -169,7 +171,7 @@ def scope(row: Row[Any]) -> Wire:
     }
 
 
-def webhook(row: Row[Any]) -> Wire:
+def webhook(row: Row[Any]) -> WireObject:
     return {
         "id": row.public_id,
         "workspace_id": row.workspace,
@@ -178,7 +180,7 @@ def webhook(row: Row[Any]) -> Wire:
     }
 
 
-def evidence(found: Answer) -> Wire:
+def evidence(found: Answer) -> WireObject:
     """What was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
@@ -188,18 +190,18 @@ def evidence(found: Answer) -> Wire:
     }
 
 
-def _evidence_conclusion(row: Row[Any]) -> Wire:
+def _evidence_conclusion(row: Row[Any]) -> WireObject:
     shown = conclusion(row)
     del shown["times_derived"]
     return {**shown, "source_ids": json.loads(row.source_ids or "[]")}
 
 
-def _evidence_message(row: Row[Any]) -> Wire:
+def _evidence_message(row: Row[Any]) -> WireObject:
     shown = message(row)
     return {key: shown[key] for key in ("id", "session_id", "peer_id", "created_at")}
 
 
-def queue_status(status: Status) -> Wire:
+def queue_status(status: QueueCounts) -> WireObject:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
@@ -207,7 +209,7 @@ def queue_status(status: Status) -> Wire:
     return {**_counts(status.all), "sessions": sessions, "promised": promised}
 
 
-def _counts(counts: Counts) -> Wire:
+def _counts(counts: Counts) -> WireObject:
     return {
         "total_work_units": counts.total,
         "completed_work_units": counts.completed,
@@ -216,6 +218,6 @@ def _counts(counts: Counts) -> Wire:
     }
 
 
-def messages(rows: Iterable[Row[Any]]) -> list[Wire]:
+def messages(rows: Iterable[Row[Any]]) -> list[WireObject]:
     """Messages in the order given."""
     return [message(row) for row in rows]

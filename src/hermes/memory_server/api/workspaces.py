@@ -8,11 +8,11 @@ from fastapi import Query, Response
 
 from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import Admin, AnyKey, Caller, Workspace
+from hermes.memory_server.api.auth import Admin, AnyKey, Caller, WorkspaceCaller
 from hermes.memory_server.api.clean import Name
-from hermes.memory_server.api.once import Answer, Key, Once, asked
+from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceUpdate
-from hermes.memory_server.api.server import Here, Paging, new_router
+from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
@@ -26,29 +26,29 @@ ROOT = "/v3/workspaces/{workspace_id}"
 
 @router.post("/v3/workspaces", response_model=replies.Workspace, responses={201: {"model": replies.Workspace}})
 async def get_or_create_workspace(
-    body: WorkspaceCreate, here: Here, caller: AnyKey, idempotency_key: Key = None
+    body: WorkspaceCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
     """Get a workspace, or make it."""
     auth.require(caller.admin or caller.workspace == body.id)
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_workspace(
             tx, body.id, here.now(), metadata=body.metadata, configuration=body.configuration.given()
         )
-        return Answer.of(wire.workspace(row), 201 if made else 200)
+        return KeptAnswer.of(wire.workspace(row), 201 if made else 200)
 
     return await Once(here, asked("workspaces", idempotency_key, body), body.id).write(run)
 
 
 @router.post("/v3/workspaces/list", response_model=replies.Page[replies.Workspace])
-async def list_workspaces(here: Here, page: Paging, _: Admin, body: Filter | None = None) -> Response:
+async def list_workspaces(here: ServerDep, page: Paging, _: Admin, body: Filter | None = None) -> Response:
     """All workspaces."""
     filters = body.filters if body else None
     return wire.page(await here.read(lambda tx: engine.list_workspaces(tx, filters, page)), wire.workspace)
 
 
 @router.put(ROOT, response_model=replies.Workspace)
-async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Here, _: Workspace) -> Response:
+async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Change metadata or configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row = await here.write(
@@ -56,46 +56,46 @@ async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Here
             tx, workspace_id, here.now(), metadata=body.metadata, configuration=configuration
         )
     )
-    return wire.Json(wire.workspace(row))
+    return wire.JsonResponse(wire.workspace(row))
 
 
-@router.delete(ROOT, status_code=202, response_model=replies.Accepted)
-async def remove_workspace(workspace_id: str, here: Here, _: Workspace) -> Response:
+@router.delete(ROOT, status_code=202, response_model=replies.AcceptedResponse)
+async def remove_workspace(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Delete a workspace that has no active session."""
     await here.write(lambda tx: delete_workspace(tx, workspace_id, here.now()))
-    return wire.Json({"message": "Workspace deletion accepted"}, 202)
+    return wire.JsonResponse({"message": "Workspace deletion accepted"}, 202)
 
 
 @router.get(f"{ROOT}/queue/status", response_model=replies.QueueStatus)
 async def queue_status(
     workspace_id: str,
-    here: Here,
-    _: Workspace,
+    here: ServerDep,
+    _: WorkspaceCaller,
     observer_id: str | None = None,
     sender_id: str | None = None,
     session_id: str | None = None,
 ) -> Response:
     """How much background work waits."""
     status = await here.read(lambda tx: read_status(tx, workspace_id, observer_id, sender_id, session_id))
-    return wire.Json(wire.queue_status(status))
+    return wire.JsonResponse(wire.queue_status(status))
 
 
 @router.post(f"{ROOT}/schedule_dream", status_code=204)
 async def dream(
-    workspace_id: str, body: ScheduleDream, here: Here, _: Workspace, idempotency_key: Key = None
+    workspace_id: str, body: ScheduleDream, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
     """Queue a dream."""
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> KeptAnswer:
         schedule_dream(tx, workspace_id, body.observer, body.observed, body.dream_type, body.session_id, here.now())
-        return Answer(204)
+        return KeptAnswer(204)
 
     return await Once(here, asked("schedule_dream", idempotency_key, body), workspace_id).write(run)
 
 
-@router.post("/v3/keys", response_model=replies.Key, responses={405: {"model": replies.Detail}})
+@router.post("/v3/keys", response_model=replies.KeyResponse, responses={405: {"model": replies.Detail}})
 async def create_key(
-    here: Here,
+    here: ServerDep,
     _: Admin,
     workspace_id: Annotated[str | None, Query()] = None,
     peer_id: Annotated[str | None, Query()] = None,
@@ -111,4 +111,4 @@ async def create_key(
         raise Invalid("A key for a peer or session needs workspace_id")
     expiry = None if expires_at is None else times.parse(expires_at)
     caller = Caller(False, workspace_id, peer_id, session_id)
-    return wire.Json({"key": auth.make_key(caller, here.options.jwt_secret, here.now(), expiry)})
+    return wire.JsonResponse({"key": auth.make_key(caller, here.options.jwt_secret, here.now(), expiry)})

@@ -12,13 +12,13 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, meta
 from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL
 from hermes.ranking.traits import traits_of
 
-MARK = Prepared(select(meta.c.value).where(meta.c.name == bindparam("name")))
-KNOW = Prepared(
+MARK = PreparedStatement(select(meta.c.value).where(meta.c.name == bindparam("name")))
+KNOW = PreparedStatement(
     update(message_vectors)
     .where(message_vectors.c.workspace_id == bindparam("of"), message_vectors.c.message_id == bindparam("id"))
     .values(traits=bindparam("found"), said_at=bindparam("at"))

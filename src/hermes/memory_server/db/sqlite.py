@@ -17,9 +17,14 @@ from hermes.memory_server.db.functions import register_functions
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
-from hermes.sqlite.reading import Lane
+from hermes.sqlite.reading import ReadLane
 
-LANES = (Lane(threads=1, seconds=0.01), Lane(threads=1, seconds=0.1), Lane(threads=1, seconds=0.5), Lane(threads=1))
+LANES = (
+    ReadLane(threads=1, seconds=0.01),
+    ReadLane(threads=1, seconds=0.1),
+    ReadLane(threads=1, seconds=0.5),
+    ReadLane(threads=1),
+)
 """Nearly every read takes a few milliseconds, and one thread does them all: several would compete for Python's global
 lock, and together do a third less than one alone."""
 ROOM = 8 * 1024 * 1024

@@ -12,9 +12,9 @@ from sqlalchemy import Select, bindparam, column, func, select, table, text
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Entry, Ids, Place
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, IndexedMessage, MessageIds, SearchArea
 from hermes.ranking.words import segment
 
 TEXTS = """
@@ -41,7 +41,7 @@ SPELLED = (
 )
 """A text as it is indexed: SQLite forgets words only when it is told the same that it was told before."""
 OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
-ADD = Prepared(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
+ADD = PreparedStatement(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
 ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
 REMOVE_PART = text(
     f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, {SPELLED} {PART}"
@@ -76,16 +76,16 @@ ALL = -1
 """As many as there are."""
 
 
-def _in_one_row(query: Select[Any]) -> Prepared:
+def _in_one_row(query: Select[Any]) -> PreparedStatement:
     """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
-    return Prepared(select(func.group_concat(query.subquery().c.rowid).label("ids")))
+    return PreparedStatement(select(func.group_concat(query.subquery().c.rowid).label("ids")))
 
 
 NEWEST = _in_one_row(HOLDING)
 BETWEEN = _in_one_row(
     HOLDING.where(message_index.c.rowid >= bindparam("first"), message_index.c.rowid <= bindparam("last"))
 )
-EDGES = Prepared(
+EDGES = PreparedStatement(
     select(
         select(func.min(messages.c.workspace_id)).scalar_subquery().label("first"),
         select(func.max(messages.c.workspace_id)).scalar_subquery().label("last"),
@@ -101,7 +101,7 @@ class SqliteTextIndex:
         tx.exec_driver_sql(TEXTS)
         tx.exec_driver_sql(INDEX)
 
-    def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
+    def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
         ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": segment(e.content)} for e in entries])
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
@@ -127,7 +127,7 @@ class SqliteTextIndex:
         for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
             tx.execute(statement, {"after": after, "last": last})
 
-    def within(self, tx: Tx, place: Place) -> SqliteMatcher:
+    def within(self, tx: Tx, place: SearchArea) -> SqliteMatcher:
         return SqliteMatcher(tx, _scope_terms(tx, place))
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
@@ -167,7 +167,7 @@ class SqliteMatcher:
         self._tx = tx
         self._scope = f"({scope}) AND " if scope else ""
 
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
+    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
         all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
         given = {"match": self._scope + all_of_them, "most": limit or ALL}
         if between is None:
@@ -181,11 +181,11 @@ def _quoted(word: str) -> str:
     return f'"{word[:-1]}"*' if word.endswith("*") else f'"{word}"'
 
 
-def _scope(entry: Entry) -> str:
+def _scope(entry: IndexedMessage) -> str:
     return f"w{entry.workspace_id} s{entry.session_id} p{entry.peer_id}"
 
 
-def _scope_terms(tx: Tx, place: Place) -> str:
+def _scope_terms(tx: Tx, place: SearchArea) -> str:
     """What limits a search to a place. For the only workspace of a file nothing: that would be most of the cost."""
     terms = [] if place.peer is None else [f"scope : p{place.peer}"]
     if place.sessions is not None:

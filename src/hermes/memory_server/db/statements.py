@@ -22,7 +22,7 @@ AT_ONCE = 10_000
 """How many values a statement names; SQLite knows up to 32,766."""
 
 
-class Prepared:
+class PreparedStatement:
     """A statement with named parameters, all of which are given each time. It has no `IN` with a list."""
 
     def __init__(self, element: ClauseElement) -> None:
@@ -72,8 +72,8 @@ class PreparedInsert:
     """An INSERT of these columns of a table that counts its rows by `id`."""
 
     def __init__(self, table: Table, *names: str) -> None:
-        self._plain = Prepared(inserting(table, *names))
-        self._returning = Prepared(inserting(table, *names).returning(table.c.id))
+        self._plain = PreparedStatement(inserting(table, *names))
+        self._returning = PreparedStatement(inserting(table, *names).returning(table.c.id))
 
     def add(self, tx: Tx, **given: Any) -> int:
         """Add a row: its id."""

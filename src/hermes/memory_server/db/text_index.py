@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from hermes.memory_server.db.database import Tx
 
-Ids = NDArray[np.int64]
+MessageIds = NDArray[np.int64]
 UNREAD_AFTER, UNREAD_UNTIL = "unread_after", "unread_until"
 """Names in `meta` of the marks between which messages are indexed as an earlier version did (`catching_up`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchArea:
     """Where to look: a workspace, and within it some sessions or one author."""
 
     workspace_id: int
@@ -25,7 +25,7 @@ class Place:
     peer: int | None = None
 
 
-class Entry(NamedTuple):
+class IndexedMessage(NamedTuple):
     """A message as the index takes it."""
 
     id: int
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 class Matcher(Protocol):
     """Finds words in one place, in one transaction."""
 
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> Ids:
+    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
         """The newest messages that hold all of the words, the newest first; or those with ids between two. What costs
         is the place."""
         ...
@@ -51,7 +51,7 @@ class TextIndex(Protocol):
         """Make it, empty, in a new database."""
         ...
 
-    def add(self, tx: Tx, entries: Iterable[Entry]) -> None:
+    def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
         """Make messages findable."""
         ...
 
@@ -71,7 +71,7 @@ class TextIndex(Protocol):
         """Index messages anew, from the one that comes after an id up to another, that an earlier version indexed."""
         ...
 
-    def within(self, tx: Tx, place: Place) -> Matcher:
+    def within(self, tx: Tx, place: SearchArea) -> Matcher:
         """What finds words in a place."""
         ...
 

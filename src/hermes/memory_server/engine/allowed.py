@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine.messages import MESSAGES
 
 PART = 2000
@@ -19,25 +19,27 @@ PART = 2000
 class Allowed:
     """The messages of a place that satisfy a condition. It is evaluated for a few ids (`keep`), or for all (`all`)."""
 
-    def __init__(self, tx: Tx, place: Place, condition: ColumnElement[bool], candidates: Sequence[int] | None) -> None:
+    def __init__(
+        self, tx: Tx, place: SearchArea, condition: ColumnElement[bool], candidates: Sequence[int] | None
+    ) -> None:
         """`candidates`: the only messages that can satisfy the condition, where an index told them; else None."""
         self.condition = condition
-        self.known: Ids | None = None
+        self.known: MessageIds | None = None
         self._place = place
         if candidates is not None:
             self.known = np.sort(self._ask(tx, np.array(candidates, dtype=np.int64), self._in_place(by_index=False)))
 
-    def keep(self, tx: Tx, ids: Ids) -> Ids:
+    def keep(self, tx: Tx, ids: MessageIds) -> MessageIds:
         """Those of the ids that are allowed, in their order."""
         return ids[np.isin(ids, self._ask(tx, ids) if self.known is None else self.known)]
 
-    def all(self, tx: Tx) -> Ids:
+    def all(self, tx: Tx) -> MessageIds:
         """All that are allowed, the oldest first. Looks at every message of the place."""
         if self.known is None:
             self.known = np.sort(_numbers(tx, _chosen().where(self._in_place(), self.condition)))
         return self.known
 
-    def _ask(self, tx: Tx, ids: Ids, *more: ColumnElement[bool]) -> Ids:
+    def _ask(self, tx: Tx, ids: MessageIds, *more: ColumnElement[bool]) -> MessageIds:
         parts = [ids[start : start + PART].tolist() for start in range(0, len(ids), PART)]
         asked = [_numbers(tx, _chosen().where(messages.c.id.in_(part), self.condition, *more)) for part in parts]
         return np.concatenate(asked) if asked else np.zeros(0, dtype=np.int64)
@@ -62,5 +64,5 @@ def _chosen() -> Select[tuple[int]]:
     return select(messages.c.id).select_from(MESSAGES)
 
 
-def _numbers(tx: Tx, query: Select[tuple[int]]) -> Ids:
+def _numbers(tx: Tx, query: Select[tuple[int]]) -> MessageIds:
     return np.array([row[0] for row in tx.execute(query)], dtype=np.int64)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, delete, select, text
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import answers
 from hermes.memory_server.faults import Conflict, Invalid
 
@@ -22,9 +22,9 @@ FORGOTTEN = 1000
 """How many answers are dropped in one transaction."""
 IDENTITY = ("workspace_id", "session_id", "route", "key")
 SAME = tuple(answers.c[name] == bindparam(f"{name}_") for name in IDENTITY)
-FIND = Prepared(select(answers).where(*SAME))
-DROP = Prepared(delete(answers).where(*SAME))
-INSERT = Prepared(inserting_new(answers, *answers.c.keys()))
+FIND = PreparedStatement(select(answers).where(*SAME))
+DROP = PreparedStatement(delete(answers).where(*SAME))
+INSERT = PreparedStatement(inserting_new(answers, *answers.c.keys()))
 
 
 CLONE = "route = 'clone'"
@@ -32,7 +32,7 @@ CLONE = "route = 'clone'"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyedRequest:
     """What a key stands for: a route and a digest of all that was said there."""
 
     route: str
@@ -41,14 +41,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeySpace:
     """Within what a key must be unique: a workspace, and for routes of a session that session."""
 
     workspace_id: int
     session_id: int = 0
 
 
-def find_answer(tx: Tx, place: Place, asked: Asked, at: int) -> Record | None:
+def find_answer(tx: Tx, place: KeySpace, asked: KeyedRequest, at: int) -> Record | None:
     """The first answer, or None. Refused when the key stands for something else."""
     named = _named(place, asked)
     found = FIND.first(tx, **named)
@@ -57,17 +57,17 @@ def find_answer(tx: Tx, place: Place, asked: Asked, at: int) -> Record | None:
     if found.kept_at < at - KEPT:
         DROP.run(tx, **named)
         return None
-    check_same(Asked(found.route, found.key, found.digest), asked)
+    check_same(KeyedRequest(found.route, found.key, found.digest), asked)
     return found
 
 
-def check_same(first: Asked | None, again: Asked) -> None:
+def check_same(first: KeyedRequest | None, again: KeyedRequest) -> None:
     """Refuse a key that stands for something else already."""
     if first != again:
         raise Invalid(f"The key '{again.key[:80]}' was used with another body; use a new key for each request")
 
 
-def keep_answer(tx: Tx, place: Place, asked: Asked, status: int, answer: str, at: int) -> None:
+def keep_answer(tx: Tx, place: KeySpace, asked: KeyedRequest, status: int, answer: str, at: int) -> None:
     """Keep the first answer. Call it in the transaction of the change, so that there are both or neither."""
     named = {name.removesuffix("_"): value for name, value in _named(place, asked).items()}
     if INSERT.run(tx, digest=asked.digest, status=status, answer=answer, kept_at=at, **named) == 0:
@@ -80,7 +80,7 @@ def forget_answers(tx: Tx, at: int) -> bool:
     return _drop(tx, tx.execute(_some().where(answers.c.kept_at < at - KEPT)).all())
 
 
-def forget_answers_in(tx: Tx, place: Place) -> bool:
+def forget_answers_in(tx: Tx, place: KeySpace) -> bool:
     """Drop a part of the answers of a workspace, or of one session in it. Is there more to drop?"""
     inside = _some().where(answers.c.workspace_id == place.workspace_id)
     if place.session_id:
@@ -130,7 +130,7 @@ def _drop(tx: Tx, rows: Sequence[Record]) -> bool:
     return len(rows) == FORGOTTEN
 
 
-def _named(place: Place, asked: Asked) -> dict[str, int | str]:
+def _named(place: KeySpace, asked: KeyedRequest) -> dict[str, int | str]:
     return {
         "workspace_id_": place.workspace_id,
         "session_id_": place.session_id,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import peers
-from hermes.memory_server.embedder import Question, Vector
+from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.ranking.dates import Dates, asks_when, find_dates
 from hermes.ranking.names import leave_out, spellings
 from hermes.ranking.traits import speaks_of_oneself
@@ -18,7 +18,7 @@ from hermes.ranking.words import split_words, telling_words
 AT_ONCE = 32
 """How many spellings of names are looked up in one statement."""
 KEYS = [f"n{number}" for number in range(AT_ONCE)]
-NAMED = Prepared(
+NAMED = PreparedStatement(
     select(peers.c.id, peers.c.name).where(
         peers.c.workspace_id == bindparam("workspace_id"),
         peers.c.name.in_([bindparam(key) for key in KEYS]),
@@ -27,7 +27,7 @@ NAMED = Prepared(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchWords:
     """A question as a search uses it. Names of peers are taken out of its text: they say who is meant, not what."""
 
     text: str
@@ -41,12 +41,12 @@ class Asked:
     """It names nobody, and who asks it asks about themselves."""
 
 
-def understand(tx: Tx, workspace_id: int, question: Question) -> Asked:
+def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWords:
     """Split a question into its words and the peers of the workspace that it names."""
     named = _named(tx, workspace_id, question.text)
     text = leave_out(question.text, [*named.values()])
     words = split_words(text)
-    return Asked(
+    return SearchWords(
         text,
         tuple(telling_words(words)),
         question.vector if text == question.text else question.shortened(text),

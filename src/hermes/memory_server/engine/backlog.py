@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import bindparam, exists, func, select, text
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages
 from hermes.memory_server.engine.jobs import PROMISED
 from hermes.memory_server.engine.kinds import KINDS
@@ -21,30 +21,30 @@ LOOKED_AT = 1000
 """Jobs of a kind that are looked at, the oldest first."""
 
 
-def _open_jobs(most: int) -> Prepared:
+def _open_jobs(most: int) -> PreparedStatement:
     waiting = select(jobs.c.id).where(text(OPEN_JOB)).limit(most).subquery()
-    return Prepared(select(func.count().label("number")).select_from(waiting))
+    return PreparedStatement(select(func.count().label("number")).select_from(waiting))
 
 
-def _unfindable() -> Prepared:
+def _unfindable() -> PreparedStatement:
     newest = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
     has_vector = exists().where(
         message_vectors.c.workspace_id == newest.c.workspace_id, message_vectors.c.message_id == newest.c.id
     )
-    return Prepared(select(func.count().label("number")).select_from(newest).where(~has_vector))
+    return PreparedStatement(select(func.count().label("number")).select_from(newest).where(~has_vector))
 
 
 ANY, ALL = _open_jobs(1), _open_jobs(COUNTED)
-OLDEST = Prepared(
+OLDEST = PreparedStatement(
     select(jobs.c.created_at).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id).limit(1)
 )
 UNFINDABLE = _unfindable()
 
 
-def _tries() -> Prepared:
+def _tries() -> PreparedStatement:
     """The highest number of tries among the oldest open jobs of a kind."""
     oldest = select(jobs.c.attempts).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
-    return Prepared(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
+    return PreparedStatement(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
 
 
 TRIES = _tries()

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Ids, Place
+from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import Asked
-from hermes.memory_server.engine.outline import NONE, Places, Rows
+from hermes.memory_server.engine.asking import SearchWords
+from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.words import Holders, find_holders
+from hermes.memory_server.engine.words import WordHolders, find_holders
 from hermes.ranking import traits
 from hermes.ranking.rarity import is_exact, rarity
 from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats
@@ -35,21 +35,21 @@ REPEATED = 3
 class Candidates:
     """Messages with the evidence for each, in no particular order."""
 
-    ids: Ids
+    ids: MessageIds
     evidence: Evidence
     known: float
     """The share of the question's words that anybody uses."""
-    rows: Places
+    rows: Positions
     """Where they are in the outline."""
 
 
-def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: Allowed | None) -> Candidates:
+def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, allowed: Allowed | None) -> Candidates:
     """The messages of a place that hold the words, or are close in meaning, or come right after one of these."""
     rows = seen.rows
     inside = _inside(rows, place)
     within = None if inside is None else inside.nonzero()[0]
     size = len(rows) if within is None else len(within)
-    held = Held(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
+    held = HeldWords(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
     near = rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])
     direct = _distinct(np.concatenate([held.best(BY_WORDS if within is None else BY_WORDS // 2), near]))
     following = _following(rows, direct, place)
@@ -59,10 +59,10 @@ def find_candidates(tx: Tx, seen: Seen, place: Place, asked: Asked, allowed: All
     return Candidates(rows.ids[places], weigh(seen, places, asked, held), held.known, places)
 
 
-class Held:
+class HeldWords:
     """Which rows hold which words of a question."""
 
-    def __init__(self, rows: Rows, holders: Holders, asked: Asked, size: int) -> None:
+    def __init__(self, rows: OutlineRows, holders: WordHolders, asked: SearchWords, size: int) -> None:
         """`size` is how many messages the words were looked for in."""
         self.words, self.rows = holders.words, holders.rows
         counts = np.array([len(places) for places in self.rows], dtype=np.float32)
@@ -78,7 +78,7 @@ class Held:
         self.everything = holders.all_of_them
         self.held[:, self.everything] = True
 
-    def best(self, wanted: int) -> Places:
+    def best(self, wanted: int) -> Positions:
         """The rows that hold most of what the question says; of equals the newest.
 
         How often a message holds a word was worth less than nothing where we measured it.
@@ -92,7 +92,7 @@ class Held:
         return np.concatenate([above, some[scores == least][len(above) - wanted :]])
 
 
-def _inside(rows: Rows, place: Place) -> Flags | None:
+def _inside(rows: OutlineRows, place: SearchArea) -> Flags | None:
     """Which rows are in a place; None for all."""
     inside: Flags | None = None
     if place.sessions is not None:
@@ -107,7 +107,9 @@ def _inside(rows: Rows, place: Place) -> Flags | None:
     return inside
 
 
-def _by_meaning(tx: Tx, rows: Rows, within: Places | None, asked: Asked, allowed: Allowed | None) -> Places:
+def _by_meaning(
+    tx: Tx, rows: OutlineRows, within: Positions | None, asked: SearchWords, allowed: Allowed | None
+) -> Positions:
     if not asked.vector.any():
         return np.zeros(0, dtype=np.int64)
     if allowed is None:
@@ -123,15 +125,15 @@ def _by_meaning(tx: Tx, rows: Rows, within: Places | None, asked: Asked, allowed
     return rows.nearest(asked.vector, BY_MEANING, inside if within is None else np.intersect1d(inside, within))
 
 
-def _following(rows: Rows, chosen: Places, place: Place) -> Places:
+def _following(rows: OutlineRows, chosen: Positions, place: SearchArea) -> Positions:
     """The messages that come right after these, in the same place."""
     after = rows.after[rows.last(chosen)]
     after = after[(after != NONE) & (after < len(rows))]
-    own: Places = after if place.peer is None else after[rows.peers[after] == place.peer]
+    own: Positions = after if place.peer is None else after[rows.peers[after] == place.peer]
     return own
 
 
-def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
+def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) -> Evidence:
     """The evidence for each message; a message is given by its first row in the outline."""
     rows = seen.rows
     before = rows.before[chosen]
@@ -167,7 +169,7 @@ def weigh(seen: Seen, chosen: Places, asked: Asked, held: Held) -> Evidence:
     )
 
 
-def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Asked) -> Flags:
+def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: SearchWords) -> Flags:
     """Which messages are by the person that the question means: the one that it names. A question about oneself means
     messages in which somebody speaks of themselves, unless they are as long as an assistant's."""
     meant: Flags = authors == (next(iter(asked.named)) if len(asked.named) == 1 else NONE)
@@ -177,7 +179,7 @@ def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Asked
 
 
 def _closeness(
-    rows: Rows, chosen: Places, before: NDArray[np.int32], short_before: Flags, asked: Asked
+    rows: OutlineRows, chosen: Positions, before: NDArray[np.int32], short_before: Flags, asked: SearchWords
 ) -> tuple[Floats, Floats]:
     """How close each message is, by the closest of its pieces, and how close the one before it is if that is short."""
     earlier = np.zeros(len(chosen), dtype=np.float32)
@@ -193,13 +195,13 @@ def _closeness(
     return np.maximum.reduceat(own, starts), earlier
 
 
-def _distinct(numbers: Places) -> Places:
+def _distinct(numbers: Positions) -> Positions:
     """In order, each once."""
     ordered = np.sort(numbers)
     return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
-def _session_words(rows: Rows, sessions: Places, held: Held, weights: Floats) -> Floats:
+def _session_words(rows: OutlineRows, sessions: Positions, held: HeldWords, weights: Floats) -> Floats:
     """The share of the question's words that each session holds; more when they come again."""
     counts = np.zeros((len(weights), len(sessions)), dtype=np.float32)
     if len(sessions) < 2:

@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, PreparedInsert, in_parts, inserting, inserting_new
+from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
     cards,
     collections,
@@ -23,11 +23,11 @@ from hermes.memory_server.db.tables import (
     sessions,
     workspaces,
 )
-from hermes.memory_server.engine.answers import Asked
+from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.names import refuse_scopes
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import find_peer, is_shown
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
@@ -74,15 +74,15 @@ FIELDS = {
 BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
-PAIR = Prepared(BETWEEN)
-LOCK_PAIR = Prepared(BETWEEN.with_for_update(key_share=True))
-INSERT_PAIR = Prepared(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
+PAIR = PreparedStatement(BETWEEN)
+LOCK_PAIR = PreparedStatement(BETWEEN.with_for_update(key_share=True))
+INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
 INSERT = PreparedInsert(
     conclusions,
     *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
     *("message_ids", "created_at", "vector"),
 )
-LINK = Prepared(inserting(conclusion_messages))
+LINK = PreparedStatement(inserting(conclusion_messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class NewConclusion:
     observer: str
     observed: str
     session: str | None = None
-    asked: Asked | None = None
+    asked: KeyedRequest | None = None
 
 
 def select_conclusions() -> Select[Any]:
@@ -103,7 +103,7 @@ def select_conclusions() -> Select[Any]:
 
 AT_ONCE = 20
 KEYS = [f"id{number}" for number in range(AT_ONCE)]
-BY_IDS = Prepared(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
+BY_IDS = PreparedStatement(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
 
 
 def check_size(content: str) -> None:
@@ -254,12 +254,12 @@ def trim_card(tx: Tx, collection_id: int) -> None:
         tx.execute(update(cards).where(*made).values(lines=json.dumps(left)))
 
 
-def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
     """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))
     query = select_conclusions().where(*own)
-    newest_first = Page(page.number, page.size, reverse=not page.reverse)
+    newest_first = PageRequest(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
 

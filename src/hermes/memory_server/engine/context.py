@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.recall import write_representation
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.tokens import count_tokens
 
-SIZES = Prepared(
+SIZES = PreparedStatement(
     select(messages.c.seq, messages.c.token_count)
     .where(messages.c.session_id == bindparam("session_id"))
     .where(messages.c.seq >= bindparam("low"), messages.c.seq <= bindparam("high"))

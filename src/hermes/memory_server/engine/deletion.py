@@ -33,7 +33,7 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.engine.answers import Place, forget_answers_in, forget_session_answers
+from hermes.memory_server.engine.answers import KeySpace, forget_answers_in, forget_session_answers
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
@@ -87,7 +87,7 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
         return False
     if _purge_rows(tx, memberships, memberships.c.session_id == session_id):
         return False
-    if forget_answers_in(tx, Place(row.workspace_id, session_id)):
+    if forget_answers_in(tx, KeySpace(row.workspace_id, session_id)):
         return False
     for table in (summaries, scope_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
@@ -143,7 +143,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
             return False
     if purge_conclusions(tx, conclusions.c.workspace_id == workspace_id):
         return False
-    if forget_answers_in(tx, Place(workspace_id)):
+    if forget_answers_in(tx, KeySpace(workspace_id)):
         return False
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))

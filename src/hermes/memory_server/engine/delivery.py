@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 LINE = 1000
 """Bytes of an answer's first line that are read."""
 
@@ -30,7 +30,7 @@ class DeliveryError(Exception):
     """An endpoint that cannot be reached, or did not take the event."""
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: IpAddress) -> bool:
     """May an event be sent there?"""
     inner = getattr(address, "ipv4_mapped", None)
     if inner is not None:
@@ -39,7 +39,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and (tunnelled is None or is_public(tunnelled))
 
 
-def literal_address(host: str) -> Address | None:
+def literal_address(host: str) -> IpAddress | None:
     """The address that a host is, in any of the ways that resolvers read one; None for a name."""
     with suppress(ValueError):
         return ipaddress.ip_address(host.partition("%")[0])
@@ -78,11 +78,11 @@ def _tell(found: asyncio.Future[list[str]], told: list[str] | Exception) -> None
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class WebhookDelivery:
     """How events are posted."""
 
     secret: str = ""
-    may_reach: Callable[[Address], bool] = is_public
+    may_reach: Callable[[IpAddress], bool] = is_public
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] = resolve
 
     async def post(self, url: str, body: Mapping[str, Any]) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from sqlalchemy import bindparam, delete, func, select, tuple_, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import departures, workspaces
-from hermes.memory_server.db.text_index import Ids
+from hermes.memory_server.db.text_index import MessageIds
 
 END, EVERYTHING = -1, 0
 """Stand in place of a message id: "this generation is complete", and "read everything again"."""
@@ -25,12 +25,12 @@ ROWS = 20_000
 """How many messages are noted per workspace at most; the oldest generations are dropped first."""
 FORGOTTEN = 200
 """Old rows that are removed at a time: more than are added at a time, so that the table stays small."""
-GENERATION = Prepared(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
-NOTE = Prepared(inserting_new(departures, "workspace_id", "generation", "message_id"))
+GENERATION = PreparedStatement(select(workspaces.c.generation).where(workspaces.c.id == bindparam("workspace_id")))
+NOTE = PreparedStatement(inserting_new(departures, "workspace_id", "generation", "message_id"))
 OWN = departures.c.workspace_id == bindparam("workspace_id")
 OF_ONE = select(departures.c.message_id).where(OWN, departures.c.generation == bindparam("generation"))
-NOTED = Prepared(select(func.count().label("size")).select_from(OF_ONE.limit(bindparam("most")).subquery()))
-BEYOND = Prepared(
+NOTED = PreparedStatement(select(func.count().label("size")).select_from(OF_ONE.limit(bindparam("most")).subquery()))
+BEYOND = PreparedStatement(
     select(departures.c.generation)
     .where(OWN)
     .order_by(departures.c.generation.desc(), departures.c.message_id.desc())
@@ -44,8 +44,10 @@ OLDEST = (
     .order_by(departures.c.generation, departures.c.message_id)
     .limit(bindparam("most"))
 )
-FORGET = Prepared(delete(departures).where(OWN, tuple_(departures.c.generation, departures.c.message_id).in_(OLDEST)))
-SINCE = Prepared(
+FORGET = PreparedStatement(
+    delete(departures).where(OWN, tuple_(departures.c.generation, departures.c.message_id).in_(OLDEST))
+)
+SINCE = PreparedStatement(
     select(departures.c.message_id)
     .where(OWN)
     .where(departures.c.generation > bindparam("known"), departures.c.generation <= bindparam("now"))
@@ -84,7 +86,7 @@ def _forget_old(tx: Tx, workspace_id: int, now: int) -> None:
     FORGET.run(tx, workspace_id=workspace_id, last=last, most=FORGOTTEN)
 
 
-def departed_since(tx: Tx, workspace_id: int, known: int, now: int) -> Ids | None:
+def departed_since(tx: Tx, workspace_id: int, known: int, now: int) -> MessageIds | None:
     """The messages that left after generation `known`; None when everything has to be read again."""
     noted = np.fromiter(
         (row.message_id for row in SINCE.rows(tx, workspace_id=workspace_id, known=known, now=now)), np.int64

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy import bindparam, select, update
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentences import find_statements
 
-KNOWN = Prepared(
+KNOWN = PreparedStatement(
     select(conclusions.c.id, conclusions.c.message_ids)
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.digest == bindparam("digest"))
     .where(conclusions.c.session_id == bindparam("session_id"), conclusions.c.deleted_at.is_(None))

@@ -11,8 +11,8 @@ from sqlalchemy import Row
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.embedder import Question
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -40,8 +40,8 @@ def answer(
     tx: Tx,
     index: VectorIndex,
     views: Sequence[View],
-    place: Place,
-    question: Question,
+    place: SearchArea,
+    question: SearchQuestion,
     level: str,
     filters: Mapping[str, Any] | None = None,
 ) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
-from hermes.memory_server.engine.answers import Asked
+from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 from hermes.ranking.traits import traits_of
@@ -17,7 +17,7 @@ LONG = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MessageDraft:
     """A message to append; `metadata` and `file` are JSON. `prepare_drafts` works out the rest.
 
     With a key it is appended once."""
@@ -28,13 +28,13 @@ class Draft:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     created_at: int | None = None
     file: str | None = None
-    asked: Asked | None = None
+    asked: KeyedRequest | None = None
     token_count: int = 0
     traits: int = 0
     vectors: tuple[bytes, ...] = ()
 
 
-async def prepare_drafts(embedder: Embedder, drafts: Sequence[Draft]) -> list[Draft]:
+async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
     """The drafts, ready to be appended."""
     contents = [draft.content for draft in drafts]
     if sum(map(len, contents)) < LONG:

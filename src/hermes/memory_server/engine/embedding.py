@@ -21,16 +21,16 @@ from hermes.memory_server.embedder import (
     PIECE_CHARS,
     Embedder,
     Finer,
-    RefusedError,
+    TextRefusedError,
     Vector,
     split_pieces,
     to_blob,
 )
 from hermes.memory_server.engine.finer import (
     TRIES,
-    Batch,
+    EmbeddingBatch,
     Made,
-    Said,
+    MessagePair,
     choose_space,
     chosen_space,
     next_batch,
@@ -70,7 +70,7 @@ class WrongVectorsError(Exception):
     """The embedder answered with something else than one vector of its space for each text."""
 
 
-class Pace:
+class RetryPace:
     """When the next try is due."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Refinement:
         self._embedder = embedder
         self._news = asyncio.Event()
         self._has_chosen = False
-        self._filling, self._asking, self._asking_long = Pace(), Pace(), Pace()
+        self._filling, self._asking, self._asking_long = RetryPace(), RetryPace(), RetryPace()
         self._at_once = MESSAGES
         """How many messages the next batch has: fewer after one that was refused."""
         self.is_busy = False
@@ -191,7 +191,7 @@ class Refinement:
         await database.write(lambda tx: store_batch(tx, space, batch, vectors, failures))
         return batch.upto is not None or len(vectors) > 0
 
-    async def _embed_batch(self, batch: Batch) -> tuple[list[Made], int] | None:
+    async def _embed_batch(self, batch: EmbeddingBatch) -> tuple[list[Made], int] | None:
         """The vectors of a batch, and 0. When a batch of one fails although the embedder works: no vectors, and how
         often that message has failed. When a larger one fails: None, and the next batch is smaller."""
         size = len(batch.messages)
@@ -205,21 +205,21 @@ class Refinement:
             log.warning(
                 "memory server: %s has no vector for message %d: %s", self.name, batch.messages[0].id, _reason(error)
             )
-            return [], TRIES if isinstance(error, RefusedError) else batch.failures + 1
+            return [], TRIES if isinstance(error, TextRefusedError) else batch.failures + 1
         self._at_once = min(MESSAGES, self._at_once + 1)
         return vectors, 0
 
-    async def _embed_alone(self, batch: Batch) -> list[Made]:
+    async def _embed_alone(self, batch: EmbeddingBatch) -> list[Made]:
         """The vectors of a message, of less of its text where all of it is refused."""
         alone = [replace(said, before=None) for said in batch.messages]
-        with suppress(RefusedError):
+        with suppress(TextRefusedError):
             return await self._embed_messages(batch.messages if batch.failures < ALONE_AFTER else alone)
         for chars in CUTS[:-1]:
-            with suppress(RefusedError):
+            with suppress(TextRefusedError):
                 return await self._embed_messages(alone, chars)
         return await self._embed_messages(alone, CUTS[-1])
 
-    async def _embed_messages(self, messages: Sequence[Said], chars: int = PIECE_CHARS) -> list[Made]:
+    async def _embed_messages(self, messages: Sequence[MessagePair], chars: int = PIECE_CHARS) -> list[Made]:
         """The vectors of the messages' pieces, each cut to `chars`. The vector of a message that follows a short one is
         the mean of its own and that of both texts together."""
         pieces = [(said, n, piece[:chars]) for said in messages for n, piece in enumerate(split_pieces(said.text))]
@@ -285,7 +285,7 @@ def _requests(texts: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _with_before(said: Said) -> str:
+def _with_before(said: MessagePair) -> str:
     """A message after the end of the one before it, no longer than a piece."""
     room = PIECE_CHARS - len(said.text) - 1
     return f"{(said.before or '')[-room:]}\n{said.text}"

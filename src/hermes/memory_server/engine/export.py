@@ -39,31 +39,31 @@ PART = 100
 """How many items a page has."""
 CHARS = 4_000_000
 """How long a page is when it ends before that: an item with a long history is a page of its own."""
-Item = dict[str, Any]
+ExportItem = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportPage:
     """A page of a section; `after` begins the next one, and is None when there is no more."""
 
-    items: list[Item]
+    items: list[ExportItem]
     after: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ExportSection:
     """How the rows of one kind are read, by a number that grows, and shown."""
 
     rows: Callable[[int, int], Select[Any]]
     """The rows of a workspace that come after a number, which is the column `place`, in its order."""
-    show: Callable[[Tx, Record], Item]
+    show: Callable[[Tx, Record], ExportItem]
 
 
-def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> Part:
+def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> ExportPage:
     """The items of a section that come after a number."""
     found = SECTIONS[section]
     rows = tx.execute(found.rows(workspace_id, after).limit(PART)).all()
-    items: list[Item] = []
+    items: list[ExportItem] = []
     room = CHARS
     for row in rows:
         items.append(found.show(tx, row))
@@ -71,7 +71,7 @@ def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> Part:
         if room < 0:
             break
     more = len(items) < len(rows) or len(rows) == PART
-    return Part(items, int(rows[len(items) - 1].place) if more else None)
+    return ExportPage(items, int(rows[len(items) - 1].place) if more else None)
 
 
 def _workspaces(workspace_id: int, after: int) -> Select[Any]:
@@ -154,7 +154,7 @@ def _webhooks(workspace_id: int, after: int) -> Select[Any]:
     return select(webhooks, webhooks.c.id.label("place")).where(*own).order_by(webhooks.c.id)
 
 
-def _show_named(_tx: Tx, row: Record) -> Item:
+def _show_named(_tx: Tx, row: Record) -> ExportItem:
     return {
         "id": row.name,
         "metadata": json.loads(row.metadata),
@@ -163,12 +163,12 @@ def _show_named(_tx: Tx, row: Record) -> Item:
     }
 
 
-def _show_peer(tx: Tx, row: Record) -> Item:
+def _show_peer(tx: Tx, row: Record) -> ExportItem:
     shown = _show_named(tx, row)
     return {**shown, "id": row.name.removeprefix(SCOPE_PREFIX), "kind": row.kind}
 
 
-def _show_stay(_tx: Tx, row: Record) -> Item:
+def _show_stay(_tx: Tx, row: Record) -> ExportItem:
     return {
         "session_id": row.session,
         "peer_id": row.peer,
@@ -180,11 +180,11 @@ def _show_stay(_tx: Tx, row: Record) -> Item:
     }
 
 
-def _show_departure(_tx: Tx, row: Record) -> Item:
+def _show_departure(_tx: Tx, row: Record) -> ExportItem:
     return {"session_id": row.session, "peer_id": row.peer}
 
 
-def _show_message(_tx: Tx, row: Record) -> Item:
+def _show_message(_tx: Tx, row: Record) -> ExportItem:
     return {
         "id": row.public_id,
         "session_id": row.session,
@@ -197,13 +197,13 @@ def _show_message(_tx: Tx, row: Record) -> Item:
     }
 
 
-def _show_scoped(tx: Tx, row: Record) -> Item:
+def _show_scoped(tx: Tx, row: Record) -> ExportItem:
     query = select(peers.c.name).join_from(scope_sessions, peers, peers.c.id == scope_sessions.c.scope_id)
     names = tx.execute(query.where(scope_sessions.c.session_id == row.id).order_by(peers.c.id)).scalars()
     return {"session_id": row.name, "scopes": [name.removeprefix(SCOPE_PREFIX) for name in names]}
 
 
-def _show_summed(tx: Tx, row: Record) -> Item:
+def _show_summed(tx: Tx, row: Record) -> ExportItem:
     query = select(summaries, messages.c.public_id).join_from(
         summaries, messages, messages.c.id == summaries.c.message_id
     )
@@ -222,7 +222,7 @@ def _show_summed(tx: Tx, row: Record) -> Item:
     }
 
 
-def _show_conclusion(tx: Tx, row: Record) -> Item:
+def _show_conclusion(tx: Tx, row: Record) -> ExportItem:
     ids = json.loads(row.message_ids or "[]")
     named = {
         found.id: found.public_id
@@ -251,7 +251,7 @@ def _public_ids() -> Select[Any]:
     return select(messages.c.id, messages.c.public_id)
 
 
-def _show_card(_tx: Tx, row: Record) -> Item:
+def _show_card(_tx: Tx, row: Record) -> ExportItem:
     return {
         "observer_id": row.observer,
         "observed_id": row.observed,
@@ -261,21 +261,21 @@ def _show_card(_tx: Tx, row: Record) -> Item:
     }
 
 
-def _show_webhook(_tx: Tx, row: Record) -> Item:
+def _show_webhook(_tx: Tx, row: Record) -> ExportItem:
     return {"url": row.url, "created_at": times.to_wire(row.created_at)}
 
 
-SECTIONS: Mapping[str, Section] = {
-    "workspace": Section(_workspaces, _show_named),
-    "peers": Section(_peers, _show_peer),
-    "sessions": Section(_sessions, _show_named),
-    "scopes": Section(_scoped, _show_scoped),
-    "memberships": Section(_memberships, _show_stay),
-    "messages": Section(_messages, _show_message),
-    "departures": Section(_departures, _show_departure),
-    "conclusions": Section(_conclusions, _show_conclusion),
-    "cards": Section(_cards, _show_card),
-    "summaries": Section(_summed, _show_summed),
-    "webhooks": Section(_webhooks, _show_webhook),
+SECTIONS: Mapping[str, ExportSection] = {
+    "workspace": ExportSection(_workspaces, _show_named),
+    "peers": ExportSection(_peers, _show_peer),
+    "sessions": ExportSection(_sessions, _show_named),
+    "scopes": ExportSection(_scoped, _show_scoped),
+    "memberships": ExportSection(_memberships, _show_stay),
+    "messages": ExportSection(_messages, _show_message),
+    "departures": ExportSection(_departures, _show_departure),
+    "conclusions": ExportSection(_conclusions, _show_conclusion),
+    "cards": ExportSection(_cards, _show_card),
+    "summaries": ExportSection(_summed, _show_summed),
+    "webhooks": ExportSection(_webhooks, _show_webhook),
 }
 """In the order in which they are to be imported: nothing refers to what comes later."""

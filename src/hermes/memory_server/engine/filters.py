@@ -20,7 +20,7 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.matching import compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
 
-Kind = Literal["text", "integer", "time", "boolean", "json", "ids"]
+FieldKind = Literal["text", "integer", "time", "boolean", "json", "ids"]
 """`json` is an object, `ids` a JSON list of ids."""
 Condition = ColumnElement[bool]
 OPERATORS = ("gte", "lte", "gt", "lt", "ne", "in", "contains", "icontains")
@@ -37,16 +37,16 @@ class Field:
     """A key of the language: the column behind it and what it holds."""
 
     column: ColumnElement[Any]
-    kind: Kind = "text"
+    kind: FieldKind = "text"
     allowed: frozenset[str] = field(default_factory=frozenset)
     among: Callable[[Condition], Condition] | None = None
     """Where a row has several values: turns a condition on one of them into a condition on the row."""
 
 
-Fields = Mapping[str, Field]
+FilterFields = Mapping[str, Field]
 
 
-def build_filter(given: Mapping[str, Any] | None, fields: Fields) -> Condition:
+def build_filter(given: Mapping[str, Any] | None, fields: FilterFields) -> Condition:
     """The condition that a filter means. Refused with a reason when it means nothing."""
     if not given:
         return true()
@@ -64,7 +64,7 @@ def _count(given: Any) -> int:
     return 1 + (len(given) if isinstance(given, list) else 0) // 50
 
 
-def _build(given: Any, fields: Fields, depth: int) -> Condition:
+def _build(given: Any, fields: FilterFields, depth: int) -> Condition:
     if not isinstance(given, Mapping):
         raise Invalid(f"a filter must be an object, not {_show(given)}")
     if depth > limits.FILTER_DEPTH:
@@ -80,7 +80,7 @@ def _build(given: Any, fields: Fields, depth: int) -> Condition:
     return _all(parts)
 
 
-def _combine(word: str, value: Any, fields: Fields, depth: int) -> Condition:
+def _combine(word: str, value: Any, fields: FilterFields, depth: int) -> Condition:
     if not isinstance(value, list):
         raise Invalid(f"{word} takes a list of filters, not {_show(value)}")
     parts = [_build(item, fields, depth + 1) for item in value]

@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, FromClause, Row, and_, bindparam, case, delete, exists, func, select, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared, inserting, inserting_new, upserting
+from hermes.memory_server.db.statements import PreparedStatement, inserting, inserting_new, upserting
 from hermes.memory_server.db.tables import (
     finer_again,
     finer_progress,
@@ -51,7 +51,7 @@ def _is_there(table: FromClause) -> ColumnElement[bool]:
 IN_SPACE = finer_progress.c.space == bindparam("space")
 UPTO = case((IN_SPACE, finer_progress.c.upto), else_=0)
 WITH_PROGRESS = workspaces.outerjoin(finer_progress, finer_progress.c.workspace_id == workspaces.c.id)
-BEHIND = Prepared(
+BEHIND = PreparedStatement(
     select(workspaces.c.id, func.coalesce(UPTO, 0).label("upto"))
     .select_from(WITH_PROGRESS)
     .where(
@@ -61,7 +61,7 @@ BEHIND = Prepared(
     )
     .limit(1)
 )
-AGAIN = Prepared(
+AGAIN = PreparedStatement(
     select(finer_again)
     .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
     .where(finer_again.c.failures < TRIES, _is_there(messages))
@@ -86,16 +86,16 @@ AFTER = (
 WITH_BEFORE = select(
     messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before")
 ).select_from(messages.outerjoin(EARLIER, and_(EARLIER.c.id == BEFORE, _is_there(EARLIER))))
-NEXT = Prepared(
+NEXT = PreparedStatement(
     WITH_BEFORE.where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
     .where(_is_there(messages))
     .order_by(messages.c.id)
     .limit(bindparam("most"))
 )
-PROGRESS = Prepared(select(finer_progress).where(finer_progress.c.workspace_id == bindparam("workspace_id")))
-SAID = Prepared(select(meta.c.value).where(meta.c.name == CHOSEN))
-INSERT = Prepared(inserting(finer_vectors))
-LEAVE = Prepared(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
+PROGRESS = PreparedStatement(select(finer_progress).where(finer_progress.c.workspace_id == bindparam("workspace_id")))
+SAID = PreparedStatement(select(meta.c.value).where(meta.c.name == CHOSEN))
+INSERT = PreparedStatement(inserting(finer_vectors))
+LEAVE = PreparedStatement(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
 
 
 Made = tuple[int, int, bytes]
@@ -103,7 +103,7 @@ Made = tuple[int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessagePair:
     """A message, and the one before it in its session, if any."""
 
     id: int
@@ -113,13 +113,13 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EmbeddingBatch:
     """Messages of one workspace that have no vectors yet, the oldest first."""
 
     workspace_id: int
     upto: int | None
     """The id after which the batch begins, without a gap; None for messages that were passed over earlier."""
-    messages: Sequence[Said]
+    messages: Sequence[MessagePair]
     failures: int = 0
     """How often each has failed."""
 
@@ -136,26 +136,26 @@ def chosen_space(tx: Tx) -> str | None:
     return None if found is None else str(found.value)
 
 
-def next_batch(tx: Tx, space: str, most: int) -> Batch | None:
+def next_batch(tx: Tx, space: str, most: int) -> EmbeddingBatch | None:
     """The next messages to embed: new ones first, then those to be embedded again. None when nothing is left."""
     behind = BEHIND.first(tx, space=space)
     if behind is None:
         return _again(tx, most)
     rows = NEXT.rows(tx, workspace_id=behind.id, upto=behind.upto, most=most)
-    return Batch(behind.id, behind.upto, [Said(*row) for row in rows])
+    return EmbeddingBatch(behind.id, behind.upto, [MessagePair(*row) for row in rows])
 
 
-def _again(tx: Tx, most: int) -> Batch | None:
+def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
     rows = AGAIN.rows(tx, most=most)
     if not rows:
         return None
     first = rows[0]
     ids = [row.message_id for row in rows if (row.workspace_id, row.failures) == (first.workspace_id, first.failures)]
     found = tx.execute(WITH_BEFORE.where(messages.c.id.in_(ids)).order_by(messages.c.id)).all()
-    return Batch(first.workspace_id, None, [Said(*row) for row in found], first.failures)
+    return EmbeddingBatch(first.workspace_id, None, [MessagePair(*row) for row in found], first.failures)
 
 
-def store_batch(tx: Tx, space: str, batch: Batch, vectors: Sequence[Made], failures: int = 0) -> bool:
+def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int = 0) -> bool:
     """Keep the vectors of a batch in place of older ones; a message without any has failed so often now.
     False when that is of no use any more: another space was chosen, somebody else was faster, or a message that they
     were made of was deleted."""

@@ -44,7 +44,7 @@ LASTING = ("damaged", "gone")
 """Troubles that a later success does not disprove: that one page can be read says nothing of the others."""
 
 
-class Health:
+class ServerHealth:
     """The state of one open database."""
 
     def __init__(self, database: Database, clock: Clock, refinement: Refinement | None = None) -> None:

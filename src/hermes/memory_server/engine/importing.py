@@ -27,24 +27,24 @@ from hermes.memory_server.db.tables import (
     workspaces,
 )
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
 from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
 from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session, insert_session
-from hermes.memory_server.engine.summaries import Summary, store_summary
+from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.tokens import count_tokens
 
-Item = Mapping[str, Any]
+ImportItem = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Outcome:
+class ImportOutcome:
     """What became of the items."""
 
     added: int = 0
@@ -54,17 +54,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedItem:
     """An item with what could be worked out before the write lock is held."""
 
-    item: Item
-    draft: Draft | None = None
+    item: ImportItem
+    draft: MessageDraft | None = None
     vector: bytes = b""
 
 
-def import_part(tx: Tx, workspace: str, section: str, given: Sequence[Prepared], at: int) -> Outcome:
+def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedItem], at: int) -> ImportOutcome:
     """Take in what is not there. An item that cannot be taken is told, and the others are."""
-    outcome = Outcome()
+    outcome = ImportOutcome()
     if section == "workspace":
         _, made = _workspace(tx, workspace, given[0].item, at)
         outcome.added, outcome.present = int(made), int(not made)
@@ -83,14 +83,14 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[Prepared],
     return outcome
 
 
-def _workspace(tx: Tx, workspace: str, item: Item, at: int) -> tuple[Record, bool]:
+def _workspace(tx: Tx, workspace: str, item: ImportItem, at: int) -> tuple[Record, bool]:
     place, made = ensure_workspace(tx, workspace, at, metadata=item["metadata"], configuration=item["configuration"])
     if made:
         tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(created_at=item["created_at"]))
     return place, made
 
 
-def _take_peer(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     check_name(item["id"])
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
@@ -101,7 +101,7 @@ def _take_peer(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
 
 
-def _take_session(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     said = json.dumps(item["metadata"]), json.dumps(item["configuration"])
     if insert_session(tx, place.id, item["id"], item["created_at"], *said) is not None:
@@ -110,7 +110,7 @@ def _take_session(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return False
 
 
-def _take_membership(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_membership(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     pair = {"session_id": _session(tx, place, item["session_id"]).id, "peer_id": _peer(tx, place, item["peer_id"]).id}
     same = select(memberships.c.id).where(*(memberships.c[name] == value for name, value in pair.items()))
@@ -125,7 +125,7 @@ def _take_membership(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return True
 
 
-def _take_message(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_message(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     session = _session(tx, place, item["session_id"])
     peer = _peer(tx, place, item["peer_id"])
@@ -145,7 +145,7 @@ def _take_message(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return True
 
 
-def _take_scoped(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
+def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     session = _session(tx, place, given.item["session_id"])
     scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
     known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
@@ -157,7 +157,7 @@ def _take_scoped(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
     return bool(new)
 
 
-def _take_conclusion(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
     session = None if item["session_id"] is None else _session(tx, place, item["session_id"]).id
@@ -190,7 +190,7 @@ def _take_conclusion(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return True
 
 
-def _take_card(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_card(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
     collection = ensure_collection(tx, place.id, *pair)
@@ -201,13 +201,13 @@ def _take_card(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
     return True
 
 
-def _take_summaries(tx: Tx, place: Record, given: Prepared, _at: int) -> bool:
+def _take_summaries(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     session = _session(tx, place, given.item["session_id"])
     known = {*tx.execute(select(summaries.c.kind).where(summaries.c.session_id == session.id)).scalars()}
     new = [one for one in given.item["summaries"] if one["kind"] not in known]
     covered = [_last_covered(tx, place, session, one["message_id"]) for one in new]
     for one, last in zip(new, covered, strict=True):
-        made = Summary(one["kind"], one["content"], last.id, last.seq, count_tokens(one["content"]))
+        made = SessionSummary(one["kind"], one["content"], last.id, last.seq, count_tokens(one["content"]))
         store_summary(tx, session.id, made, one["created_at"])
     return bool(new)
 
@@ -220,13 +220,13 @@ def _last_covered(tx: Tx, place: Record, session: Record, public_id: str) -> Rec
     return found
 
 
-def _take_webhook(tx: Tx, place: Record, given: Prepared, at: int) -> bool:
+def _take_webhook(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     if len(given.item["url"]) > limits.URL_CHARS:
         raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
     return ensure_webhook(tx, place.name, given.item["url"], given.item["created_at"] or at)[1]
 
 
-def _take_nothing(_tx: Tx, _place: Record, _given: Prepared, _at: int) -> bool:
+def _take_nothing(_tx: Tx, _place: Record, _given: PreparedItem, _at: int) -> bool:
     """Who left is said by the stays."""
     return False
 
@@ -245,7 +245,7 @@ def _peer(tx: Tx, place: Record, name: str) -> Record:
     return found
 
 
-TAKE: Mapping[str, Callable[[Tx, Record, Prepared, int], bool]] = {
+TAKE: Mapping[str, Callable[[Tx, Record, PreparedItem, int], bool]] = {
     "peers": _take_peer,
     "sessions": _take_session,
     "memberships": _take_membership,

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import scope_sessions, workspaces
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
@@ -20,7 +20,9 @@ NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
 
 PER_JOB = 10
 """Messages that one job reasons about: a job holds the write lock while it stores what it found."""
-SCOPES = Prepared(select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id")))
+SCOPES = PreparedStatement(
+    select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
+)
 
 
 def queue_reasoning(

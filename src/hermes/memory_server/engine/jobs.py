@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared, PreparedInsert, inserting
+from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
@@ -100,9 +100,9 @@ MINE = (
 INSERT = PreparedInsert(
     jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at", "not_before"
 )
-INSERT_OBSERVERS = Prepared(inserting(job_observers))
-CLAIMABLE = Prepared(_claimable())
-CLAIM = Prepared(
+INSERT_OBSERVERS = PreparedStatement(inserting(job_observers))
+CLAIMABLE = PreparedStatement(_claimable())
+CLAIM = PreparedStatement(
     update(jobs)
     .where(jobs.c.id == _claimable().with_for_update(skip_locked=True).scalar_subquery())
     .values(
@@ -113,8 +113,8 @@ CLAIM = Prepared(
     )
     .returning(*jobs.c)
 )
-RENEW = Prepared(update(jobs).where(*MINE).values(lease_until=bindparam("until")))
-FINISH = Prepared(
+RENEW = PreparedStatement(update(jobs).where(*MINE).values(lease_until=bindparam("until")))
+FINISH = PreparedStatement(
     update(jobs).where(*MINE).values(state="done", finished_at=bindparam("at"), error=None).returning(jobs.c.payload)
 )
 

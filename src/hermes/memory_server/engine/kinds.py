@@ -16,7 +16,7 @@ from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
-from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, add_job, keep_place
@@ -25,7 +25,7 @@ from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.peer_deletion import go_on_deleting
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
-from hermes.memory_server.engine.summaries import Summary, count_removals, make_summary, store_summary
+from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
@@ -36,44 +36,44 @@ WEBHOOKS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class JobTools:
     """What preparing may use."""
 
     database: Database
     embedder: Embedder
-    delivery: Delivery = field(default_factory=Delivery)
+    delivery: WebhookDelivery = field(default_factory=WebhookDelivery)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[P]):
+class JobHandler(Generic[P]):
     """How jobs of one kind are done, and how many at once."""
 
-    prepare: Callable[[Tools, Job], Coroutine[Any, Any, P]]
+    prepare: Callable[[JobTools, Job], Coroutine[Any, Any, P]]
     commit: Callable[[Tx, Job, P, int], None]
     places: int = 1
     seconds: float = 60.0
 
 
-async def _nothing(_tools: Tools, _job: Job) -> None:
+async def _nothing(_tools: JobTools, _job: Job) -> None:
     """There is nothing to prepare."""
 
 
-async def _statements(tools: Tools, job: Job) -> list[Statement]:
+async def _statements(tools: JobTools, job: Job) -> list[Statement]:
     said = await tools.database.read(lambda tx: read_statements(tx, job.payload["messages"]))
     return await embed_statements(tools.embedder, said)
 
 
-async def _summary(tools: Tools, job: Job) -> Summary | None:
+async def _summary(tools: JobTools, job: Job) -> SessionSummary | None:
     given = job.payload
     return await tools.database.read(lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"]))
 
 
-async def _tidy_files(tools: Tools, job: Job) -> None:
+async def _tidy_files(tools: JobTools, job: Job) -> None:
     if job.payload.get("begin", True):
         await clean_outlines(tools.database)
 
 
-async def _post(tools: Tools, job: Job) -> None:
+async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
@@ -85,7 +85,7 @@ def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
     remember(tx, job.workspace_id, job.payload["observers"], said)
 
 
-def _summarised(tx: Tx, job: Job, made: Summary | None, at: int) -> None:
+def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> None:
     if made is None or job.session_id is None:
         return
     if made.removals == count_removals(tx, job.session_id):
@@ -100,17 +100,17 @@ def _catch_up(tx: Tx, job: Job) -> None:
         keep_place(tx, job)
 
 
-KINDS: Mapping[str, Kind[Any]] = {
-    "representation": Kind(_statements, _learn, places=4),
-    "summary": Kind(_summary, _summarised, places=4),
-    "dream": Kind(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
-    "scope": Kind(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
-    "delete_session": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
-    "delete_workspace": Kind(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
-    "delete_peer": Kind(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
-    "delete_messages": Kind(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
-    "merge_peers": Kind(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
-    "tidy": Kind(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "catch_up": Kind(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
-    "webhook": Kind(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
+KINDS: Mapping[str, JobHandler[Any]] = {
+    "representation": JobHandler(_statements, _learn, places=4),
+    "summary": JobHandler(_summary, _summarised, places=4),
+    "dream": JobHandler(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
+    "scope": JobHandler(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
+    "delete_session": JobHandler(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
+    "delete_workspace": JobHandler(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
+    "delete_peer": JobHandler(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
+    "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
+    "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
+    "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
+    "catch_up": JobHandler(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
+    "webhook": JobHandler(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
 }

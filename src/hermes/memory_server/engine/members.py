@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, select, text, union_all, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import OBSERVING, memberships, peers
 from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
 from hermes.memory_server.faults import Missing, Refused
@@ -21,11 +21,11 @@ ROWS = (
     .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
     .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
 )
-MEMBER = Prepared(ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
-WITH_OBSERVERS = Prepared(
+MEMBER = PreparedStatement(ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
+WITH_OBSERVERS = PreparedStatement(
     union_all(ROWS.where(text(OBSERVING)), ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
 )
-PRESENT = Prepared(
+PRESENT = PreparedStatement(
     select(memberships.c.peer_id, peers.c.kind, peers.c.name)
     .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
     .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
@@ -33,7 +33,7 @@ PRESENT = Prepared(
     .order_by(memberships.c.peer_id)
     .limit(bindparam("most"))
 )
-JOIN = Prepared(
+JOIN = PreparedStatement(
     inserting(memberships, "session_id", "peer_id", "observe_me", "observe_others", "joined_seq", "joined_at")
 )
 STAY = (
@@ -41,8 +41,8 @@ STAY = (
     memberships.c.peer_id == bindparam("peer"),
     memberships.c.left_seq.is_(None),
 )
-LEAVE = Prepared(update(memberships).where(*STAY).values(left_seq=bindparam("seq")))
-CONFIGURE = Prepared(
+LEAVE = PreparedStatement(update(memberships).where(*STAY).values(left_seq=bindparam("seq")))
+CONFIGURE = PreparedStatement(
     update(memberships)
     .where(*STAY)
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))

@@ -9,12 +9,12 @@ from sqlalchemy import bindparam, select
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import merges
 
 PEER_KEYS = frozenset({"peer_id", "observer", "observer_id", "observed", "observed_id"})
 """The keys of filters that are compared with the names of peers."""
-INTO = Prepared(
+INTO = PreparedStatement(
     select(merges.c.into_id, merges.c.into_name)
     .where(merges.c.workspace_id == bindparam("workspace_id"), merges.c.from_name == bindparam("name"))
     .where(merges.c.state == "done")

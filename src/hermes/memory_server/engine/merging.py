@@ -36,7 +36,7 @@ from hermes.memory_server.engine.merge_moves import (
 )
 from hermes.memory_server.engine.merge_order import UNDER_WAY, refuse_before_later, refuse_under_way
 from hermes.memory_server.engine.names import refuse_scopes
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
@@ -92,7 +92,7 @@ def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
     return found
 
 
-def list_merges(tx: Tx, workspace: str, page: Page) -> Paged:
+def list_merges(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     """The merges of a workspace, the oldest first."""
     own = merges.c.workspace_id == get_workspace(tx, workspace).id
     return fetch_page(tx, select(*COLUMNS).select_from(MERGES).where(own), (merges.c.id,), page)

@@ -12,16 +12,16 @@ from sqlalchemy import Select, and_, bindparam, delete, select, update
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.facts import facts_of
-from hermes.memory_server.db.statements import Prepared, inserting
+from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.db.text_index import Entry, Place
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.db.text_index import IndexedMessage, SearchArea
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
 from hermes.memory_server.engine.members import add_authors
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.narrowing import narrow
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import DELETED_PEER, ensure_peer_ids
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
 from hermes.memory_server.faults import Missing
@@ -48,20 +48,20 @@ FIELDS = {
     "created_at": Field(messages.c.created_at, "time"),
     "metadata": Field(messages.c.metadata, "json"),
 }
-INSERT = Prepared(inserting(messages, *(column.name for column in messages.c if column.name != "id")))
-INSERT_VECTORS = Prepared(inserting(message_vectors))
-INSERT_FACTS = Prepared(inserting(message_facts))
-FORGET_FACT = Prepared(
+INSERT = PreparedStatement(inserting(messages, *(column.name for column in messages.c if column.name != "id")))
+INSERT_VECTORS = PreparedStatement(inserting(message_vectors))
+INSERT_FACTS = PreparedStatement(inserting(message_facts))
+FORGET_FACT = PreparedStatement(
     delete(message_facts).where(
         *(message_facts.c[name] == bindparam(f"{name}_") for name in ("workspace_id", "fact", "message_id"))
     )
 )
-COUNT = Prepared(
+COUNT = PreparedStatement(
     update(sessions)
     .where(sessions.c.id == bindparam("id_"))
     .values(message_count=sessions.c.message_count + bindparam("added"))
 )
-IDS = Prepared(
+IDS = PreparedStatement(
     select(messages.c.id)
     .where(messages.c.session_id == bindparam("session_id"), messages.c.seq > bindparam("after"))
     .order_by(messages.c.seq)
@@ -77,10 +77,10 @@ class Appended:
     peer_id: int
     seq: int
     created_at: int
-    draft: Draft
+    draft: MessageDraft
 
 
-def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft], at: int) -> list[Appended]:
+def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[MessageDraft], at: int) -> list[Appended]:
     """Append in order. Session, authors and their membership are made where they are missing."""
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
@@ -95,13 +95,17 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Draft
     return appended
 
 
-def _insert(tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[Draft], at: int) -> list[Appended]:
+def _insert(
+    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[MessageDraft], at: int
+) -> list[Appended]:
     """Write new messages behind those of the session, which is locked, with what makes them findable."""
     new = enumerate(drafts, start=session.message_count + 1)
     return add_messages(tx, session, [(new_id(), seq, peer_ids[draft.peer], draft) for seq, draft in new], at)
 
 
-def add_messages(tx: Tx, session: Record, given: Sequence[tuple[str, int, int, Draft]], at: int) -> list[Appended]:
+def add_messages(
+    tx: Tx, session: Record, given: Sequence[tuple[str, int, int, MessageDraft]], at: int
+) -> list[Appended]:
     """Write messages behind those of the session: each with its public id, its number and its author's row."""
     drafts = [draft for *_, draft in given]
     rows = [
@@ -133,7 +137,7 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
     """Make messages findable by their words and their meaning."""
     place = {"workspace_id": session.workspace_id, "session_id": session.id}
     text_index(tx).add(
-        tx, [Entry(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
+        tx, [IndexedMessage(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
     )
     vectors = [
         {
@@ -208,7 +212,7 @@ def set_message_metadata(
     return get_message(tx, workspace, session, public_id)
 
 
-def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
     """A session's messages in the order they came; none for a session that does not exist."""
     place = find_live_session(tx, workspace, session)
     filters = filters if place is None else follow_names(tx, place.workspace_id, filters)
@@ -217,7 +221,7 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
         return Paged([], 0, page)
     if not filters and place.removals == 0:
         return _list_all(tx, place, page)
-    candidates = narrow(tx, Place(place.workspace_id, (place.id,)), filters) if filters else None
+    candidates = narrow(tx, SearchArea(place.workspace_id, (place.id,)), filters) if filters else None
     if candidates == []:
         return Paged([], 0, page)
     query = select_messages().where(condition)
@@ -229,7 +233,7 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, An
     return fetch_page(tx, query, (messages.c.seq,), page)
 
 
-def _list_all(tx: Tx, session: Record, page: Page) -> Paged:
+def _list_all(tx: Tx, session: Record, page: PageRequest) -> Paged:
     """Without a filter and without holes a page is a range of numbers: the last page costs what the first does."""
     total = session.message_count
     start = min(page.offset, total)
@@ -245,8 +249,8 @@ def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
 
 AT_ONCE = 10
 KEYS = [f"id{number}" for number in range(AT_ONCE)]
-BY_IDS = Prepared(select_messages().where(messages.c.id.in_([bindparam(key) for key in KEYS])))
-RANGE = Prepared(
+BY_IDS = PreparedStatement(select_messages().where(messages.c.id.in_([bindparam(key) for key in KEYS])))
+RANGE = PreparedStatement(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))
     .where(messages.c.seq >= bindparam("first"), messages.c.seq <= bindparam("last"))

@@ -14,7 +14,7 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.facts import MANY, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
-from hermes.memory_server.db.text_index import Place
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS, ORDERED
 
 FEW = 5000
@@ -23,7 +23,7 @@ TELLING = 4
 """How many values of one pattern are looked up."""
 
 
-def narrow(tx: Tx, place: Place, filters: Mapping[str, Any]) -> list[int] | None:
+def narrow(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> list[int] | None:
     """Messages of the place that include every match of the filter; None when no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
@@ -44,7 +44,7 @@ def named(value: Any) -> list[str] | None:
     return texts if plain and len(texts) <= limits.SESSIONS_PER_RECALL else None
 
 
-def _queries(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Iterator[Select[Any]]:
+def _queries(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> Iterator[Select[Any]]:
     for key, value in filters.items():
         if key == "AND" and isinstance(value, list):
             for inner in value:
@@ -57,7 +57,7 @@ def _queries(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Iterator[Selec
             yield from _named(tx, place, key, names)
 
 
-def _named(tx: Tx, place: Place, key: str, names: Sequence[str]) -> Iterator[Select[Any]]:
+def _named(tx: Tx, place: SearchArea, key: str, names: Sequence[str]) -> Iterator[Select[Any]]:
     if key == "id":
         yield select(messages.c.id).where(messages.c.public_id.in_(names))
     elif key in ("peer_id", "session_id"):
@@ -75,7 +75,7 @@ def rows_named(tx: Tx, table: Any, workspace_id: int, names: Sequence[str]) -> l
     return [int(row[0]) for row in tx.execute(query)]
 
 
-def _dated(place: Place, value: Any) -> Iterator[Select[Any]]:
+def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
     """By the dates of a session, or of a workspace."""
     limits_: list[ColumnElement[bool]] = []
     if isinstance(value, str) and value != "*":
@@ -90,7 +90,7 @@ def _dated(place: Place, value: Any) -> Iterator[Select[Any]]:
         yield select(messages.c.id).where(in_place, *limits_)
 
 
-def _holding(place: Place, value: Mapping[str, Any]) -> Iterator[Select[Any]]:
+def _holding(place: SearchArea, value: Mapping[str, Any]) -> Iterator[Select[Any]]:
     """By what metadata must hold."""
     for name, wanted in value.items():
         has_operators = isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted)

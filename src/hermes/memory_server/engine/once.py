@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.engine.answers import Asked, Place, check_same, find_answer, keep_answer
+from hermes.memory_server.engine.answers import KeyedRequest, KeySpace, check_same, find_answer, keep_answer
 from hermes.memory_server.engine.conclusions import NewConclusion, create_conclusions
-from hermes.memory_server.engine.drafts import Draft
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.sessions import ensure_session
 from hermes.memory_server.engine.workspaces import get_workspace
@@ -17,7 +17,7 @@ from hermes.memory_server.engine.workspaces import get_workspace
 CREATED = 201
 
 
-class Stamp(NamedTuple):
+class WrittenStamp(NamedTuple):
     """What writing added to an item (ids, times). With the request it gives the answer, so only this is kept."""
 
     public_id: str
@@ -25,49 +25,54 @@ class Stamp(NamedTuple):
 
 
 def append_once(
-    tx: Tx, workspace: str, session: str, drafts: Sequence[Draft], at: int, whole: Asked | None
-) -> list[Stamp]:
+    tx: Tx, workspace: str, session: str, drafts: Sequence[MessageDraft], at: int, whole: KeyedRequest | None
+) -> list[WrittenStamp]:
     """Append the messages that are new, in order; the stamps of all. `whole` is the key of all of them together."""
 
-    def append(new: Sequence[int]) -> list[Stamp]:
+    def append(new: Sequence[int]) -> list[WrittenStamp]:
         appended = append_messages(tx, workspace, session, [drafts[number] for number in new], at)
-        return [Stamp(message.public_id, message.created_at) for message in appended]
+        return [WrittenStamp(message.public_id, message.created_at) for message in appended]
 
     keys = [draft.asked for draft in drafts]
     if whole is None and not any(keys):
         return append(range(len(drafts)))
     row, _ = ensure_session(tx, workspace, session, at)
-    return _write_once(tx, Place(row.workspace_id, row.id), whole, keys, append, at)
+    return _write_once(tx, KeySpace(row.workspace_id, row.id), whole, keys, append, at)
 
 
 def conclude_once(
-    tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int, whole: Asked | None
-) -> list[Stamp]:
+    tx: Tx,
+    workspace: str,
+    given: Sequence[NewConclusion],
+    vectors: Sequence[bytes],
+    at: int,
+    whole: KeyedRequest | None,
+) -> list[WrittenStamp]:
     """Store the conclusions that are new; the stamps of all."""
 
-    def conclude(new: Sequence[int]) -> list[Stamp]:
+    def conclude(new: Sequence[int]) -> list[WrittenStamp]:
         rows = create_conclusions(tx, workspace, [given[n] for n in new], [vectors[n] for n in new], at)
-        return [Stamp(row.public_id, row.created_at) for row in rows]
+        return [WrittenStamp(row.public_id, row.created_at) for row in rows]
 
     keys = [new.asked for new in given]
     if whole is None and not any(keys):
         return conclude(range(len(given)))
-    return _write_once(tx, Place(get_workspace(tx, workspace).id), whole, keys, conclude, at)
+    return _write_once(tx, KeySpace(get_workspace(tx, workspace).id), whole, keys, conclude, at)
 
 
 def _write_once(
     tx: Tx,
-    place: Place,
-    whole: Asked | None,
-    keys: Sequence[Asked | None],
-    write: Callable[[Sequence[int]], list[Stamp]],
+    place: KeySpace,
+    whole: KeyedRequest | None,
+    keys: Sequence[KeyedRequest | None],
+    write: Callable[[Sequence[int]], list[WrittenStamp]],
     at: int,
-) -> list[Stamp]:
+) -> list[WrittenStamp]:
     """Write the items whose keys are not known, by their numbers; the stamps of all."""
     first = find_answer(tx, place, whole, at) if whole is not None else None
     if first is not None:
-        return [Stamp(*stamp) for stamp in json.loads(first.answer)]
-    stamps: dict[int, Stamp] = {}
+        return [WrittenStamp(*stamp) for stamp in json.loads(first.answer)]
+    stamps: dict[int, WrittenStamp] = {}
     same_as: dict[int, int] = {}
     by_key: dict[str, int] = {}
     for number, asked in enumerate(keys):
@@ -78,7 +83,7 @@ def _write_once(
             check_same(keys[earlier], asked)
             same_as[number] = earlier
         elif (found := find_answer(tx, place, asked, at)) is not None:
-            stamps[number] = Stamp(*json.loads(found.answer))
+            stamps[number] = WrittenStamp(*json.loads(found.answer))
     new = [number for number in range(len(keys)) if number not in stamps and number not in same_as]
     for number, stamp in zip(new, write(new) if new else (), strict=True):
         stamps[number] = stamp

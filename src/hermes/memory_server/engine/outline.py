@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hermes.memory_server.db.patience import check_reading
-from hermes.memory_server.db.text_index import Ids
+from hermes.memory_server.db.text_index import MessageIds
 from hermes.memory_server.embedder import Vector
 from hermes.ranking.dates import MICROSECONDS
 from hermes.ranking.scoring import Flags
 
-Whole = NDArray[np.int32]
-Places = NDArray[np.signedinteger[Any]]
+Whole32 = NDArray[np.int32]
+Positions = NDArray[np.signedinteger[Any]]
 """Numbers of rows."""
 Signs = NDArray[np.uint64]
 NONE = -1
@@ -36,20 +36,20 @@ SIGN_AT = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OutlineRows:
     """A row for each piece of a message, in the order of ids, as they were at one moment."""
 
-    ids: Ids
-    sessions: Whole
-    peers: Whole
-    days: Whole
-    traits: Whole
-    before: Whole
+    ids: MessageIds
+    sessions: Whole32
+    peers: Whole32
+    days: Whole32
+    traits: Whole32
+    before: Whole32
     """The last row of the message before it in its session, or NONE."""
-    after: Whole
+    after: Whole32
     """For the last row of a message: the first row of the next message in its session, or NONE. It may be a row that
     was added after this value was made."""
-    numbers: Whole
+    numbers: Whole32
     """Which message of its session it belongs to, from 1 on."""
     signs: Signs
     """The signs of the vectors, 64 in each number; a line for each 64 dimensions."""
@@ -59,18 +59,18 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def last(self, rows: Places) -> Places:
+    def last(self, rows: Positions) -> Positions:
         """The last row of the message that each row belongs to."""
         if not len(self.ids) or self.is_dense:
             return rows
         return np.searchsorted(self.ids, self.ids[rows], side="right") - 1
 
-    def first(self, ids: Ids) -> Places:
+    def first(self, ids: MessageIds) -> Positions:
         """The first row of each message that is here."""
         if not len(self.ids):
             return np.zeros(0, dtype=np.int64)
         if self.is_dense:
-            rows: Places = ids - self.ids[0]
+            rows: Positions = ids - self.ids[0]
             known: Flags = (rows >= 0) & (rows < len(self.ids))
         else:
             rows = np.searchsorted(self.ids, ids)
@@ -78,17 +78,17 @@ class Rows:
             known = self.ids[rows] == ids
         return rows if known.all() else rows[known]
 
-    def nearest(self, vector: Vector, wanted: int, within: Places | None = None) -> Places:
+    def nearest(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
         """The rows whose signs agree most with those of a vector, in no order; of equals the newest."""
         signs = self.signs if within is None else self.signs[:, within]
         found = _closest(_disagreement(signs, signs_of(vector[None].astype(np.float16).tobytes(), len(vector))), wanted)
         return found if within is None else within[found]
 
-    def lines(self, rows: Places) -> Signs:
+    def lines(self, rows: Positions) -> Signs:
         """The signs of rows, a line for each."""
         return self.signs[:, rows].T
 
-    def closeness(self, rows: Places, vector: Vector) -> Vector:
+    def closeness(self, rows: Positions, vector: Vector) -> Vector:
         """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""
         packed = np.ascontiguousarray(self.signs[:, rows].T).view(np.uint8)
         wide = np.zeros(packed.shape[1] * 8, dtype=np.float32)
@@ -99,7 +99,7 @@ class Rows:
         return close
 
 
-ARRAYS = tuple(each.name for each in fields(Rows) if each.name != "is_dense")
+ARRAYS = tuple(each.name for each in fields(OutlineRows) if each.name != "is_dense")
 """The names of what rows consist of."""
 
 
@@ -162,7 +162,7 @@ class Outline:
         kept.numbers[new] = numbers
 
     def keep(self, authors: Mapping[int, int]) -> None:
-        """Keep the rows of these messages alone, with these authors. A `Rows` that was taken before stays as it is."""
+        """Keep the rows of these messages alone, with these authors. `rows()` taken before stay as they are."""
         stays = [place for place, message in enumerate(self.rows().ids.tolist()) if message in authors]
         kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
         kept.after[:] = NONE
@@ -171,9 +171,9 @@ class Outline:
         self._link(0, kept.ids.tolist(), kept.sessions.tolist())
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
-    def leave_out(self, ids: Ids) -> Whole:
-        """Leave out the rows of some messages. Returns where each old row is now, or NONE. A `Rows` that was taken
-        before stays as it is."""
+    def leave_out(self, ids: MessageIds) -> Whole32:
+        """Leave out the rows of some messages. Returns where each old row is now, or NONE. `rows()` taken before stay
+        as they are."""
         rows = self.rows()
         stays = ~np.isin(rows.ids, ids)
         places = np.where(stays, np.cumsum(stays) - 1, NONE).astype(np.int32)
@@ -195,7 +195,7 @@ class Outline:
         self.last_id = int(kept.ids[-1]) if len(kept) else 0
         return places
 
-    def _count_again(self, kept: Rows, is_first: Flags, own: Places) -> None:
+    def _count_again(self, kept: OutlineRows, is_first: Flags, own: Positions) -> None:
         """Number the messages of sessions anew, given all rows of these, and find where each ends."""
         if not len(own):
             return
@@ -204,7 +204,7 @@ class Outline:
         kept.numbers[own] = count - count[np.searchsorted(sessions, sessions)] + 1
         self.ends.update(zip(sessions.tolist(), own.tolist(), strict=True))
 
-    def restore(self, rows: Rows) -> None:
+    def restore(self, rows: OutlineRows) -> None:
         """Hold these rows, which are its own from now on."""
         self._kept = rows
         self.count = self.on_disk = len(rows)
@@ -213,7 +213,7 @@ class Outline:
         self._one_each = bool((np.diff(rows.ids) > 0).all())
         self.ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))
 
-    def rows(self) -> Rows:
+    def rows(self) -> OutlineRows:
         """What it holds now."""
         rows = _taken(self._kept, slice(self.count))
         dense = self._one_each and self.count > 0 and int(rows.ids[-1] - rows.ids[0]) == self.count - 1
@@ -240,7 +240,7 @@ def _disagreement(signs: Signs, wanted: Signs) -> NDArray[np.uint16]:
     return total
 
 
-def _closest(apart: NDArray[np.uint16], wanted: int) -> Places:
+def _closest(apart: NDArray[np.uint16], wanted: int) -> Positions:
     """The places of the smallest numbers; of equals the last ones."""
     if len(apart) <= wanted:
         return np.arange(len(apart))
@@ -250,7 +250,7 @@ def _closest(apart: NDArray[np.uint16], wanted: int) -> Places:
     return np.concatenate([below, at_limit[len(at_limit) - (wanted - len(below)) :]])
 
 
-def _nearest_left(before: Whole, stays: Flags) -> Whole:
+def _nearest_left(before: Whole32, stays: Flags) -> Whole32:
     """For each row the nearest row before it that stays. Each step looks twice as far back, so that a long run of
     leaving rows takes few steps."""
     before = before.copy()
@@ -262,16 +262,16 @@ def _nearest_left(before: Whole, stays: Flags) -> Whole:
     return before
 
 
-def _empty(dimension: int, rows: int = 0) -> Rows:
-    def whole() -> Whole:
+def _empty(dimension: int, rows: int = 0) -> OutlineRows:
+    def whole() -> Whole32:
         return np.full(rows, NONE, dtype=np.int32)
 
     signs = np.zeros((-(-dimension // 64), rows), dtype=np.uint64)
     ids = np.zeros(rows, dtype=np.int64)
-    return Rows(ids, whole(), whole(), whole(), whole(), whole(), whole(), whole(), signs)
+    return OutlineRows(ids, whole(), whole(), whole(), whole(), whole(), whole(), whole(), signs)
 
 
-def _grown(rows: Rows, room: int) -> Rows:
+def _grown(rows: OutlineRows, room: int) -> OutlineRows:
     grown = _empty(len(rows.signs) * 64, room)
     for name in ARRAYS:
         array = getattr(rows, name)
@@ -279,5 +279,5 @@ def _grown(rows: Rows, room: int) -> Rows:
     return grown
 
 
-def _taken(rows: Rows, which: slice | Places) -> Rows:
-    return Rows(*(getattr(rows, name)[..., which] for name in ARRAYS))
+def _taken(rows: OutlineRows, which: slice | Positions) -> OutlineRows:
+    return OutlineRows(*(getattr(rows, name)[..., which] for name in ARRAYS))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hermes.memory_server.engine.outline import ARRAYS, Outline, Rows
+from hermes.memory_server.engine.outline import ARRAYS, Outline, OutlineRows
 
 FORMAT = 1
 HEAD_BYTES = 4096
@@ -126,7 +126,7 @@ def _remove(path: Path) -> None:
         logger.warning("%s cannot be removed: %s", path, error)
 
 
-def _rows(body: memoryview, shapes: list[list[int | str]]) -> Rows:
+def _rows(body: memoryview, shapes: list[list[int | str]]) -> OutlineRows:
     arrays = []
     start = 0
     for kind, *shape in shapes:
@@ -134,7 +134,7 @@ def _rows(body: memoryview, shapes: list[list[int | str]]) -> Rows:
         part = np.frombuffer(body[start : start + size], dtype=str(kind))
         arrays.append(part.reshape([int(length) for length in shape]).copy())
         start += size
-    return Rows(*arrays)
+    return OutlineRows(*arrays)
 
 
 def _path(folder: Path, workspace_id: int) -> Path:

@@ -16,10 +16,10 @@ from sqlalchemy import bindparam, func, select
 from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.patience import check_reading, holding
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
 from hermes.memory_server.engine.departures import departed_since
-from hermes.memory_server.engine.outline import NONE, Outline, Places, Rows
+from hermes.memory_server.engine.outline import NONE, Outline, OutlineRows, Positions
 from hermes.memory_server.engine.outline_file import (
     ABANDONED,
     discard_outline,
@@ -40,8 +40,8 @@ WORTH_KEEPING = 20_000
 """An outline is written to its file again after it has grown by so many rows."""
 SAVE_EVERY = 60.0
 """Seconds between removing an outline's file and writing it again: messages are often deleted one after another."""
-GENERATIONS = Prepared(select(workspaces.c.id, workspaces.c.generation))
-NEWER = Prepared(
+GENERATIONS = PreparedStatement(select(workspaces.c.id, workspaces.c.generation))
+NEWER = PreparedStatement(
     select(
         *(message_vectors.c[name] for name in ("message_id", "session_id", "peer_id", "said_at", "traits", "vector"))
     )
@@ -51,27 +51,27 @@ NEWER = Prepared(
     .limit(BATCH)
 )
 NEWEST = select(func.max(messages.c.id)).where(messages.c.workspace_id == bindparam("workspace_id")).scalar_subquery()
-STATE = Prepared(
+STATE = PreparedStatement(
     select(workspaces.c.generation, NEWEST.label("newest")).where(workspaces.c.id == bindparam("workspace_id"))
 )
 
 
-def count_waiting(most: int) -> Prepared:
+def count_waiting(most: int) -> PreparedStatement:
     """How many messages a workspace has after a given one, counted up to `most` + 1."""
     some = select(messages.c.id).where(
         messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
     )
-    return Prepared(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
+    return PreparedStatement(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
 
 
 WAITING = count_waiting(AT_ONCE)
-AUTHORS = Prepared(
+AUTHORS = PreparedStatement(
     select(messages.c.id, messages.c.peer_id)
     .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))
     .where(peers.c.workspace_id == bindparam("workspace_id"), messages.c.id <= bindparam("last"))
 )
 """All of it is in an index."""
-NAME_OF = Prepared(select(messages.c.public_id).where(messages.c.id == bindparam("id")))
+NAME_OF = PreparedStatement(select(messages.c.public_id).where(messages.c.id == bindparam("id")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Seen:
 
     postings: Postings
     """Which rows hold which words. They may name rows that were added later than `rows`."""
-    rows: Rows
+    rows: OutlineRows
     newest: int
     """The newest message that the transaction sees."""
     ends: Mapping[int, int]
     """The last row of each session, which may have come later than the rows."""
 
-    def sizes(self, sessions: Places) -> Places:
+    def sizes(self, sessions: Positions) -> Positions:
         """How many messages each of the sessions has, all of which have rows."""
         ends = [self._end(session) for session in sessions.tolist()]
         return self.rows.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)
@@ -97,7 +97,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownWorkspace:
     """What is kept of one workspace."""
 
     outline: Outline
@@ -116,7 +116,7 @@ class Outlines:
         self._rows_kept = rows_kept
         self._caught_up = False
         self._guard = threading.Lock()
-        self._known: OrderedDict[int, Known] = OrderedDict()
+        self._known: OrderedDict[int, KnownWorkspace] = OrderedDict()
 
     def find(self, tx: Tx, workspace_id: int) -> Seen | None:
         """The workspace's messages; None while they are being read for the first time, or while a folder of an earlier
@@ -177,7 +177,7 @@ class Outlines:
         if self._folder is not None:
             load_outline(self._folder, workspace_id, outline, generation, lambda last: _name_of(tx, last))
 
-    def _of(self, workspace_id: int) -> Known:
+    def _of(self, workspace_id: int) -> KnownWorkspace:
         with self._guard:
             known = self._known.get(workspace_id)
             if known is not None:
@@ -185,7 +185,7 @@ class Outlines:
                 return known
             while self._known and sum(SMALLEST + k.outline.count for k in self._known.values()) > self._rows_kept:
                 self._known.popitem(last=False)
-            return self._known.setdefault(workspace_id, Known(Outline(self._dimension), Postings()))
+            return self._known.setdefault(workspace_id, KnownWorkspace(Outline(self._dimension), Postings()))
 
 
 async def clean_outlines(database: Database, abandoned: float = ABANDONED) -> None:
@@ -195,7 +195,7 @@ async def clean_outlines(database: Database, abandoned: float = ABANDONED) -> No
         await asyncio.to_thread(remove_stale_outlines, folder, generations, abandoned)
 
 
-def _leave_out(tx: Tx, known: Known, workspace_id: int, generation: int) -> Postings:
+def _leave_out(tx: Tx, known: KnownWorkspace, workspace_id: int, generation: int) -> Postings:
     """Leave out what the tables no longer have and take over changed authors. Returns the postings of what is left."""
     outline = known.outline
     if not outline.count:

@@ -11,7 +11,7 @@ from hermes.memory_server.db.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRequest:
     """Which page is asked for. `reverse` turns the order around."""
 
     number: int = 1
@@ -29,14 +29,14 @@ class Paged:
 
     rows: list[Row[Any]]
     total: int
-    page: Page
+    page: PageRequest
 
     @property
     def pages(self) -> int:
         return -(-self.total // self.page.size)
 
 
-def fetch_page(tx: Tx, query: Select[Any], order: tuple[Any, ...], page: Page) -> Paged:
+def fetch_page(tx: Tx, query: Select[Any], order: tuple[Any, ...], page: PageRequest) -> Paged:
     """The page of `query` in `order`, which is ascending columns."""
     total = tx.execute(select(func.count()).select_from(query.order_by(None).subquery())).scalar_one()
     directed = [column.desc() for column in order] if page.reverse else list(order)

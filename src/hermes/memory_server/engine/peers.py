@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import INTO, PEER_KEYS, follow_names
 from hermes.memory_server.engine.names import check_name
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id
@@ -47,10 +47,10 @@ NAMED = (
     peers.c.name == bindparam("name"),
     IS_SHOWN,
 )
-BY_NAME = Prepared(select(*COLUMNS).select_from(PEERS).where(*NAMED))
-BY_ID = Prepared(select(*COLUMNS).select_from(PEERS).where(peers.c.id == bindparam("id"), IS_SHOWN))
-ID = Prepared(select(peers.c.id).where(*NAMED))
-INSERT = Prepared(
+BY_NAME = PreparedStatement(select(*COLUMNS).select_from(PEERS).where(*NAMED))
+BY_ID = PreparedStatement(select(*COLUMNS).select_from(PEERS).where(peers.c.id == bindparam("id"), IS_SHOWN))
+ID = PreparedStatement(select(peers.c.id).where(*NAMED))
+INSERT = PreparedStatement(
     inserting_new(peers, "uid", "workspace_id", "name", "kind", "metadata", "configuration", "created_at")
 )
 
@@ -130,7 +130,7 @@ def ensure_peer(
     return get_peer(tx, workspace, name), False
 
 
-def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: Page) -> Paged:
+def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: PageRequest) -> Paged:
     """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
@@ -154,7 +154,7 @@ def _fields_in(workspace_id: int) -> dict[str, Field]:
     return {**FIELDS, "session_id": Field(sessions.c.name, among=lambda fits: peers.c.id.in_(inside.where(fits)))}
 
 
-def list_members(tx: Tx, session_id: int, page: Page) -> Paged:
+def list_members(tx: Tx, session_id: int, page: PageRequest) -> Paged:
     """The peers that are in a session now, in the order they came; scopes are not shown."""
     query = (
         select(*COLUMNS)

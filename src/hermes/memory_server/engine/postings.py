@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hermes.memory_server.db.text_index import Matcher
-from hermes.memory_server.engine.outline import Rows
+from hermes.memory_server.engine.outline import OutlineRows
 
 HOLDERS = 3000
 """Of each word so many of its newest holders are read."""
@@ -32,7 +32,7 @@ class Posting:
         """Are there no others?"""
         return len(self.rows) < HOLDERS
 
-    def among(self, rows: Rows) -> NDArray[np.int32]:
+    def among(self, rows: OutlineRows) -> NDArray[np.int32]:
         """Those of these rows; others may have found newer ones."""
         return self.rows[: np.searchsorted(self.rows, len(rows))]
 
@@ -56,7 +56,7 @@ class Postings:
         with self._guard:
             return self._known.get(word)
 
-    def read(self, index: Matcher, rows: Rows, word: str, newest: int) -> Posting:
+    def read(self, index: Matcher, rows: OutlineRows, word: str, newest: int) -> Posting:
         """Which of the rows hold a word, up to the newest message that the transaction of `index` sees, or newer."""
         known = self.known(word)
         if known is None or (newest < known.upto and not known.is_complete):
@@ -91,5 +91,5 @@ class Postings:
             self._size -= gone.size
 
 
-def _rows(rows: Rows, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+def _rows(rows: OutlineRows, ids: NDArray[np.int64]) -> NDArray[np.int32]:
     return rows.first(ids[::-1]).astype(np.int32)

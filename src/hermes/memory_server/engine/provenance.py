@@ -8,14 +8,14 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions, messages, sessions
 from hermes.memory_server.engine.conclusions import digest, get_conclusion, let_go, select_conclusions, trim_card
 from hermes.memory_server.engine.messages import get_message, select_messages
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.faults import Conflict
 
 VERSIONS = 100
 """How often one conclusion can be edited."""
 
 
-def list_sources(tx: Tx, workspace: str, public_id: str, page: Page) -> Paged:
+def list_sources(tx: Tx, workspace: str, public_id: str, page: PageRequest) -> Paged:
     """The messages that a conclusion was read from, the oldest first."""
     found = get_conclusion(tx, workspace, public_id)
     linked = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id == found.id)
@@ -23,7 +23,7 @@ def list_sources(tx: Tx, workspace: str, public_id: str, page: Page) -> Paged:
     return fetch_page(tx, query, (messages.c.id,), page)
 
 
-def list_concluded(tx: Tx, workspace: str, session: str, public_id: str, page: Page) -> Paged:
+def list_concluded(tx: Tx, workspace: str, session: str, public_id: str, page: PageRequest) -> Paged:
     """What was concluded from a message, the oldest first; every observer has its own."""
     found = get_message(tx, workspace, session, public_id)
     linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id == found.id)
@@ -48,7 +48,7 @@ def edit_conclusion(tx: Tx, workspace: str, public_id: str, content: str, vector
     return get_conclusion(tx, workspace, public_id)
 
 
-def list_versions(tx: Tx, workspace: str, public_id: str, page: Page) -> Paged:
+def list_versions(tx: Tx, workspace: str, public_id: str, page: PageRequest) -> Paged:
     """What a conclusion said before, the oldest first."""
     found = get_conclusion(tx, workspace, public_id)
     query = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == found.id)

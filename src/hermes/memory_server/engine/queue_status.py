@@ -40,7 +40,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class QueueCounts:
     """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
     deletions and merges of the workspace that are not done, by their kinds."""
 
@@ -49,7 +49,7 @@ class Status:
     promised: dict[str, Promise]
 
 
-def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> Status:
+def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
     """The counts, limited to whose view changes, who spoke, and where. A name nobody has counts nothing."""
     place = workspace_id_of(tx, workspace)
     query = select(sessions.c.uid, jobs.c.state, func.count().label("number"))
@@ -68,9 +68,11 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
     promised = _promised(tx, place)
     if session is not None:
-        return Status(_sum(rows), None, promised)
+        return QueueCounts(_sum(rows), None, promised)
     names = {row.uid for row in rows if row.uid is not None}
-    return Status(_sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None, promised)
+    return QueueCounts(
+        _sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None, promised
+    )
 
 
 def _promised(tx: Tx, workspace_id: int) -> dict[str, Promise]:

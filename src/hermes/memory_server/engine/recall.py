@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Select, bindparam, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
-from hermes.memory_server.embedder import Question
+from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -22,7 +22,7 @@ from hermes.ranking.words import share_held
 DEFAULT_MAXIMUM = 100
 CANDIDATES = 20
 """How many of the closest conclusions are looked at for their words."""
-OWNER = Prepared(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
+OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
     ("deductive", "## Deductive Observations"),
@@ -37,7 +37,7 @@ class Order:
     def __init__(self, *columns: ColumnElement[Any]) -> None:
         self.columns = columns
         of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"))
-        self.of_one = Prepared(of_one.order_by(*columns).limit(bindparam("limit")))
+        self.of_one = PreparedStatement(of_one.order_by(*columns).limit(bindparam("limit")))
 
 
 FREQUENT = Order(conclusions.c.times_derived.desc(), conclusions.c.id.desc())
@@ -54,17 +54,17 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ConclusionChoice:
     """Which conclusions to choose."""
 
-    search: Question | None = None
+    search: SearchQuestion | None = None
     search_top_k: int | None = None
     search_max_distance: float | None = None
     include_most_frequent: bool = False
     max_conclusions: int | None = None
 
 
-def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Record]:
+def choose(tx: Tx, index: VectorIndex, view: View, choice: ConclusionChoice) -> list[Record]:
     """The closest to the query, the most often derived, and the newest, in this order, as many as are wanted."""
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
     chosen: dict[str, Record] = {}
@@ -86,7 +86,7 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: Choice) -> list[Recor
 
 
 def query_conclusions(
-    tx: Tx, index: VectorIndex, view: View, question: Question, top_k: int, max_distance: float | None
+    tx: Tx, index: VectorIndex, view: View, question: SearchQuestion, top_k: int, max_distance: float | None
 ) -> list[Record]:
     """The conclusions that fit best, the best first."""
     return query_views(tx, index, [view], question, top_k, max_distance)
@@ -96,7 +96,7 @@ def query_views(
     tx: Tx,
     index: VectorIndex,
     views: Sequence[View],
-    question: Question,
+    question: SearchQuestion,
     top_k: int,
     max_distance: float | None,
     *,

@@ -14,7 +14,7 @@ from hermes.memory_server.db.tables import collections, conclusions, peers, scop
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
 from hermes.memory_server.engine.peers import PEERS, find_peer
@@ -59,7 +59,7 @@ def get_scopes(tx: Tx, workspace: str, given: str | Sequence[str]) -> tuple[int,
     return tuple(int(get_scope(tx, workspace, name).id) for name in dict.fromkeys(names))
 
 
-def list_scopes(tx: Tx, workspace: str, page: Page) -> Paged:
+def list_scopes(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     """Scopes, the oldest first; none in a workspace that is not there."""
     inside = peers.c.workspace_id == workspace_id_of(tx, workspace)
     query = select(*PEER_COLUMNS).select_from(PEERS).where(inside, peers.c.kind == "scope")
@@ -100,7 +100,7 @@ def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(row.session_id for row in tx.execute(query))
 
 
-def list_scope_sessions(tx: Tx, scope: Record, page: Page) -> Paged:
+def list_scope_sessions(tx: Tx, scope: Record, page: PageRequest) -> Paged:
     """The sessions of a scope, the oldest first."""
     joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
     query = select(*SESSION_COLUMNS).select_from(joined)

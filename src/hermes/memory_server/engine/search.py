@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, and_, exists, or_, true
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
-from hermes.memory_server.db.text_index import Place
-from hermes.memory_server.embedder import Question
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
@@ -65,14 +65,24 @@ class Fitting(NamedTuple):
 
 
 def search_messages(
-    tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
+    tx: Tx,
+    index: VectorIndex,
+    place: SearchArea,
+    question: SearchQuestion,
+    filters: Mapping[str, Any] | None,
+    limit: int,
 ) -> list[Record]:
     """The messages that fit best, the best first."""
     return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
 
 
 def find_hits(
-    tx: Tx, index: VectorIndex, place: Place, question: Question, filters: Mapping[str, Any] | None, limit: int
+    tx: Tx,
+    index: VectorIndex,
+    place: SearchArea,
+    question: SearchQuestion,
+    filters: Mapping[str, Any] | None,
+    limit: int,
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else."""
     seen = index.outlines.find(tx, place.workspace_id)
@@ -96,7 +106,7 @@ def find_hits(
 
 
 def _ranked(
-    tx: Tx, seen: Seen | None, place: Place, question: Question, allowed: Allowed | None, limit: int
+    tx: Tx, seen: Seen | None, place: SearchArea, question: SearchQuestion, allowed: Allowed | None, limit: int
 ) -> list[Fitting]:
     """The best, and some more where several may be the same text. Until the outline of the workspace has been read for
     the first time, words alone decide."""
@@ -132,7 +142,7 @@ def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
     return [*first, *again][:limit]
 
 
-def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
+def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
     """The part of the place that a filter leaves when it names sessions or one author."""
     sessions_, peer = place.sessions, place.peer
     if (names := named(filters.get("session_id"))) is not None:
@@ -141,12 +151,12 @@ def _place_within(tx: Tx, place: Place, filters: Mapping[str, Any]) -> Place:
     if (names := named(filters.get("peer_id"))) is not None and len(set(names)) == 1:
         author = next(iter(rows_named(tx, peers, place.workspace_id, names)), NOBODY)
         peer = author if peer in (None, author) else NOBODY
-    return Place(place.workspace_id, sessions_, peer)
+    return SearchArea(place.workspace_id, sessions_, peer)
 
 
 def _heard_within(
-    tx: Tx, seen: Seen | None, place: Place, filters: Mapping[str, Any] | None
-) -> tuple[Place, Mapping[str, Any] | None]:
+    tx: Tx, seen: Seen | None, place: SearchArea, filters: Mapping[str, Any] | None
+) -> tuple[SearchArea, Mapping[str, Any] | None]:
     """The place and the filter. A filter "as this peer heard it" becomes a list of sessions where that is the same."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)

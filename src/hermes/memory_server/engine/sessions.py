@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import bindparam, exists, select, update
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.names import check_name
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
@@ -37,16 +37,16 @@ FIELDS = {
 
 
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
-BY_NAME = Prepared(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
-BY_NAMES = Prepared(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
-LOCK = Prepared(
+BY_NAME = PreparedStatement(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
+BY_NAMES = PreparedStatement(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
+LOCK = PreparedStatement(
     select(*COLUMNS)
     .select_from(workspaces.join(sessions, sessions.c.workspace_id == workspaces.c.id))
     .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
     .with_for_update(key_share=True)
 )
 """Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
-INSERT = Prepared(
+INSERT = PreparedStatement(
     inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
         sessions.c.id
     )
@@ -125,7 +125,7 @@ def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str,
     return int(made[0].id) if made else None
 
 
-def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
     """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
@@ -135,7 +135,7 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
     """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
     place = workspace_id_of(tx, workspace)
     member = find_peer(tx, place, peer)

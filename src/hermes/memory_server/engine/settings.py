@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """What is switched on, and how often summaries are made."""
 
     reasoning: bool = True
@@ -35,7 +35,7 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def resolve(*layers: str | Mapping[str, Any]) -> Settings:
+def resolve(*layers: str | Mapping[str, Any]) -> SessionSettings:
     """The settings that configurations, stored or just given, mean together, the widest first."""
     stored = tuple(layer for layer in layers if isinstance(layer, str))
     if len(stored) == sum(1 for layer in layers if layer):
@@ -44,15 +44,15 @@ def resolve(*layers: str | Mapping[str, Any]) -> Settings:
 
 
 @lru_cache(maxsize=256)
-def _resolve_stored(layers: tuple[str, ...]) -> Settings:
+def _resolve_stored(layers: tuple[str, ...]) -> SessionSettings:
     return _resolve(layers)
 
 
-def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> Settings:
+def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> SessionSettings:
     given = merge(*(_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in layers))
     summary = _section(given, "summary")
     card = _section(given, "peer_card")
-    return Settings(
+    return SessionSettings(
         reasoning=_flag(_section(given, "reasoning"), "enabled"),
         use_card=_flag(card, "use"),
         create_card=_flag(card, "create"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, upserting
+from hermes.memory_server.db.statements import PreparedStatement, upserting
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
@@ -31,7 +31,7 @@ WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
 
 
-NEWEST = Prepared(
+NEWEST = PreparedStatement(
     select(*summaries.c, messages.c.public_id)
     .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
     .where(summaries.c.session_id == bindparam("session_id"))
@@ -44,7 +44,7 @@ def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SessionSummary:
     """A summary of a session's messages up to number `seq`."""
 
     kind: str
@@ -56,7 +56,7 @@ class Summary:
     """How often messages had been taken out of the session when it was made."""
 
 
-def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> Summary | None:
+def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> SessionSummary | None:
     """Summarise from the beginning to message number `seq`; None when there is nothing new."""
     before = read_summaries(tx, session_id).get(kind)
     known = [] if before is None or not WHOLE.match(before.content) else before.content.split("\n")[1:]
@@ -66,7 +66,7 @@ def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> Summary | None
         return None
     content = extract(known, rows, MAX_TOKENS[kind])
     removals = count_removals(tx, session_id)
-    return Summary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content), removals)
+    return SessionSummary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content), removals)
 
 
 def count_removals(tx: Tx, session_id: int) -> int:
@@ -81,7 +81,7 @@ def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
     return [*read_range(tx, session_id, first, first + half - 1), *read_range(tx, session_id, last - half + 1, last)]
 
 
-def store_summary(tx: Tx, session_id: int, made: Summary, at: int) -> None:
+def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> None:
     """Keep it, unless there is one that covers more."""
     values = {
         "content": made.content,

@@ -19,7 +19,7 @@ from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
 from hermes.memory_server.engine.outlines import Outlines
@@ -32,34 +32,34 @@ BATCH = 1000
 """How many vectors are read from the tables at a time, so that reading takes little memory."""
 BLOCK = 512
 """How many rows are widened and multiplied at a time: few enough to stay in the processor's cache."""
-Hit = tuple[int, float]
+VectorHit = tuple[int, float]
 """The id of a row and how close it is, 1.0 being the same direction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class VectorSource:
     """Where the vectors of one kind of place are read: (id, label, vector) after `last`, in the order of ids."""
 
     kind: str
-    rows: Prepared
-    generation: Prepared
+    rows: PreparedStatement
+    generation: PreparedStatement
 
 
-COLLECTION = Source(
+COLLECTION = VectorSource(
     "collection",
-    Prepared(
+    PreparedStatement(
         select(conclusions.c.id, conclusions.c.session_id, conclusions.c.vector)
         .where(conclusions.c.collection_id == bindparam("key"), conclusions.c.id > bindparam("last"))
         .where(conclusions.c.deleted_at.is_(None))
         .order_by(conclusions.c.id)
         .limit(BATCH)
     ),
-    Prepared(select(collections.c.generation).where(collections.c.id == bindparam("key"))),
+    PreparedStatement(select(collections.c.generation).where(collections.c.id == bindparam("key"))),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MatrixRows:
     """The rows of a matrix at one moment. More may be added behind them; these stay as they are."""
 
     ids: NDArray[np.int64]
@@ -67,7 +67,7 @@ class Rows:
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
 
-    def nearest(self, vector: Vector, limit: int, labels: Collection[int] | None = None) -> list[Hit]:
+    def nearest(self, vector: Vector, limit: int, labels: Collection[int] | None = None) -> list[VectorHit]:
         """The closest rows, or the closest with one of the labels, best first, each id once."""
         chosen = self if labels is None else self._labelled(labels)
         scores = chosen.multiply(vector)
@@ -98,11 +98,11 @@ class Rows:
         scores *= self.scales
         return scores
 
-    def _labelled(self, labels: Collection[int]) -> Rows:
+    def _labelled(self, labels: Collection[int]) -> MatrixRows:
         return self._take(np.flatnonzero(np.isin(self.labels, np.fromiter(labels, dtype=np.int64))))
 
-    def _take(self, rows: NDArray[np.int64]) -> Rows:
-        return Rows(self.ids[rows], self.labels[rows], self.vectors[rows], self.scales[rows])
+    def _take(self, rows: NDArray[np.int64]) -> MatrixRows:
+        return MatrixRows(self.ids[rows], self.labels[rows], self.vectors[rows], self.scales[rows])
 
 
 class Matrix:
@@ -115,7 +115,7 @@ class Matrix:
         self.clear(-1)
 
     def clear(self, generation: int) -> None:
-        """Forget all rows. A `Rows` that was taken before stays as it is."""
+        """Forget all rows. A `MatrixRows` that was taken before stays as it is."""
         self.generation = generation
         self.last_id = self.count = 0
         self._ids = np.zeros(0, dtype=np.int64)
@@ -138,10 +138,10 @@ class Matrix:
         self.count = end
         self.last_id = int(rows[-1][0])
 
-    def rows(self) -> Rows:
+    def rows(self) -> MatrixRows:
         """What it holds now."""
         every = slice(self.count)
-        return Rows(self._ids[every], self._labels[every], self._vectors[every], self._scales[every])
+        return MatrixRows(self._ids[every], self._labels[every], self._vectors[every], self._scales[every])
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self._ids):
@@ -170,11 +170,11 @@ class VectorIndex:
 
     def nearest_conclusions(
         self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Collection[int] | None = None
-    ) -> list[Hit]:
+    ) -> list[VectorHit]:
         """The closest conclusions of a collection, or of some sessions in it."""
         return self._rows(tx, COLLECTION, collection_id).nearest(vector, limit, sessions)
 
-    def _rows(self, tx: Tx, source: Source, key: int) -> Rows:
+    def _rows(self, tx: Tx, source: VectorSource, key: int) -> MatrixRows:
         matrix = self._matrix(source.kind, key)
         with holding(matrix.guard):
             _follow(tx, matrix, source, {"key": key})
@@ -191,7 +191,7 @@ class VectorIndex:
             return self._matrices.setdefault((kind, key), Matrix(self._dimension))
 
 
-def _follow(tx: Tx, matrix: Matrix, source: Source, place: dict[str, int]) -> None:
+def _follow(tx: Tx, matrix: Matrix, source: VectorSource, place: dict[str, int]) -> None:
     """Read what the tables have beyond the matrix, or everything again when something disappeared."""
     [(generation,)] = source.generation.rows(tx, **place)
     if generation < matrix.generation:

@@ -10,25 +10,25 @@ from sqlalchemy import bindparam, delete, func, insert, or_, select, text
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.answers import forget_webhook_answers
 from hermes.memory_server.engine.delivery import is_public, literal_address
 from hermes.memory_server.engine.jobs import TRACKED, add_job
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id
 
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
 WEBHOOKS = webhooks.join(workspaces, workspaces.c.id == webhooks.c.workspace_id)
-WAITING = Prepared(
+WAITING = PreparedStatement(
     select(jobs.c.id)
     .where(jobs.c.workspace_id == bindparam("workspace_id"), or_(*(jobs.c.kind == kind for kind in TRACKED)))
     .where(text(OPEN_JOB))
     .limit(1)
 )
-ANY = Prepared(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam("workspace_id")).limit(1))
+ANY = PreparedStatement(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam("workspace_id")).limit(1))
 
 
 def check_url(url: str) -> None:
@@ -64,7 +64,7 @@ def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, b
     return tx.execute(query).one(), True
 
 
-def list_webhooks(tx: Tx, workspace: str, page: Page) -> Paged:
+def list_webhooks(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     """The endpoints of a workspace, the oldest first."""
     place = get_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id)

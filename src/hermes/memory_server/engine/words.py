@@ -13,11 +13,11 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Ids, Matcher, Place
+from hermes.memory_server.db.text_index import Matcher, MessageIds, SearchArea
 from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import Asked
+from hermes.memory_server.engine.asking import SearchWords
 from hermes.memory_server.engine.messages import MESSAGES
-from hermes.memory_server.engine.outline import Places
+from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.postings import HOLDERS
 from hermes.ranking.scoring import Flags
@@ -30,17 +30,17 @@ SUBSTRING_HITS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
+class WordHolders:
     """The words of a question that anybody uses, and for each the rows that hold it, in order."""
 
     words: Sequence[str]
-    rows: Sequence[Places]
-    all_of_them: Places
+    rows: Sequence[Positions]
+    all_of_them: Positions
     """Rows that hold every word. Looked up only where some words are frequent, since for those only the newest holders
     are known."""
 
 
-def rank_by_words(tx: Tx, place: Place, asked: Asked, allowed: Allowed | None, limit: int) -> list[int]:
+def rank_by_words(tx: Tx, place: SearchArea, asked: SearchWords, allowed: Allowed | None, limit: int) -> list[int]:
     """The ids of messages that hold most of the words, newer ones first among equals. It needs no outline."""
     index = text_index(tx).within(tx, place)
     found = [ids for word in asked.words if len(ids := _holders(tx, index, [word], allowed))]
@@ -53,19 +53,19 @@ def rank_by_words(tx: Tx, place: Place, asked: Asked, allowed: Allowed | None, l
 
 
 def find_holders(
-    tx: Tx, seen: Seen, place: Place, inside: Flags | None, asked: Asked, allowed: Allowed | None
-) -> Holders:
+    tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, asked: SearchWords, allowed: Allowed | None
+) -> WordHolders:
     """Which messages of a place hold the words; `inside` marks the rows of the place. When none holds any word, those
     that hold the text letter by letter."""
     index = text_index(tx).within(tx, place)
 
-    def look(word: str) -> Places:
+    def look(word: str) -> Positions:
         if allowed is None and (rows := _known_rows(tx, seen, place, inside, word)) is not None:
             return rows
         return seen.rows.first(_holders(tx, index, [word], allowed)[::-1])
 
     found = {word: rows for word in asked.words if len(rows := look(word))}
-    everything: Places = np.zeros(0, dtype=np.int64)
+    everything: Positions = np.zeros(0, dtype=np.int64)
     if not found:
         part = asked.text.strip()
         ids = np.array(_by_letters(tx, place, part, allowed, SUBSTRING_HITS)[::-1], dtype=np.int64)
@@ -76,16 +76,16 @@ def find_holders(
         if not len(everything):
             # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
             found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
-    return Holders([*found], [*found.values()], everything)
+    return WordHolders([*found], [*found.values()], everything)
 
 
-def _known_rows(tx: Tx, seen: Seen, place: Place, inside: Flags | None, word: str) -> Places | None:
+def _known_rows(tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, word: str) -> Positions | None:
     """Which rows of a place hold a word, from what is kept for the whole workspace; None when that is incomplete."""
     known = seen.postings.known(word)
     if inside is not None and known is not None and not known.is_complete:
         return None
     if known is None or known.upto != seen.newest:
-        everywhere = text_index(tx).within(tx, Place(place.workspace_id))
+        everywhere = text_index(tx).within(tx, SearchArea(place.workspace_id))
         known = seen.postings.read(everywhere, seen.rows, word, seen.newest)
     rows = known.among(seen.rows)
     if inside is None:
@@ -93,7 +93,7 @@ def _known_rows(tx: Tx, seen: Seen, place: Place, inside: Flags | None, word: st
     return rows[inside[rows]] if known.is_complete else None
 
 
-def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> Ids:
+def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> MessageIds:
     """The messages that hold all of the words, the newest first."""
     newest = index.match(words, HOLDERS)
     if allowed is None:
@@ -109,7 +109,7 @@ def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | No
     return allowed.keep(tx, holding)[:HOLDERS]
 
 
-def _by_letters(tx: Tx, place: Place, part: str, allowed: Allowed | None, limit: int) -> list[int]:
+def _by_letters(tx: Tx, place: SearchArea, part: str, allowed: Allowed | None, limit: int) -> list[int]:
     """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
     if not part:
         return []
@@ -126,7 +126,7 @@ def _by_letters(tx: Tx, place: Place, part: str, allowed: Allowed | None, limit:
     return sorted(found, reverse=True)[:limit]
 
 
-def _recent(place: Place) -> Iterator[Any]:
+def _recent(place: SearchArea) -> Iterator[Any]:
     """The newest messages of a place, each part by an index of its own."""
     if place.sessions is not None:
         author: Iterable[Any] = () if place.peer is None else (messages.c.peer_id == place.peer,)

@@ -24,9 +24,9 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
 from hermes.memory_server.engine.answers import forget_answers
-from hermes.memory_server.engine.delivery import Delivery
+from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.jobs import Job
-from hermes.memory_server.engine.kinds import KINDS, Kind, Tools
+from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.merging import forget_merges
 from hermes.memory_server.engine.webhooks import announce_empty_queue
 
@@ -49,7 +49,7 @@ class LeaseLostError(Exception):
     """Another worker took the job over; what this one did is rolled back."""
 
 
-class Worker:
+class JobWorker:
     """Does background work on one database until it is stopped."""
 
     def __init__(
@@ -58,12 +58,12 @@ class Worker:
         clock: Clock,
         embedder: Embedder,
         *,
-        delivery: Delivery | None = None,
-        kinds: Mapping[str, Kind[Any]] = KINDS,
+        delivery: WebhookDelivery | None = None,
+        kinds: Mapping[str, JobHandler[Any]] = KINDS,
     ) -> None:
         self._database = database
         self._clock = clock
-        self._tools = Tools(database, embedder, delivery or Delivery())
+        self._tools = JobTools(database, embedder, delivery or WebhookDelivery())
         self._kinds = kinds
         self._news = asyncio.Event()
         self._written = float("-inf")
@@ -245,9 +245,11 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(database: Database, clock: Clock, embedder: Embedder, delivery: Delivery) -> AsyncIterator[Worker]:
+async def working(
+    database: Database, clock: Clock, embedder: Embedder, delivery: WebhookDelivery
+) -> AsyncIterator[JobWorker]:
     """A worker for the length of a block, on a database of its own, which is closed afterwards."""
-    worker = Worker(database, clock, embedder, delivery=delivery)
+    worker = JobWorker(database, clock, embedder, delivery=delivery)
     running = asyncio.create_task(worker.run())
     running.add_done_callback(lambda task: _tell_of_defect(worker, task))
     try:
@@ -258,7 +260,7 @@ async def working(database: Database, clock: Clock, embedder: Embedder, delivery
         await database.close()
 
 
-def _tell_of_defect(worker: Worker, task: asyncio.Task[None]) -> None:
+def _tell_of_defect(worker: JobWorker, task: asyncio.Task[None]) -> None:
     """A worker that ended by a defect of ours begins nothing any more: it is logged, and `/health` says so."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("memory worker: it has ended", exc_info=error)

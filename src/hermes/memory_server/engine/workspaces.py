@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import bindparam, select, true, update
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import Prepared, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Condition, Field, build_filter
 from hermes.memory_server.engine.names import check_name
-from hermes.memory_server.engine.paging import Page, Paged, fetch_page
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 
@@ -40,9 +40,9 @@ FIELDS = {
 DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
-BY_NAME = Prepared(NAMED)
-LOCK = Prepared(NAMED.with_for_update(key_share=True))
-INSERT = Prepared(inserting_new(workspaces, "uid", "name", "metadata", "configuration", "created_at"))
+BY_NAME = PreparedStatement(NAMED)
+LOCK = PreparedStatement(NAMED.with_for_update(key_share=True))
+INSERT = PreparedStatement(inserting_new(workspaces, "uid", "name", "metadata", "configuration", "created_at"))
 
 
 def find_workspace(tx: Tx, name: str) -> Record | None:
@@ -106,7 +106,7 @@ def update_workspace(
     return get_workspace(tx, name)
 
 
-def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: Page) -> Paged:
+def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
     """Workspaces that are not deleted, the oldest first."""
     query = select(workspaces).where(build_filter(filters, FIELDS), ~workspaces.c.name.contains(DELETED))
     return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)
