@@ -63,8 +63,11 @@ def serve(folder: str, module: str = "hermes") -> tuple[subprocess.Popen[str], s
     command = [sys.executable, "-m", module, "memory", "serve", "--port", "0", "--data", folder]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    found = re.search(r"http://\S+?:\d+", process.stderr.readline())
-    assert found
+    line = process.stderr.readline()
+    found = re.search(r"http://\S+?:\d+", line)
+    if found is None:
+        process.kill()
+        raise RuntimeError(f"the server began with: {line}")
     threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would hold up the server
     with urllib.request.urlopen(f"{found.group()}/health") as answer:
         answer.read()
