@@ -249,10 +249,10 @@ import sys
 from pathlib import Path
 from hermes.honcho import keys
 from hermes.honcho.changes import set_entry, set_keys
-from hermes.honcho.config_file import Places, edit_document
+from hermes.honcho.config_file import ConfigPlaces, edit_document
 
 home, name = Path(sys.argv[1]), sys.argv[2]
-places = Places.find(home, None, {"HOME": str(home.parent)})
+places = ConfigPlaces.find(home, None, {"HOME": str(home.parent)})
 for turn in range(20):
     edit_document(places, set_entry(keys.USER_PEER_ALIASES, f"{name}-{turn}", name))
     edit_document(places, set_keys({"dialecticCadence" if name == "one" else "contextCadence": turn + 1}))
