@@ -104,6 +104,7 @@ FIELDS: dict[tuple[str, str], tuple[Rule, str, object]] = {
     (f"POST {ALICE}/chat", "target"): (PEERS_VIEW, "", {"query": "who?", "target": "{peer_id}"}),
     (f"POST {ALICE}/chat", "session_id"): (PEER, "", {"query": "who?", "session_id": "{session_id}"}),
     (f"POST {ALICE}/chat", "filters"): (PEER, "", {"query": "who?", "filters": {"session_id": ["{session_id}"]}}),
+    (f"POST {ALICE}/chat", "with_own_view"): (WORKSPACE, "", {"query": "who?", "with_own_view": True}),
     (f"POST {ALICE}/chat", "scope"): (WORKSPACE, "", {"query": "who?", "scope": ["x"]}),
     (f"POST {ALICE}/representation", "target"): (PEERS_VIEW, "", {"target": "{peer_id}"}),
     (f"POST {ALICE}/representation", "session_id"): (PEERS_VIEW, "", {"session_id": "{session_id}"}),

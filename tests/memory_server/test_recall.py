@@ -220,6 +220,20 @@ def test_recall_can_be_limited_to_sessions(http: httpx.Client) -> None:
     assert http.get(f"/sessions/Rome/context?peer_target=ann&sessions=Rome&{many}").status_code == 422
 
 
+def test_answer_of_both_views_holds_what_the_observer_heard_and_what_the_other_said_elsewhere_each_once(
+    http: httpx.Client,
+) -> None:
+    http.post("/sessions", json={"id": "both", "peers": {"ann": {}, "bot": {"observe_others": True}}})
+    say(http, "both", "I own a boat called Vega.")
+    say(http, "elsewhere", "My boat is moored in Bergen.")
+    settle(http)
+    asked = {"query": "Where is my boat?", "target": "ann", "reasoning_level": "high"}
+    alone = http.post("/peers/bot/chat", json=asked).json()["content"]
+    assert (alone.count("Vega"), alone.count("Bergen")) == (1, 0)
+    both = http.post("/peers/bot/chat", json={**asked, "with_own_view": True}).json()["content"]
+    assert (both.count("Vega"), both.count("Bergen")) == (1, 1)
+
+
 def test_peer_is_quoted_where_the_observer_heard_it(http: httpx.Client) -> None:
     http.post("/sessions", json={"id": "open", "peers": {"ann": {}, "ben": {}}}).raise_for_status()
     say(http, "open", "The weather on the beach is fine.")

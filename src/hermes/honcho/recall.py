@@ -28,7 +28,7 @@ from hermes.honcho.injection import (
     compose,
     cut_at_word,
 )
-from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits, merge_answers
+from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits
 from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
 from hermes.memory.provider import Question, Recalled
@@ -273,11 +273,8 @@ class Recaller:
         how = self._habits.dialectic
         asked = cut_at_word(question, how.longest_question)
         level = choose_levels(DialecticPlan(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
-        views = (False, True) if self._source.has_own_view(about) else (False,)
-        answers = await asyncio.gather(
-            *(self._source.answer(asked, level, about, in_session=False, is_own=own) for own in views if asked)
-        )
-        return self._answer_section(merge_answers(keep_what_fits(answer, question) for answer in answers if answer))
+        answer = await self._source.answer(asked, level, about, in_session=False, own="too") if asked else None
+        return self._answer_section(keep_what_fits(answer, question) if answer else "")
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._habits.dialectic.longest_answer)

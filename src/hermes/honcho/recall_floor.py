@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 NOTICE = "No model is configured; this is what memory holds that fits the question."
 """How such an answer begins."""
@@ -33,18 +32,6 @@ def keep_what_fits(answer: str, question: str) -> str:
         if not is_quote or (about & _stems(line) and asked not in " ".join(line.lower().split())):
             kept.append(line)
     return "\n".join(kept).strip()
-
-
-def merge_answers(answers: Iterable[str]) -> str:
-    """Several answers as one, each line once and under its heading."""
-    sections: dict[str, dict[str, None]] = {}
-    for answer in answers:
-        heading = ""
-        for line in answer.splitlines():
-            is_heading = line.endswith(":") and not line.startswith("- ")
-            heading = line if is_heading else heading
-            sections.setdefault(heading, {}).setdefault(line)
-    return "\n".join(line for lines in sections.values() for line in lines).strip()
 
 
 def _stems(text: str) -> set[str]:

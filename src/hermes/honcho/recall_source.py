@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -139,14 +140,16 @@ class RecallSource:
         return whose.reach == "everything" and peer == whose.user and whose.view(peer)[1] is not None
 
     async def answer(
-        self, question: str, level: str, about: str, *, in_session: bool, is_own: bool = False
+        self, question: str, level: str, about: str, *, in_session: bool, own: Literal["no", "alone", "too"] = "no"
     ) -> str | None:
-        """What the server says to a question about a peer, by the agent's view or the peer's own; None when it knows
-        nothing."""
+        """What the server says to a question about a peer, None when it knows nothing. `own`: whether the peer's own
+        view is asked instead of the agent's, or too, which only our own server can do."""
         if not await self.may_answer(about):
             raise ProviderError(NOT_NARROW, hint="")
-        observer, target = (about, None) if is_own else self.whose.view(about)
+        observer, target = (about, None) if own == "alone" else self.whose.view(about)
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
+        if own == "too" and self.has_own_view(about):
+            body["with_own_view"] = True
         if in_session:
             body["session_id"] = self.whose.session
         if self._is_narrow(about):

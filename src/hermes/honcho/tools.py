@@ -163,7 +163,7 @@ class Tools:
         peer = self._peer(speaker, about)
         answer = await self._source.answer(asked, level, peer, in_session=False)
         if answer is None and self._source.has_own_view(peer):
-            answer = await self._source.answer(asked, level, peer, in_session=False, is_own=True)
+            answer = await self._source.answer(asked, level, peer, in_session=False, own="alone")
         return answer or f"Memory holds nothing about {peer} that answers this."
 
     async def _conclude(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:

@@ -13,5 +13,6 @@ EXTENSIONS: tuple[str, ...] = (
     "import",
     "search_scores",
     "narrow_answers",
+    "both_views",
 )
 """A name for each; a name keeps its meaning for good."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Response
@@ -35,7 +36,7 @@ async def chat_with_peer(
     workspace_id: str, peer_id: str, body: DialecticOptions, here: ServerDep, caller: OwnPeer
 ) -> Response:
     """Ask what a peer knows, about itself or a target."""
-    auth.require(body.scope is None or caller.holds(workspace_id))
+    auth.require((body.scope is None and not body.with_own_view) or caller.holds(workspace_id))
     refuse_scopes(peer_id, body.target)
     names = _check(body)
     asked = [*(names or ()), *([body.session_id] if body.session_id is not None else ())]
@@ -54,8 +55,9 @@ async def chat_with_peer(
         # What the observed peer said where the observer heard it; what others said is in the conclusions.
         said = SearchArea(place.workspace_id, place.sessions, observed.id)
         alone = observed.id == observer.id or isinstance(body.scope, str)
-        heard = None if alone else {"peer_perspective": observer.name}
-        return answer(tx, here.vectors, [view], said, question, body.reasoning_level, heard)
+        views = [view] if alone or not body.with_own_view else [view, replace(view, observers=(observed.id,))]
+        heard = None if alone or body.with_own_view else {"peer_perspective": observer.name}
+        return answer(tx, here.vectors, views, said, question, body.reasoning_level, heard)
 
     def run_if_known(tx: Tx) -> Answer | None:
         observer = find_named_peer(tx, workspace_id, peer_id)

@@ -303,9 +303,11 @@ class WorkspaceDialectic(Body):
 
 
 class DialecticOptions(WorkspaceDialectic):
-    """A question to what a peer knows, about itself or a target."""
+    """A question to what a peer knows, about itself or a target. `with_own_view` is ours: what the target knows of
+    itself counts too."""
 
     target: CleanText | None = None
+    with_own_view: bool = False
 
 
 class ScheduleDream(Body):

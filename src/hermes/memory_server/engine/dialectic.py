@@ -48,9 +48,12 @@ def answer(
     """The most fitting conclusions of these views, and messages of this place that the filters let through. What is not
     about the question is left out."""
     width = WIDTHS[level]
-    chosen = query_views(tx, index, views, question, width, MAX_DISTANCE, least=ABOUT)
+    once: dict[str, Row[Any]] = {}
+    for row in query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT):
+        once.setdefault(row.content, row)
+    chosen = list(once.values())[:width]
     said = [hit.row for hit in find_hits(tx, index, place, question, filters, width) if hit.is_about]
-    quoted = [row for row in said if not any(row.content in found.content for found in chosen)]
+    quoted = [row for row in said if not any(row.content in one.content for one in chosen)]
     return Answer(_write(chosen, quoted), chosen, quoted)
 
 
