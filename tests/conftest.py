@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -37,6 +38,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or "not processes" not in config.getoption("markexpr"):
         return None
     return True if ALL_START_PROCESSES.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+def pytest_collection_finish() -> None:
+    """What was imported for thousands of tests is never garbage: it is not looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)

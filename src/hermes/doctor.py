@@ -123,11 +123,12 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
         settings = configure(read_entries(home.config_file), env).settings
     except SettingsError:
         return  # the check of the settings says so
-    name, known = settings.get(PROVIDER), provider_names(home.plugins)
-    if name not in known:
+    name = settings.get(PROVIDER)
+    if name == NONE:
+        return
+    if name not in (known := provider_names(home.plugins)):
         detail = f"memory.provider is '{name}', but there is no such provider; known: {', '.join(known)}"
         yield Finding("memory", "fail", detail, "`hermes config set memory.provider NAME` chooses one")
-    if name not in known or name == NONE:
         return
     troubles: list[str] = []
     host = CommandHost(home.path, home.profile, env, clock, troubles.append, settings.is_given(PROVIDER))
