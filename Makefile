@@ -39,7 +39,7 @@ matrix:
 	done
 
 # Much of it waits for deadlines, so more workers than cores.
-quick: WORKERS = $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 2)))
+quick: WORKERS = $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 3)))
 quick: install
 	$(PARALLEL) -m 'not processes and not slow'
 
