@@ -75,6 +75,15 @@ def recalling(machine: Machine, server: Served, between: Between, workspace: str
 
 
 @pytest.fixture
+def commanded(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the recalling host, with Honcho chosen, for commands."""
+    recalling.machine.home.mkdir(parents=True, exist_ok=True)
+    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+    return recalling.machine.home
+
+
+@pytest.fixture
 async def writer(machine: Machine) -> AsyncIterator[Callable[..., HonchoPlugin]]:
     """Makes plugins that write to a server (`make_writer`) and closes them."""
     made: list[HonchoPlugin] = []

@@ -21,7 +21,8 @@ ROOT = SOURCE.parents[1]
 SAMPLE = ("tests/memory/test_addresses.py", "tests/settings", "tests/test_config_file.py", "tests/cli/test_config.py")
 OF_ALL_ROOMS = (
     "tests/test_contract.py::test_every_built_fact_has_a_test_and_every_marked_number_is_a_fact",
-    "tests/test_docs.py::test_every_file_and_function_the_architecture_names_exists",
+    "tests/test_docs.py::test_every_file_function_and_test_that_a_page_names_exists",
+    "tests/test_docs.py::test_the_drawing_of_the_rooms_shows_what_they_import",
     "tests/test_rooms.py::test_room_is_forbidden_everything_but_what_it_may_import",
 )
 """Tests that hold the repository as a whole, Honcho's room and tests among it, to its documents."""
@@ -52,6 +53,12 @@ def _ended(tmp_path: Path) -> Iterator[None]:
     """A chat with Honcho starts a memory server, which ends with the test."""
     yield
     end_all(tmp_path)
+
+
+def test_tests_that_are_left_out_of_a_copy_are_there() -> None:
+    for one in OF_ALL_ROOMS:
+        file, _, name = one.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
 def run(copy: Path, home: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:

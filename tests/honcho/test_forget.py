@@ -24,12 +24,8 @@ SECRET = "My safe opens with Zanzibar and a key."
 
 
 @pytest.fixture
-def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of the recalling host, with Honcho chosen, for commands."""
-    recalling.machine.home.mkdir(parents=True, exist_ok=True)
-    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
-    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
-    return recalling.machine.home
+def home(commanded: Path) -> Path:
+    return commanded
 
 
 def told(recalling: Recalling) -> None:

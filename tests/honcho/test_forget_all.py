@@ -17,13 +17,9 @@ Hermes = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)
-def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of the recalling host, with Honcho chosen, for commands."""
-    recalling.machine.home.mkdir(parents=True, exist_ok=True)
-    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
-    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+def home(recalling: Recalling, commanded: Path) -> Path:
     recalling.configure()
-    return recalling.machine.home
+    return commanded
 
 
 def post(recalling: Recalling, path: str, body: Any) -> Any:

@@ -29,14 +29,10 @@ OWNER = Speaker(is_owner=True)
 
 
 @pytest.fixture(autouse=True)
-def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of the recalling host, with Honcho chosen, for commands."""
-    recalling.machine.home.mkdir(parents=True, exist_ok=True)
-    (recalling.machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
-    monkeypatch.setenv("HERMES_HOME", str(recalling.machine.home))
+def home(recalling: Recalling, commanded: Path) -> Path:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, SECRET), (ANN, "I like figs."))
-    return recalling.machine.home
+    return commanded
 
 
 def is_said(store: Store, tx: Tx) -> None:

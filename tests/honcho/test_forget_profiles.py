@@ -25,15 +25,11 @@ pytestmark = pytest.mark.contract("7.12")
 
 
 @pytest.fixture(autouse=True)
-def home(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of the recalling host, with Honcho chosen, for commands."""
-    home = recalling.machine.home
+def home(recalling: Recalling, commanded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     recalling.configure()
-    (home / "config.yaml").write_text("memory:\n  provider: honcho\n")
-    monkeypatch.setenv("HERMES_HOME", str(home))
     monkeypatch.setenv("HOME", str(recalling.machine.folder))
     recalling.tell("elsewhere", (ANN, SECRET))
-    return home
+    return commanded
 
 
 def profile(home: Path, name: str) -> Path:
