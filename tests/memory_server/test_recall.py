@@ -232,6 +232,11 @@ def test_answer_of_both_views_holds_what_the_observer_heard_and_what_the_other_s
     assert (alone.count("Vega"), alone.count("Bergen")) == (1, 0)
     both = http.post("/peers/bot/chat", json={**asked, "with_own_view": True}).json()["content"]
     assert (both.count("Vega"), both.count("Bergen")) == (1, 1)
+    say(http, "both", "My boat is red.", "My boat is old.", "My boat is slow.")
+    settle(http)
+    few = http.post("/peers/bot/chat", json={**asked, "reasoning_level": "minimal", "with_own_view": True}).json()
+    concluded = few["content"].partition("Said:")[0].count("ann: ")
+    assert concluded == 3, "what both know takes one place, not two"
 
 
 def test_peer_is_quoted_where_the_observer_heard_it(http: httpx.Client) -> None:
