@@ -15,7 +15,7 @@ from hermes.slash.here import Here, Say, Surface
 from hermes.slash.table import OFFERED, Command
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
-from tests.slash.test_table import at_terminal, in_chat
+from tests.slash.surfaces import at_terminal, in_chat
 
 
 @pytest.fixture
