@@ -19,9 +19,10 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
-from hermes.store.held_lease import kept, take, wanted_lease
+from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
+from hermes.store.session_leases import review_lease
 from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
@@ -85,7 +86,7 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
     if not wants_review(agent):
         return
     wanted = wanted_lease(
-        agent.store, f"the review of session {agent.session_id}", f"review:{agent.session_id}", agent.owner, LEASE
+        agent.store, f"the review of session {agent.session_id}", review_lease(agent.session_id), agent.owner, LEASE
     )
     held = await take(agent.store, wanted)
     if held is None:
@@ -94,15 +95,16 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
         upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
         new = [message for message in messages if message.id > upto]
         text, last = _read(new, min(LONGEST, 2 * agent.model.context_length))
-        if not text or await _note(agent, text):
+        if not text or await _note(agent, text, held):
             is_all = not new or last == new[-1].id
-            await agent.store.write(lambda tx: _mark(tx, agent, last, whole if is_all else 0))
+            await agent.store.write(lambda tx: _mark(tx, agent, held, last, whole if is_all else 0))
 
 
-async def _note(agent: Agent, text: str) -> bool:
-    """Let a temporary agent note what lasts of a text. False when it did not come to an end."""
+async def _note(agent: Agent, text: str, held: HeldLease) -> bool:
+    """Let a temporary agent note what lasts of a text, while the lease is held. False when it did not come to an
+    end."""
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
-    tool = _written_down(agent, review_tool(agent.notes, agent.memory.note_written))
+    tool = _written_down(agent, held, review_tool(agent.notes, agent.memory.note_written))
     toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Responder(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())
@@ -111,24 +113,25 @@ async def _note(agent: Agent, text: str) -> bool:
     return outcome.ok
 
 
-def _written_down(agent: Agent, tool: Tool) -> Tool:
-    """The same tool. What it changed is kept for the person before the model is asked again: a review that fails or is
-    killed after it has noted something finds it noted the next time, and would have nothing to tell."""
-    if not agent.policy.tells_notes:
-        return tool
+def _written_down(agent: Agent, held: HeldLease, tool: Tool) -> Tool:
+    """The same tool. It notes nothing once the lease is lost: what was read may have been taken back. What it changed
+    is kept for the person before the model is asked again: a review that fails or is killed after it has noted
+    something finds it noted the next time, and would have nothing to tell."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        await agent.store.read(held.check)
         result = await tool.run(arguments)
         changes = [event for event in result.events if isinstance(event, MemoryUpdated)]
-        if changes:
+        if changes and agent.policy.tells_notes:
             await agent.store.write(lambda tx: keep_remarks(tx, agent.scope, changes))
         return result
 
     return replace(tool, run=run)
 
 
-def _mark(tx: Tx, agent: Agent, last: int, whole: int) -> None:
-    """Nothing is due when all was read and nothing was said meanwhile."""
+def _mark(tx: Tx, agent: Agent, held: HeldLease, last: int, whole: int) -> None:
+    """Nothing is due when all was read and nothing was said meanwhile. Raises StaleError when the lease was lost."""
+    held.check(tx)
     if last:
         mark_reviewed(tx, agent.session_id, last)
     if whole and agent.store.messages.last_id(tx, agent.session_id) == whole:

@@ -6,7 +6,6 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
@@ -27,6 +26,7 @@ from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleErr
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.undoing import new_call_key
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
@@ -185,7 +185,7 @@ def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
+        found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
         if isinstance(found, Returned):
             return ToolResult(fence(found.value))
         return ToolResult(strip_fences(found.reason), ok=False)

@@ -27,6 +27,7 @@ from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnE
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.slash.here import Again, Say
 
 INTERRUPTED = 130
 ONE_SHOT = 2.0
@@ -84,7 +85,7 @@ async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> 
     """One turn; the reply alone goes to standard output."""
     if not text.strip():
         raise UsageError("there is no question to ask", hint='`hermes chat -q "…"` takes it, in quotes')
-    last = await _turn(conversation, text, as_json)
+    last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
@@ -99,6 +100,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         text = line.strip()
         if not text:
             continue
+        said: Say | Again = Say(text)
         if line.startswith("/"):
             try:
                 with _stop_on_interrupt() as stop:
@@ -114,8 +116,8 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 break
             if answered.say is None:
                 continue
-            text = answered.say.text
-        last = await _turn(conversation, text, as_json)
+            said = answered.say
+        last = await _turn(conversation, said, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
@@ -129,10 +131,10 @@ def _exit_code(last: TurnEvent) -> int:
     return 0 if isinstance(last, Replied) else INTERRUPTED if isinstance(last, Stopped) else 1
 
 
-async def _turn(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
+async def _turn(conversation: TerminalConversation, said: Say | Again, as_json: bool) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.say(text, stop)) as events:
+        async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
                 _tell(conversation, event, as_json)
     return event

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Say, Surface, Word
+from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
 
@@ -25,7 +26,7 @@ class Answered(Struct, frozen=True):
 
     text: str
     over: bool = False
-    say: Say | None = None
+    say: Say | Again | None = None
 
 
 async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
@@ -36,7 +37,7 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     here = AtTerminal(conversation, stop)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
+    return Answered("", here.is_over, answer) if isinstance(answer, Say | Again) else Answered(answer, here.is_over)
 
 
 class AtTerminal(Struct):
@@ -46,6 +47,7 @@ class AtTerminal(Struct):
     stop: asyncio.Event
     is_over: bool = False
     surface: Surface = "terminal"
+    cause: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
     def console(self) -> Console:

@@ -15,6 +15,8 @@ from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
+from hermes.agent.turn_record import NoRecord
+from hermes.agent.undo import retry
 from hermes.app import App
 from hermes.assembly import (
     FLOOR_NOTICE,
@@ -44,7 +46,7 @@ from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
-from hermes.slash.here import Beginning
+from hermes.slash.here import Again, Beginning, Say
 from hermes.store.note_remarks import has_remarks, take_remarks
 from hermes.store.store import Store
 from hermes.types import Session
@@ -223,6 +225,12 @@ class TerminalConversation:
         return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+        """One turn, of this message."""
+        async with aclosing(self.take_turn(Say(text), stop)) as events:
+            async for event in events:
+                yield event
+
+    async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
         if self._session is None:
             await self._begin()
@@ -238,7 +246,12 @@ class TerminalConversation:
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
-            async with aclosing(run_turn(self._agent, text, stop)) as events:
+            turn = (
+                run_turn(self._agent, said.text, stop)
+                if isinstance(said, Say)
+                else retry(self._agent, said.cause, stop, NoRecord())
+            )
+            async with aclosing(turn) as events:
                 async for event in events:
                     yield event
             if not self._looked_back and wants_review(self._agent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +24,7 @@ from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
 from hermes.store.memory_rows import providers_of
+from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -33,6 +34,8 @@ app = typer.Typer(
 )
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
+
+UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
 
 
 @app.command("list")
@@ -73,6 +76,7 @@ def show_session(
     ctx: typer.Context,
     name: SessionArgument,
     live: Annotated[bool, typer.Option("--live", help="Only what the model sees now.")] = False,
+    undone: UndoneOption = False,
     json: AsJson = False,
 ) -> None:
     """A session's messages, oldest first: all of them, or with --live what the model sees. Snapshots work too."""
@@ -84,7 +88,7 @@ def show_session(
         view = with_store(host, lambda store: store.read(_find_view(store, name)))
         _print_view(view, json)
     else:
-        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, json)))
+        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, undone, json)))
 
 
 @app.command("snapshots")
@@ -142,6 +146,7 @@ def export_sessions(
     names: Annotated[list[str] | None, typer.Argument(metavar="SESSION...", help="Which sessions.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every session of this profile.")] = False,
     form: Annotated[Literal["jsonl", "md"], typer.Option("--format", help="JSON lines or Markdown.")] = "jsonl",
+    undone: UndoneOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
 ) -> None:
     """Write sessions out, every message in order."""
@@ -152,8 +157,8 @@ def export_sessions(
     def write(store: Store, tx: Tx, put: Callable[[str], object]) -> int:
         sessions = _all_sessions(store, tx) if everything else [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
-            parts = (store.messages.history(tx, session.id), store.compressions.all(tx, session.id))
-            for line in render(session, *parts):
+            messages, marked = _said(store, tx, session.id, undone)
+            for line in render(session, messages, store.compressions.all(tx, session.id), marked):
                 put(f"{line}\n")
         return len(sessions)
 
@@ -237,32 +242,40 @@ def _all_sessions(store: Store, tx: Tx) -> list[Session]:
     return [entry.session for entry in store.sessions.recent(tx, limit=-1, everything=True)]
 
 
-def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
+def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
+    """What was said, on request with what was taken back; and the ids of all that was taken back."""
+    read = store.messages.with_undone if undone else store.messages.history
+    return read(tx, session_id), frozenset(message.id for message in store.messages.undone(tx, session_id))
+
+
+def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool) -> None:
     session = store.sessions.find(tx, name)
     compressions = store.compressions.all(tx, session.id)
-    messages = store.messages.history(tx, session.id)
+    messages, marked = _said(store, tx, session.id, undone)
     following = store.sessions.live_id(tx, session.id)
     if as_json:
         print_json(
             {
                 "session": to_builtins(session),
                 "continued_in": following if following != session.id else None,
-                "messages": [message_to_json(message) for message in messages],
+                "messages": [message_to_json(message, marked) for message in messages],
                 "compressions": [to_builtins(compression) for compression in compressions],
             }
         )
         return
     title = printable(session.title or "(no title)")
     say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
-    _print_messages(messages, compressions)
+    _print_messages(messages, compressions, marked)
+    if marked and not undone:
+        note(f"({len(marked)} messages were taken back; --undone shows them)")
     if following != session.id:
         note(f"(an older version continued this session as {following})")
 
 
-def _print_messages(messages: Iterator[Message], compressions: list[Compression]) -> None:
+def _print_messages(messages: Iterator[Message], compressions: list[Compression], undone: Collection[int]) -> None:
     marks = {compression.horizon_message_id: compression for compression in compressions}
     for message in messages:
-        say(_message_text(message))
+        say(_message_text(message, f" · {TAKEN_BACK}" if message.id in undone else ""))
         if mark := marks.get(message.id):
             say(f"\n--- the model sees what is above as a summary ({mark.snapshot_id}) ---")
 
@@ -287,8 +300,8 @@ def _print_view(view: LiveView, as_json: bool) -> None:
         say(_message_text(message))
 
 
-def _message_text(message: Message) -> str:
+def _message_text(message: Message, mark: str = "") -> str:
     speaker = f"tool {message.tool_name}" if message.role == "tool" and message.tool_name else message.role
     calls: list[Json] = [f"  → {call.name}({call.arguments})" for call in message.tool_calls]
     body = [message.content] if message.content else []
-    return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}]", *body, *calls]))
+    return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}{mark}]", *body, *calls]))

@@ -27,6 +27,7 @@ from hermes.cli.screen import Screen
 from hermes.cli.talk import INDENT, PROMPT, Front
 from hermes.errors import HermesError
 from hermes.settings import COLOR
+from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
@@ -134,7 +135,7 @@ class Terminal:
             if text.startswith("/"):
                 await self._run_command(text.strip(), self._stop)
             else:
-                await self._run_turn(text.strip(), self._stop)
+                await self._run_turn(Say(text.strip()), self._stop)
         except HermesError as error:
             self._screen.say(f"hermes: {error.line()}")
         finally:
@@ -147,14 +148,14 @@ class Terminal:
         if answered.text:
             self._screen.say(answered.text)
         if answered.say is not None:
-            text = answered.say.text
-            self._screen.said(PROMPT + text.replace("\n", f"\n{INDENT}"))
-            await self._run_turn(text, stop)
+            if isinstance(answered.say, Say):
+                self._screen.said(PROMPT + answered.say.text.replace("\n", f"\n{INDENT}"))
+            await self._run_turn(answered.say, stop)
         if answered.over:
             self.leave()
 
-    async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
-        async with aclosing(self._conversation.say(text, stop)) as events:
+    async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
+        async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 self._screen.show(event)
                 self._front.refresh(self)

@@ -25,6 +25,7 @@ class InChat(Struct, frozen=True):
     key: str
     message: Inbound
     stop: asyncio.Event
+    cause: str
     surface: Surface = "chat"
     console: None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -224,6 +224,13 @@ class Memory:
     async def flush(self, seconds: float) -> None:
         """Wait, for so long, until what is due of this conversation has been delivered."""
         await self.provider.flush(self._caller.spot.lane, seconds)
+
+    async def undone(self, lanes: Iterable[str]) -> None:
+        """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
+        self.provider.wake.set()
+        until = _in(self.provider.deadlines.turn)
+        for lane in lanes:
+            await self.provider.flush(lane, max(0.0, until - _in(0)))
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""

@@ -111,6 +111,16 @@ class Notes:
                 raise NoteError(f"{FILES[target]}: no entry contains {old!r}", hint="Quote a part of one")
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
+    def remove_exactly(self, target: NotesFile, text: str) -> bool:
+        """Remove the entry that says exactly this; False when there is none, or more than one."""
+        with self._locked(target):
+            present = self._text(target)
+            places = [entry for entry in find_entries(present) if entry.text == text]
+            if len(places) != 1:
+                return False
+            self._write(target, "remove", text, present, remove_entry(present, places[0]))
+            return True
+
     def _text(self, target: NotesFile) -> str:
         """The file to the letter."""
         path = self.path(target)

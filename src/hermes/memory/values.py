@@ -17,9 +17,9 @@ from msgspec.structs import asdict
 from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message
 
-EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget"]
+EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "undo"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
-something of the provider's own (`Host.put`), or the wish to forget."""
+something of the provider's own (`Host.put`), the wish to forget a conversation, or to forget some of its messages."""
 
 Pace: TypeAlias = Literal["async", "turn", "session"] | int
 """When entries are delivered: at once; before the turn ends; when the conversation ends; after so many turns."""
@@ -148,7 +148,9 @@ class Entry(Struct, frozen=True):
     session_id: str | None
     data: Json = None
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
-    the person cut off. forget: the session_id of a conversation that was deleted."""
+    the person cut off. forget: the session_id of a conversation that was deleted. undo: the session_id, `times` of the
+    messages that were taken back (the `at` of their entries), and `entries` that tools put meanwhile, each with kind,
+    data and the note of its delivery."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
     queued_at: float | None = None

@@ -23,8 +23,14 @@ class Say(Struct, frozen=True):
     text: str
 
 
-Answer: TypeAlias = str | Say
-"""What a command comes to: what the person is told, or what is said for them."""
+class Again(Struct, frozen=True):
+    """A command's answer where the last turn is answered anew. `cause` is the command's own."""
+
+    cause: str
+
+
+CommandAnswer: TypeAlias = str | Say | Again
+"""What a command comes to: what the person is told, or a turn."""
 
 
 class Beginning(Struct):
@@ -60,6 +66,11 @@ class Here(Protocol):
 
     @property
     def surface(self) -> Surface: ...
+
+    @property
+    def cause(self) -> str:
+        """Names this command as it was given once, also when it runs again after a crash."""
+        ...
 
     @property
     def stop(self) -> asyncio.Event:

@@ -1,6 +1,6 @@
 """The table of slash commands, for every surface on which people talk.
 
-    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
+    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or a turn
 
 A new command is a function in `acts.py` and its line in `TABLE`.
 """
@@ -14,8 +14,8 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts
-from hermes.slash.here import Answer, Here, Surface, Word
+from hermes.slash import acts, undoing
+from hermes.slash.here import CommandAnswer, Here, Surface, Word
 
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
@@ -39,7 +39,7 @@ class Command(Struct, frozen=True):
     name: str
     takes: str
     help: str
-    run: Callable[[Here, str], Awaitable[Answer]]
+    run: Callable[[Here, str], Awaitable[CommandAnswer]]
     where: tuple[Surface, ...] = ("terminal", "chat")
     overtakes: bool = False
     """It acts at once, whatever waits; every other command waits its turn like a message."""
@@ -66,6 +66,8 @@ TABLE = (
     ),
     Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", undoing.take_back),
+    Command("retry", "", "Have the last message answered anew.", undoing.retry),
     Command(
         "memory",
         "[on|off]",
@@ -88,7 +90,7 @@ class TypedCommand(Struct, frozen=True):
     command: Command
     rest: str
 
-    async def run(self, here: Here) -> Answer:
+    async def run(self, here: Here) -> CommandAnswer:
         """Do it. Raises UsageError for what the person can mend."""
         return await self.command.run(here, self.rest)
 

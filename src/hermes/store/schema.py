@@ -29,6 +29,7 @@ from hermes.store import (
     prompts,
     reviews,
     told,
+    undone,
 )
 from hermes.types import Json
 
@@ -167,6 +168,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
+    Migration(12, undone.SCHEMA),
 )
 
 
@@ -299,6 +301,15 @@ def kept_rows(messages: TableShape) -> str:
     """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
     live = live_rows(messages)
     return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
+
+
+def undone_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for what was taken back: rewound by an older version, or undone by us."""
+    if "active" not in messages.columns:
+        return mended.UNDONE
+    compacted = "t.compacted = 1" if "compacted" in messages.columns else "0"
+    rewound = f"t.active = 0 AND NOT {compacted} AND NOT {mended.RESTORED} AND NOT {mended.HIDDEN}"
+    return f"({mended.UNDONE} OR ({rewound}))"
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:

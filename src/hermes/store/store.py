@@ -29,6 +29,7 @@ from hermes.store.schema import (
 )
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
+from hermes.store.turns import ConversationTurns
 from hermes.store.untold import Untold
 from hermes.types import Draft, LiveView, Message, Session
 
@@ -55,6 +56,7 @@ class Store:
         self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
+        self.turns = ConversationTurns(opened.message_shape, self.sessions, self.messages, self.compressions)
         shape = opened.session_shape
         self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
 
