@@ -165,7 +165,7 @@ def _outcome(tx: Tx, taken: TakenBack) -> str:
 def _describe(turns: int, messages: int, first: str) -> str:
     what = "the last turn" if turns == 1 else f"the last {turns} turns"
     said = f": “{_short(first)}” and what followed" if first else ""
-    return f"Took back {what} ({messages} messages){said}."
+    return f"Took back {what} ({messages} {'message' if messages == 1 else 'messages'}){said}."
 
 
 def _short(text: str) -> str:
