@@ -23,6 +23,7 @@ from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
+from hermes.memory.forgetting import forgotten_at
 from hermes.memory.provider import Entry, Later, Outcome
 from hermes.store.told import told_among
 from hermes.store.undone import undoings
@@ -154,6 +155,8 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         times = [message.timestamp for message in said[2:]]
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": []}
         assert entry.address == {"to": agent.session_id}
+        since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
+        assert since >= times[-1], "nothing is recalled that was fetched before"
 
 
 @pytest.mark.contract("10.27")

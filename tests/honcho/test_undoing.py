@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
@@ -147,6 +148,20 @@ def test_a_process_that_is_killed_right_after_taking_back_still_has_it_deleted(
     ran: Ran = hermes("memory", "outbox", "deliver")
     assert ran.code == 0, ran.err
     assert [text for peer, text in arrived.said(session) if peer == "ann"] == [CAT]
+
+
+@pytest.mark.contract("10.27")
+async def test_messages_of_other_times_and_conversations_stay(writer: Writer, server: Served, workspace: str) -> None:
+    plugin, arrived = writer(server.url, workspace=workspace), Arrived(server, workspace)
+    lane, at = Lane(plugin), 1_800_000_000.123456
+    for number in range(3):
+        lane.put(f"message {number}", at=at + number)
+    other = Lane(plugin, replace(HERE, session_id="s9"), "o")
+    other.put("of another conversation", at=at)
+    await other.drain()
+    lane.put("", "undo", None, {"session_id": HERE.session_id, "times": [at, at + 2], "entries": []})
+    await lane.drain()
+    assert {text for _, text in arrived.said()} == {"message 1", "of another conversation"}
 
 
 @pytest.mark.contract("10.27")
