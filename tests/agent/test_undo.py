@@ -23,8 +23,9 @@ from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
-from hermes.memory.forgetting import forgotten_at
+from hermes.memory.forgetting import find_kept, forgotten_at
 from hermes.memory.provider import Entry, Later, Outcome
+from hermes.memory.values import Wording
 from hermes.store.told import told_among
 from hermes.store.undone import undoings
 from tests.agent.agents import spoken
@@ -137,6 +138,8 @@ async def test_what_memory_was_not_told_yet_is_withdrawn_with_the_same_commit(tm
             return told_among(tx, range(1, 100))
 
         assert await agent.store.read(read) == [("recorder", 1), ("recorder", 2)]
+        assert await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id)) != []
+        assert await agent.store.read(lambda tx: agent.store.untold.sessions(tx, "recorder")) == [], "nor later"
     assert provider.told() == ["stamps", "one"]
     assert provider.undos() == []
 
@@ -156,7 +159,10 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": []}
         assert entry.address == {"to": agent.session_id}
         since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
-        assert since >= times[-1], "nothing is recalled that was fetched before"
+        [done] = await agent.store.read(lambda tx: undoings(tx, agent.session_id))
+        assert since > done.at, "nothing is recalled that was fetched before it was deleted"
+        kept = await agent.store.read(lambda tx: find_kept(agent.store, tx, Wording(("figs",))))
+        assert kept.is_empty, "there is nothing left to forget"
 
 
 @pytest.mark.contract("10.27")

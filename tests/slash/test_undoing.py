@@ -85,6 +85,19 @@ async def test_messages_of_a_chat_that_were_answered_together_are_taken_back_tog
     assert rows(tmp_path, LIVE) == [("user", "wait"), ("assistant", "echo: wait")]
 
 
+@pytest.mark.contract("10.25")
+async def test_in_a_group_a_guest_takes_back_their_own_words_alone(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        for count, (author, text) in enumerate([("ann", "stamps"), ("bob", "figs"), ("ann", "/undo")], 1):
+            await core.platform.deliver(message(text, kind="group", author=author))
+            await core.platform.until(lambda wanted=count: len(core.platform.sent) == wanted)  # type: ignore[misc]
+        assert "only they or the owner can take it back" in core.platform.sent[-1][1]
+        await core.platform.deliver(message("/undo", kind="group", author="bob"))
+        await core.platform.until(lambda: len(core.platform.sent) == 4)
+        assert core.platform.sent[-1][1].startswith("Took back the last turn")
+    assert [content for _, content in rows(tmp_path, LIVE)] == ["stamps", "echo: [Ann] stamps"]
+
+
 @pytest.mark.contract("10.26")
 async def test_a_retry_over_http_answers_as_any_turn_does(tmp_path: Path) -> None:
     async with running_core(tmp_path, numbered()) as core:

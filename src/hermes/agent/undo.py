@@ -8,7 +8,7 @@ A turn that is under way ends first: whoever takes back holds the session's lane
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from hermes.agent.turn import answer
 from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.db.queue_items import find
-from hermes.errors import HermesError
+from hermes.errors import HermesError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
@@ -43,15 +43,25 @@ class _Found(Struct, frozen=True):
     done: Undoing | None = None
 
 
-async def undo(agent: Agent, count: int, cause: str, stop: asyncio.Event) -> str:
+async def undo(
+    agent: Agent,
+    count: int,
+    cause: str,
+    stop: asyncio.Event,
+    may_take_back: Callable[[Message], bool] = lambda _: True,
+) -> str:
     """Take the last turns back, once for each `cause`; what the person is told. Raises UsageError where there are not
-    so many, and SessionBusyError when another process talks for too long."""
+    so many or some of it may not be taken back, and SessionBusyError when another process talks for too long."""
     store = agent.store
     await agent.be_busy()
 
     def look(tx: Tx) -> _Found:
-        done = find_undoing(tx, cause)
-        return _Found(done=done) if done else _Found(tuple(store.turns.last(tx, agent.session_id, count)))
+        if (done := find_undoing(tx, cause)) is not None:
+            return _Found(done=done)
+        turns = store.turns.last(tx, agent.session_id, count)
+        if not all(may_take_back(message) for turn in turns for message in turn.said):
+            raise UsageError("someone else said some of it: only they or the owner can take it back", hint="")
+        return _Found(tuple(turns))
 
     async with LaneDoor(store, agent.session_id, agent.owner, agent.policy.lane, look) as door:
         async for _ in door.wait(stop):

@@ -17,6 +17,7 @@ from hermes.slash.acts import BEGINS
 from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
+from hermes.types import Message
 
 LISTED = 10
 
@@ -55,6 +56,9 @@ class AtTerminal(Struct):
 
     async def place(self) -> Agent | Beginning:
         return await self.conversation.place()
+
+    def may_take_back(self, message: Message) -> bool:  # noqa: ARG002 - the owner may
+        return True
 
     async def begin_session(self) -> str:
         await self.conversation.leave()

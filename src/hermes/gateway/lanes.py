@@ -252,21 +252,14 @@ class Lanes(Work):
         is not run again."""
         if batch.command is None or batch.items[0].id in opened.known:
             return batch
-        answer = await self._run_command(batch, batch.command, key, agent, stop)
+        here = InChat(self.store, self.inbox, agent, key, batch.first, stop, batch.keys[0], opened.owners[0])
+        answer = await _run_command(batch.command, here)
         if isinstance(answer, Say):
             return replace(batch, messages=(replace(batch.first, text=answer.text),), command=None)
         if isinstance(answer, Again):
             return replace(batch, command=None, again=answer)
         await self._tell(claimed, batch, key, agent, answer)
         return None
-
-    async def _run_command(
-        self, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
-    ) -> CommandAnswer:
-        try:
-            return await typed.run(InChat(self.store, self.inbox, agent, key, batch.first, stop, batch.keys[0]))
-        except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
-            return error.line()
 
     async def _tell(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
         ending = Replied(agent.session_id, 0, text)
@@ -275,6 +268,13 @@ class Lanes(Work):
         bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, key))
         if bound != agent.session_id:
             self.agents.retire(agent.session_id)
+
+
+async def _run_command(typed: TypedCommand, here: InChat) -> CommandAnswer:
+    try:
+        return await typed.run(here)
+    except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
+        return error.line()
 
 
 def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:

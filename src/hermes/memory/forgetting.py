@@ -122,9 +122,13 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
 
 
 def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
-    """Whether a message is there, and not incognito."""
+    """Whether a message is there, not incognito, and was not taken back."""
     is_there = tx.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is not None
-    return is_there and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+    return (
+        is_there
+        and not store.messages.is_undone(tx, message)
+        and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+    )
 
 
 def _queued(tx: Tx) -> Iterator[Item]:

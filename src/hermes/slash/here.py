@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.memory.notes import Notes
+from hermes.types import Message
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -84,6 +85,10 @@ class Here(Protocol):
 
     async def place(self) -> Agent | Beginning:
         """The agent of this session, or the session that is still to begin."""
+        ...
+
+    def may_take_back(self, message: Message) -> bool:
+        """Whether whoever gives the command may take back what this message says."""
         ...
 
     async def begin_session(self) -> str:

@@ -13,7 +13,7 @@ async def take_back(here: Here, text: str) -> str:
     agent, count = await here.place(), _count(text)
     if isinstance(agent, Beginning):
         raise UsageError("nothing was said yet")
-    return await undo(agent, count, here.cause, here.stop)
+    return await undo(agent, count, here.cause, here.stop, here.may_take_back)
 
 
 def _count(text: str) -> int:

@@ -102,6 +102,11 @@ class Messages:
         )
         return (message_from_row(row) for row in rows if row["role"] != REMARK)
 
+    def is_undone(self, tx: Tx, message_id: int) -> bool:
+        """Whether a message was taken back."""
+        found = tx.execute(f"SELECT 1 FROM messages t WHERE t.id = ? AND {self._undone}", (message_id,))
+        return found.fetchone() is not None
+
     def with_undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """The history and in between what was taken back, in order."""
         return merge(self.history(tx, session_id), self.undone(tx, session_id), key=lambda message: message.id)

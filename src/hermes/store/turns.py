@@ -22,6 +22,7 @@ from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
 from hermes.store.session_leases import compression_lease, review_lease
 from hermes.store.sessions import Sessions
+from hermes.store.told import EVERYONE, mark_told
 from hermes.store.undone import Undoing, record_undoing
 from hermes.types import Message
 
@@ -85,6 +86,7 @@ class ConversationTurns:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
         self._sessions.count_messages(tx, session_id, -len(ids))
+        mark_told(tx, EVERYONE, ids)  # no provider is to be told of it later
         settle_undone(tx, session_id, ids, now=now)
         # Whoever summarises or reviews the session has read what is undone now: what they bring is refused.
         leases.revoke(tx, compression_lease(session_id))
