@@ -8,10 +8,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.lane import LaneTerms
 from hermes.agent.tools import Tool
 from hermes.agent.turn import run_turn
-from hermes.assembly import builtin_tools
 from hermes.db.owners import new_owner
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.llm.model import Model

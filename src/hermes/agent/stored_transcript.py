@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.agent.agent import Agent, AgentMemory
-from hermes.agent.compress import compress_smaller, make_room, worth_saying
+from hermes.agent.compress import compress_smaller, make_room, waiting_ends, worth_saying
 from hermes.agent.context import build_context
 from hermes.agent.lane import Lane
 from hermes.agent.loop import Responder
 from hermes.agent.review import wants_review
 from hermes.agent.transcript import PreparedRequest
 from hermes.agent.turn_record import TurnRecord
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
-from hermes.llm.tokens import estimate_request
 from hermes.store.reviews import mark_due
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
@@ -47,11 +45,11 @@ class StoredTranscript:
         self._added = 0
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
-        until = self._agent.clock.now() + self._agent.policy.compress_deadline
+        until = waiting_ends(self._agent)
         while True:
             view = await self._read()
             messages = self._build(view)
-            made = await make_room(self._agent, view_tokens(view), estimate_request(messages, tools), until)
+            made = await make_room(self._agent, view, messages, tools, until)
             if made is None:
                 return PreparedRequest(self._reminded(messages))
             if made.outcome != "busy":

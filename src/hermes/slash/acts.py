@@ -10,9 +10,9 @@ from hermes.agent.compress import compressor_of, describe
 from hermes.agent.lane import LaneDoor
 from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
+from hermes.llm.tokens import view_tokens
 from hermes.memory.notes import FILES
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Console, Here, Word
