@@ -63,7 +63,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     get = app.settings.get
     agents = AgentCache(
         make=make,
-        signature=_nothing_frozen if provider is None else provider.signature,
+        signature=None if provider is None else provider.signature,
         largest=get(CACHED_AGENTS),
         idle=get(AGENT_IDLE),
         now=app.clock.now,
@@ -79,10 +79,6 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     )
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
-
-
-async def _nothing_frozen() -> None:
-    """Without a provider nothing is frozen into an agent."""
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:

@@ -45,7 +45,6 @@ from hermes.memory.values import Ending
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
-from hermes.store.note_remarks import has_remarks, take_remarks
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -192,9 +191,7 @@ class TerminalConversation:
         if not self._tells_notes:
             return []
         try:
-            if not await self.store.read(lambda tx: has_remarks(tx, OWNER)):
-                return []
-            return await self.store.write(lambda tx: take_remarks(tx, OWNER))
+            return await self.store.take_remarks(OWNER)
         except StoreError as error:
             log.warning("what reviews have noted cannot be told yet: %s", error.line())
             return []

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,26 +19,20 @@ from hermes.db.lanes import join_lanes
 from hermes.db.queue import Item
 from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
+from hermes.gateway.batch import Batch, is_stop
 from hermes.gateway.inbox_record import done_with
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.scope import API, DIRECT, OWNER, Group, Scope
 from hermes.slash.acts import NOT_RUNNING, STOPPED
-from hermes.slash.table import find_command
 from hermes.store.ids import session_key
-from hermes.store.inbox import set_status
+from hermes.store.inbox import said_already, set_status
 from hermes.store.moved_chats import first_chat_id, record_move
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
-
-
-def is_stop(text: str) -> bool:
-    """Whether a message is `/stop`, which acts at once, before messages that wait. Blanks before it do not matter."""
-    typed = find_command("chat", text.lstrip())
-    return typed is not None and typed.command.overtakes
 
 
 class Received(Struct, frozen=True):
@@ -55,6 +49,17 @@ class Received(Struct, frozen=True):
     verdict: Verdict
     stopped: bool | None = None
     other: bool = False
+
+
+class OpenedSession(Struct, frozen=True):
+    """The session that a batch is said in."""
+
+    session: Session
+    scope: Scope
+    owners: tuple[bool, ...]
+    """Of each message, whether the owner says it."""
+    known: Mapping[int, int]
+    """The items that were said before a crash, with their messages."""
 
 
 class Inbox:
@@ -161,6 +166,20 @@ class Inbox:
         """The inbox lane of a session, the same however a message names the session. After `/new` the next session uses
         the same lane, so that order is kept."""
         return session.session_key or session_key(self._agent_name, API, API, session.id)
+
+    async def open_batch(self, batch: Batch) -> OpenedSession:
+        """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
+        people, first = self.people, batch.first
+
+        def open_batch(tx: Tx) -> OpenedSession:
+            key = self.key_of(tx, first)
+            session = self.open_session(tx, key, first)
+            queue_items.assign(tx, batch.items, session.id)
+            owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in batch.messages]
+            known = said_already(tx, [item.id for item in batch.items])
+            return OpenedSession(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
+
+        return await self._store.write(open_batch)
 
     def open_session(self, tx: Tx, key: str, message: Inbound) -> Session:
         """The session that a message names, else the one its key is bound to. A new one is made, and a key that is new
