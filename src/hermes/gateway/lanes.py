@@ -193,7 +193,7 @@ class Lanes(Work):
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Tell the chat of messages that were given up."""
         for item, failed in _given_up(claimed, recorded):
-            text = apology(failed, self.inbox.reach_of(tx, Inbound.from_json(item.payload)))
+            text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:

@@ -38,7 +38,6 @@ from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
 from hermes.scope import OWNER, Guest
-from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
 
@@ -147,8 +146,6 @@ class HttpApi:
             session_key=session_key,
             session_id=session_id,
         )
-        if session_id is not None:
-            check_foreign_id(session_id)
         received, events = await follow(self._gateway, message)
         if received.verdict.kind != "welcome":
             await events.aclose()
