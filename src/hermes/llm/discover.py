@@ -10,12 +10,12 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ModelError
+from hermes.llm.assemble import mapping, mappings, string
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.error_body import read_error
 from hermes.llm.failures import ModelFault, bad_reply, from_status
 from hermes.llm.patience import Patience, Timeouts
-from hermes.llm.pieces import mapping, mappings, string
 from hermes.types import Json
 
 LARGEST_LIST = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ import re
 
 from msgspec import Struct
 
-from hermes.llm.pieces import mapping, mend, string
+from hermes.llm.assemble import mapping, mend, string
 from hermes.types import Json
 
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)

@@ -28,8 +28,7 @@ from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
-from hermes.gateway.platforms.api_connection import patient_protocol
-from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
+from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_terms import ApiTerms

@@ -18,12 +18,12 @@ from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import ensure_peer, find_named_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"

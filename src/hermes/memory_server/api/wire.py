@@ -15,11 +15,11 @@ from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.dialectic import Answer
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
-from hermes.memory_server.engine.names import SCOPE_PREFIX
 from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, QueueCounts
 from hermes.memory_server.engine.summaries import TYPES
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
 
