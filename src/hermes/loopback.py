@@ -1,5 +1,5 @@
-"""This machine, as addresses and `Host` headers name it, who may speak to a server on it, and how that server shows that
-it is the one that wrote a file: it knows a text in it, which is never sent."""
+"""This machine, as addresses and `Host` headers name it, who may speak to a server on it, and how that server shows
+that it is the one that wrote a file: it knows a text in it, which is never sent."""
 
 from __future__ import annotations
 

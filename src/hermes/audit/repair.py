@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from hermes.audit.audit import ProfileFiles, find_damage, read_log
-from hermes.audit.backup import back_up, check_sound, copy_into, free_name
+from hermes.audit.backup import back_up, check_sound, copy_into, free_name, other_users
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
 from hermes.audit.damage import Bind, Damage, Detach, End, Hide, Reopen, Restore
-from hermes.audit.users import other_users
 from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.errors import StoreBusyError, StoreDamagedError, StoreError, UsageError

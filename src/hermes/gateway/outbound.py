@@ -1,5 +1,5 @@
-"""The outbound queue: a reply is recorded before it is sent, and sent in order, once where the platform can tell. A long
-one goes in pieces that the platform takes, cut at paragraphs, then lines, then words, and nothing is lost."""
+"""The outbound queue: a reply is recorded before it is sent, and sent in order, once where the platform can tell. A
+long one goes in pieces that the platform takes, cut at paragraphs, then lines, then words, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from hermes.errors import ModelError
 from hermes.llm.assemble import mapping, mappings, string
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import read_error
-from hermes.llm.failures import ModelFault, bad_reply, from_status
+from hermes.llm.failures import ModelFault, bad_reply, from_status, read_error
 from hermes.llm.patience import Patience, Timeouts
 from hermes.types import Json
 

@@ -15,9 +15,8 @@ from hermes.clock import Clock, SystemClock
 from hermes.llm.assemble import LONGEST, Assembler
 from hermes.llm.connection import ConnectionPool, OpenResponse
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import read_error
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, Retrying
-from hermes.llm.failures import ModelFault, from_status
+from hermes.llm.failures import ModelFault, from_status, read_error
 from hermes.llm.model import ModelRequest, tool_to_wire
 from hermes.llm.patience import Patience, Retries, Timeouts, read_retry_after
 from hermes.llm.reading import read_reply

@@ -9,9 +9,8 @@ from msgspec import Struct
 from hermes.llm.assemble import Assembler, MalformedChunk, StreamedError
 from hermes.llm.connection import OpenResponse
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import read_error, read_error_value
 from hermes.llm.events import Delta
-from hermes.llm.failures import ModelFault, bad_reply, from_stream
+from hermes.llm.failures import ModelFault, bad_reply, from_stream, read_error, read_error_value
 
 BOM = "\ufeff".encode()
 

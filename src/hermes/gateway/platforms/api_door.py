@@ -1,5 +1,5 @@
-"""Who comes in over HTTP: whoever shows the key, in a request that means one thing only. No client can hold a connection
-without doing something with it."""
+"""Who comes in over HTTP: whoever shows the key, in a request that means one thing only. No client can hold a
+connection without doing something with it."""
 
 from __future__ import annotations
 

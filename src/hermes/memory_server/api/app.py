@@ -30,12 +30,12 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.api.auth import StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
-from hermes.memory_server.api.start_key import StartKey
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
