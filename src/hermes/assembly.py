@@ -8,11 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory, Policy
-from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
-from hermes.agent.memory_tool import memory_tool
-from hermes.agent.notes_tool import read_notes_tool
-from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.tools import Tool
+from hermes.agent.builtin_tools import builtin_tools
+from hermes.agent.recall_tool import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
@@ -242,15 +239,3 @@ def _here() -> Path | None:
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
     return frozenset(settings.get(TOOLS_OFF))
-
-
-def builtin_tools(agent: Agent) -> list[Tool]:
-    """The tools every agent has. A sub-agent gets those that only read."""
-    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
-    allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
-    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
-    return [
-        memory_tool(agent.notes, agent.memory.note_written),
-        reading[0],
-        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
-    ]

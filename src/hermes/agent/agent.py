@@ -16,7 +16,6 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Responder, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
@@ -29,6 +28,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
 from hermes.scope import Scope
+from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from hermes.types import Draft
 

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from hermes.agent.lane import WAITING
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
@@ -27,6 +26,7 @@ from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnE
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.store.held_lease import WAITING
 
 INTERRUPTED = 130
 ONE_SHOT = 2.0

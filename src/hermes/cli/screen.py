@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.agent.lane import WAITING
 from hermes.cli.output import printable
 from hermes.cli.rows import fold, head, tail
 from hermes.events import (
@@ -22,6 +21,7 @@ from hermes.events import (
     Waiting,
 )
 from hermes.settings import MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.store.held_lease import WAITING
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.lane import UNSAID, WAITING
 from hermes.agent.turn import answer
 from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
@@ -38,6 +37,7 @@ from hermes.logs import SESSION
 from hermes.scope import Scope
 from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.table import TypedCommand
+from hermes.store.held_lease import UNSAID, WAITING
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
 from hermes.types import Session

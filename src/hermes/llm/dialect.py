@@ -8,7 +8,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.llm.model import ModelRequest
+from hermes.llm.model import ModelRequest, tool_to_wire
 from hermes.types import Json
 
 REFUSALS = frozenset({400, 422})
@@ -31,7 +31,7 @@ class Dialect(Struct, frozen=True):
         """The request's body. Half characters, which JSON could carry but few endpoints accept, become `?`."""
         body: dict[str, Json] = {"model": model, "messages": list(request.messages), "stream": True}
         if request.tools:
-            body["tools"] = [tool.to_wire() for tool in request.tools]
+            body["tools"] = [tool_to_wire(tool) for tool in request.tools]
         if self.asks_usage:
             body["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:

@@ -20,6 +20,12 @@ class ModelRequest(Struct, frozen=True):
     temperature: float | None = None
 
 
+def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:
+    """The shape that OpenAI-compatible endpoints take."""
+    described = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": described}
+
+
 class Model(Protocol):
     """Something that answers."""
 

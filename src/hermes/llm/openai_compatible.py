@@ -41,8 +41,8 @@ class OpenAICompatible:
     ) -> None:
         """Opens nothing yet. Raises SettingsError for a URL or key that cannot be used."""
         self._endpoint = Endpoint.parse(base_url, api_key)
-        self._name = model
-        self._context_length = context_length
+        self.name = model
+        self.context_length = context_length
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
         self._longest_reply = longest_reply
@@ -52,15 +52,7 @@ class OpenAICompatible:
         self._connection = ConnectionPool(self._endpoint, self._timeouts)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatible({self._endpoint.netloc}, {self._name})"
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
+        return f"OpenAICompatible({self._endpoint.netloc}, {self.name})"
 
     async def close(self) -> None:
         await self._connection.close()
@@ -106,7 +98,7 @@ class OpenAICompatible:
         """The endpoint's answer once it accepts the request's form; Fault for any other."""
         dialect = self._dialect
         while True:
-            body = dialect.encode(self._name, request)
+            body = dialect.encode(self.name, request)
             async with self._connection.exchange("POST", PATH, patience, body) as answer:
                 if answer.status == 200:
                     self._dialect = dialect

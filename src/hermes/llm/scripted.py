@@ -33,17 +33,9 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         self.closed = False
         self._answer = script if callable(script) else _read_in_order(script)
-        self._name = name
-        self._context_length = context_length
+        self.name = name
+        self.context_length = context_length
         self._piece = piece
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
 
     async def close(self) -> None:
         self.closed = True

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
-from hermes.agent.lane import LaneDoor
 from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
+from hermes.llm.tokens import view_tokens
 from hermes.memory.notes import FILES
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Console, Here, Word
+from hermes.store.held_lease import LaneDoor
 
 LONGEST_TITLE, QUOTED = 200, 40
 BEGINS = "A new session begins with your next message."
@@ -128,7 +128,9 @@ async def _set_incognito(place: Agent | Beginning, wanted: bool, stop: asyncio.E
     store, session_id = place.store, place.session_id
     change = store.incognito.begin if wanted else store.incognito.end
     # Between turns: a reply that another process is waiting for belongs to the side of its question.
-    async with LaneDoor(store, session_id, place.owner, place.policy.lane, lambda tx: change(tx, session_id)) as door:
+    async with LaneDoor(
+        store, session_id, place.owner, place.policy.lane, lambda tx, _: change(tx, session_id)
+    ) as door:
         async for _ in door.wait(stop):
             pass
         return UNCHANGED if door.entered is None else told
