@@ -18,7 +18,7 @@ from hermes.store.people import mark
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
 from tests.llm.loopback import Answer, LoopbackServer
-from tests.slash.test_table import ask, at_terminal, say
+from tests.slash.surfaces import ask, at_terminal, say
 
 ECHO = Answer(echo=True)
 LISTED = {"data": [{"id": "big"}, {"id": "small", "context_length": 4096}, {"id": "small:tiny"}]}

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from hermes.cli.commands import Answered, AtTerminal, run_command
-from hermes.cli.conversation import TerminalConversation
-from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS, NOT_COMPRESSED, NOT_RUNNING
 from hermes.slash.here import Surface
 from hermes.slash.table import OFFERED, TABLE, Command, complete, find_command
-from tests.gateway.core import load_app, message, running_core
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says
+from tests.slash.surfaces import ask, at_terminal, in_chat, say
 
 SURFACES: tuple[Surface, ...] = get_args(Surface)
 BEGINNINGS = {
@@ -38,35 +34,6 @@ BEGINNINGS = {
 """How the answer to each command begins where one message was said before."""
 TO_A_GUEST = {"model": "the model is the owner's business"}
 """What a guest in a chat is told instead."""
-
-
-@asynccontextmanager
-async def at_terminal(home: Path, **settings: object) -> AsyncIterator[TerminalConversation]:
-    app = load_app(home, SystemClock(), memory__review_every=0, **settings)
-    async with await app.open_store() as store:
-        conversation = TerminalConversation(app, store)
-        try:
-            yield conversation
-        finally:
-            await conversation.end()
-
-
-async def say(conversation: TerminalConversation, text: str) -> None:
-    async for _ in conversation.say(text, asyncio.Event()):
-        pass
-
-
-async def ask(conversation: TerminalConversation, line: str) -> str:
-    return (await run_command(conversation, line, asyncio.Event())).text
-
-
-async def in_chat(home: Path, *texts: str) -> list[str]:
-    """What a chat is sent for these messages, one after another."""
-    async with running_core(home) as core:
-        for number, text in enumerate(texts, start=1):
-            await core.platform.deliver(message(text))
-            await core.platform.until(lambda wanted=number: len(core.platform.sent) == wanted)  # type: ignore[misc]
-        return core.platform.texts("7")
 
 
 def test_every_command_is_written_as_the_platforms_take_it() -> None:

@@ -113,11 +113,14 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 print_error(error)
                 code = 1
                 continue
-            note(answered.text)
+            if answered.text:
+                note(answered.text)
             if answered.over or stop.is_set():
                 code = INTERRUPTED if stop.is_set() else code
                 break
-            continue
+            if answered.say is None:
+                continue
+            text = answered.say.text
         last = await _turn(conversation, text, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")

@@ -19,6 +19,16 @@ Word: TypeAlias = tuple[str, str]
 """What may be typed, and what it means."""
 
 
+class Say(Struct, frozen=True):
+    """A command's answer where it leads to a turn: this is said as if the person had typed it."""
+
+    text: str
+
+
+Answer: TypeAlias = str | Say
+"""What a command comes to: what the person is told, or what is said for them."""
+
+
 class Beginning(Struct):
     """A session that the next message will begin, and what it will have."""
 
