@@ -106,8 +106,11 @@ async def test_a_name_that_is_not_listed_is_refused_with_those_near_it(tmp_path:
 
 @pytest.mark.contract("10.30")
 async def test_an_endpoint_without_a_list_is_believed_with_a_remark(tmp_path: Path) -> None:
-    for number, listed in enumerate((None, {"data": []})):
-        async with serving(listed) as server, talking(tmp_path / str(number), server) as conversation:
+    for listed in ("none", "empty"):
+        async with (
+            serving(None if listed == "none" else {"data": []}) as server,
+            talking(tmp_path / listed, server) as conversation,
+        ):
             assert "could not be checked" in await ask(conversation, "/model anything")
             await say(conversation, "one")
             assert asked_for(server) == ["anything"]
@@ -138,8 +141,8 @@ async def test_names_are_completed_from_one_list_that_many_keystrokes_share(tmp_
         given_up = asyncio.create_task(complete(here, "/model s"))
         await asyncio.sleep(0)
         given_up.cancel()
-        both = await asyncio.gather(complete(here, "/model sm"), complete(here, "/model sma"))
-        assert both == [[("small", "4,096 tokens"), ("small:tiny", "")]] * 2
+        found = await asyncio.gather(*(complete(here, f"/model {typed}") for typed in ("sm", "sma")))
+        assert found == [[("small", "4,096 tokens"), ("small:tiny", "")]] * 2
         assert server.connections == 1
     async with serving(None) as server, talking(tmp_path, server) as conversation:
         assert await complete(AtTerminal(conversation, asyncio.Event()), "/model s") == []
@@ -159,8 +162,7 @@ async def test_another_endpoint_is_not_asked_for_a_model_of_the_last_one(tmp_pat
 @pytest.mark.contract("10.30")
 async def test_in_a_chat_the_owner_switches_and_nobody_else(tmp_path: Path) -> None:
     async with serving() as server:
-        settings = {"model__base_url": server.base_url, "model__default": "big"}
-        async with running_core(tmp_path, **settings) as core:
+        async with running_core(tmp_path, model__base_url=server.base_url, model__default="big") as core:
             await core.store.write(lambda tx: mark(tx, "fake", "olga", is_owner=True, now=0.0))
             for number, (text, who) in enumerate([("/model small", "ann"), ("/model small", "olga"), ("hi", "olga")]):
                 await core.platform.deliver(message(text, who, author=who))
