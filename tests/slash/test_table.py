@@ -26,11 +26,14 @@ BEGINNINGS = {
     "stop": NOT_RUNNING,
     "compress": "Not compressed",
     "memory": "Memory is on.",
+    "model": "No model answers",
     "status": "session ",
     "help": "/new",
     "quit": "",
 }
 """How the answer to each command begins where one message was said before."""
+TO_A_GUEST = {"model": "the model is the owner's business"}
+"""What a guest in a chat is told instead."""
 
 
 def test_every_command_is_written_as_the_platforms_take_it() -> None:
@@ -61,7 +64,7 @@ async def test_terminal_answers_every_command_that_it_offers(tmp_path: Path, com
 async def test_chat_answers_every_command_that_it_offers(tmp_path: Path, command: Command) -> None:
     said, answer = await in_chat(tmp_path, "hello", f"/{command.name}")
     assert said == "echo: hello"
-    assert answer.startswith(BEGINNINGS[command.name])
+    assert answer.startswith({**BEGINNINGS, **TO_A_GUEST}[command.name])
     assert rows(tmp_path, "SELECT count(*) FROM messages") == [(2,)]
 
 

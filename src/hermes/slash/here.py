@@ -9,7 +9,9 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
+from hermes.llm.offer import ModelOffer
 from hermes.memory.notes import Notes
+from hermes.store.chosen_models import ChosenModel
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -31,8 +33,10 @@ class Beginning(Struct):
     """A session that the next message will begin, and what it will have."""
 
     notes: Notes
+    offer: ModelOffer | None = None
     title: str | None = None
     incognito: bool = False
+    model: ChosenModel | None = None
 
 
 class Console(Protocol):

@@ -2,7 +2,7 @@
 
     text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
 
-A new command is a function in `acts.py` and its line in `TABLE`.
+A new command is a function in a file of its kind (`acts.py`, `models.py`) and its line in `TABLE`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts
+from hermes.slash import acts, models
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -72,6 +72,13 @@ TABLE = (
         "Show the notes; off makes this conversation incognito.",
         acts.memory,
         words=acts.memory_words,
+    ),
+    Command(
+        "model",
+        "[NAME]",
+        "Show which model answers and what there is; NAME answers in this session from now on.",
+        models.model,
+        words=models.model_words,
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("help", "", "This list.", _help),
