@@ -2,8 +2,8 @@
 
     python scripts/install.py requirements.lock
 
-Runs with the environment's own Python and needs nothing but the standard library. Packages are pinned with their hashes;
-what is there in the right version stays as it is. What pip has to say about a failure is printed whole.
+Runs with the environment's own Python and needs nothing but the standard library. Packages are pinned with their
+hashes; what is there in the right version stays as it is. What pip has to say about a failure is printed whole.
 """
 
 from __future__ import annotations
