@@ -4,8 +4,8 @@ PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
 BIN := $(VENV)/bin
 # What a user needs, and what a developer needs on top of it, in one environment.
-USER := $(VENV)/.installed
-DEVELOPER := $(VENV)/.developed
+INSTALLED := $(VENV)/.installed
+DEVELOPED := $(VENV)/.developed
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --quiet
 STOCK ?= $(HOME)/.cache/hermes-stock-homes
@@ -18,20 +18,20 @@ PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 run: install
 	@$(BIN)/hermes chat
 
-install: $(USER)
+install: $(INSTALLED)
 
-develop: $(DEVELOPER)
+develop: $(DEVELOPED)
 
-$(USER): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up $(VENV), this first time only: about 250 MB on the disk, a minute or two" >&2
+	@echo "setting up $(VENV), this first time only: about 290 MB on the disk, a minute or two" >&2
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python scripts/install.py requirements.lock
-	@touch $(USER)
+	@touch $(INSTALLED)
 
-$(DEVELOPER): $(USER) requirements-dev.lock
+$(DEVELOPED): $(INSTALLED) requirements-dev.lock
 	@$(BIN)/python scripts/install.py requirements-dev.lock
-	@touch $(DEVELOPER)
+	@touch $(DEVELOPED)
 
 test: check
 	$(PARALLEL)

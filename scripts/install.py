@@ -3,7 +3,7 @@
     python scripts/install.py requirements.lock
 
 Runs with the environment's own Python and needs nothing but the standard library. Packages are pinned with their
-hashes; what is there in the right version stays as it is. What pip has to say about a failure is printed whole.
+hashes; what is there in the right version stays as it is. What pip has to say about a failure is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from collections import deque
 from pathlib import Path
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
-FETCHING = re.compile(r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\(([^)]+)\))?")
+FETCHING = re.compile(
+    r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\(([^)]+)\))?"
+)
 PIN = re.compile(r"^[A-Za-z0-9_.-]+==", re.MULTILINE)
 KEPT = 200
 """Lines of pip that are kept for the case that it fails."""
@@ -92,9 +94,10 @@ def main(lock: str) -> int:
     pins = len(PIN.findall(Path(lock).read_text(encoding="utf-8")))
     sys.stderr.write(f"installing the {pins} packages of {lock} ...\n")
     sys.stderr.flush()
-    code = install(["--require-hashes", "--requirement", lock], progress) or install(
-        ["--quiet", "--no-deps", "--no-build-isolation", "--editable", "."], progress
-    )
+    code = install(["--require-hashes", "--requirement", lock], progress)
+    if not code:
+        progress.show("installing hermes itself")
+        code = install(["--quiet", "--no-deps", "--no-build-isolation", "--editable", "."], progress)
     if not code:
         sys.stderr.write(f"ready after {time.monotonic() - began:.0f} s\n")
     return code
