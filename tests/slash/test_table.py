@@ -28,6 +28,8 @@ BEGINNINGS = {
     "memory": "Memory is on.",
     "model": "No model answers",
     "status": "session ",
+    "save": "Saved 2 messages to ",
+    "copy": "nothing here can take it",
     "help": "/new",
     "quit": "",
 }
@@ -49,12 +51,20 @@ def test_every_command_is_written_as_the_platforms_take_it() -> None:
 
 
 @pytest.mark.parametrize("command", OFFERED["terminal"].values(), ids=lambda command: command.name)
-async def test_terminal_answers_every_command_that_it_offers(tmp_path: Path, command: Command) -> None:
+async def test_terminal_answers_every_command_that_it_offers(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
         for name in (command.name, *command.aliases):
             rest = f" {conversation.session_id}" if command.name == "resume" else ""
-            answered = await run_command(conversation, f"/{name}{rest}", asyncio.Event())
+            try:
+                answered = await run_command(conversation, f"/{name}{rest}", asyncio.Event())
+            except UsageError as error:
+                answered = Answered(error.line())
             assert answered.text.startswith(BEGINNINGS[command.name])
             assert answered.over == (command.name == "quit")
     assert rows(tmp_path, "SELECT count(*) FROM messages") == [(2,)]

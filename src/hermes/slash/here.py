@@ -54,6 +54,10 @@ class Console(Protocol):
         """Go on with another session; what the person is told of it."""
         ...
 
+    async def copy(self, text: str) -> str:
+        """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
+        ...
+
     def leave(self) -> None:
         """End the conversation after this command."""
         ...
@@ -82,3 +86,9 @@ class Here(Protocol):
     async def begin_session(self) -> str:
         """Go on in a new session; what the person is told of it."""
         ...
+
+
+def console_of(here: Here) -> Console:
+    """The console, for commands that the table offers only where there is one."""
+    assert here.console is not None, "the table offers it only where there is one"
+    return here.console

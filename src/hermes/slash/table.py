@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, models
+from hermes.slash import acts, keeping, models
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -81,6 +81,21 @@ TABLE = (
         words=models.model_words,
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
+    Command(
+        "save",
+        "[FILE] [--force]",
+        "Write this conversation to a file: .md, .json or .jsonl.",
+        keeping.save,
+        where=("terminal",),
+    ),
+    Command(
+        "copy",
+        "[N|code]",
+        "Put the last reply into the clipboard, the Nth from the end, or the last code block.",
+        keeping.copy,
+        where=("terminal",),
+        words=keeping.copy_words,
+    ),
     Command("help", "", "This list.", _help),
     Command("quit", "", "Leave.", acts.leave, where=("terminal",), overtakes=True, aliases=("exit",)),
 )
