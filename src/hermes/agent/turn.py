@@ -85,6 +85,7 @@ async def _exists(agent: Agent) -> bool:
 async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
     for message in turn.opening.messages:
         yield Accepted(agent.session_id, message.id)
+    agent.speak_with(turn.opening.model)
     prepared = await _prepare(agent, turn)
     for notice in agent.memory.take_notices():
         yield Notice(notice, is_outage=True)

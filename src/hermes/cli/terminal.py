@@ -24,7 +24,7 @@ from hermes.cli.output import use_color
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
-from hermes.cli.talk import Front
+from hermes.cli.talk import INDENT, PROMPT, Front
 from hermes.errors import HermesError
 from hermes.settings import COLOR
 from hermes.slash.table import find_command
@@ -146,6 +146,10 @@ class Terminal:
         answered = await run_command(self._conversation, line, stop)
         if answered.text:
             self._screen.say(answered.text)
+        if answered.say is not None:
+            text = answered.say.text
+            self._screen.said(PROMPT + text.replace("\n", f"\n{INDENT}"))
+            await self._run_turn(text, stop)
         if answered.over:
             self.leave()
 

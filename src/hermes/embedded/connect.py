@@ -28,7 +28,7 @@ PATIENCE = 30.0
 """Seconds for all of it: an ending server to be gone, a new one to answer."""
 LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
 """Seconds between two looks at the rendezvous; who started the server itself looks more often."""
-Say = Callable[[str], None]
+TellStep = Callable[[str], None]
 
 
 class ServerConnection(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ServerConnection(Struct, frozen=True):
     api_key: str
 
 
-def connect(place: Place, *, patience: float = PATIENCE, say: Say = log.info) -> ServerConnection:
+def connect(place: Place, *, patience: float = PATIENCE, say: TellStep = log.info) -> ServerConnection:
     """A server that has just answered. Blocks, for `patience` seconds at most. Raises MemoryServerError or HomeError in
     one line; `say` is told in one line what was found to be wrong and mended."""
     found = _Search(place, patience, say).find()
@@ -99,7 +99,7 @@ def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvou
 class _Search:
     """One attempt to find or start a server."""
 
-    def __init__(self, place: Place, patience: float, say: Say) -> None:
+    def __init__(self, place: Place, patience: float, say: TellStep) -> None:
         self._place = place
         self._patience = patience
         self._end = time.monotonic() + patience

@@ -173,7 +173,7 @@ class Assembler:
         self._model: str | None = None
 
     def feed(self, data: str, name: str = "") -> list[Delta]:
-        """What the chunk adds. Raises MalformedChunk or EndpointError; what came before it stays."""
+        """What the chunk adds. Raises MalformedChunk or StreamedError; what came before it stays."""
         if data.strip() == DONE:
             self.done = True
             return []

@@ -117,7 +117,7 @@ async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
 
 
 async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
-    """The JSON at `path`, or a Fault."""
+    """The JSON at `path`, or a ModelFault."""
     connection = ConnectionPool(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
     try:
         async with connection.exchange("GET", path, Patience(timeout)) as answer:

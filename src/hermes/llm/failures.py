@@ -1,6 +1,6 @@
 """What can go wrong with an endpoint, and what it means to a person: a few tables and the functions that read them.
 
-    HTTP status, error body, error in the stream, transport error ──> Fault(kind, one line) ──> Failed
+    HTTP status, error body, error in the stream, transport error ──> ModelFault(kind, one line) ──> ModelFailed
 
 A line names the host, what happened and what to do. Secrets are taken out before a line is cut to length.
 """

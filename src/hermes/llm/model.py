@@ -40,7 +40,7 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The reply as it comes; the last event is Completed or Failed. Raises nothing the endpoint caused.
+        """The reply as it comes; the last event is Completed or ModelFailed. Raises nothing the endpoint caused.
 
         Wrap it in `contextlib.aclosing` to hang up at once when leaving early.
         """

@@ -136,7 +136,7 @@ class OpenAICompatible:
             attempt += 1
 
     async def _attempt(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[ModelEvent, None]:
-        """One reply, or a Failed with what came of it."""
+        """One reply, or a ModelFailed with what came of it."""
         assembler = Assembler(f"{int(self._chance() * 16**8):08x}", self._longest_reply)
         try:
             async with self._ask(request, patience) as answer:

@@ -90,7 +90,7 @@ AFTER_DONE = 0.25
 
 
 async def read_reply(answer: OpenResponse, assembler: Assembler, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
-    """Feed the whole answer to `assembler`, giving what can be shown. Raises Fault unless the reply is whole."""
+    """Feed the whole answer to `assembler`, giving what can be shown. Raises ModelFault unless the reply is whole."""
     start = await _read_start(answer)
     if start.lstrip()[:1] == b"{":
         body = start.decode(errors="replace") + await answer.text(LARGEST_BODY)

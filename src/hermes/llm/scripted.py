@@ -13,7 +13,7 @@ ScriptStep: TypeAlias = ModelEvent | asyncio.Event
 """An event to give, or one to wait for before going on."""
 
 ScriptedAnswer: TypeAlias = Reply | ModelFailed | Sequence[ScriptStep]
-"""A whole reply, a failure, or every step of a stream; the last step must be Completed or Failed."""
+"""A whole reply, a failure, or every step of a stream; the last step must be Completed or ModelFailed."""
 
 
 class ScriptedModel:
@@ -60,7 +60,7 @@ class ScriptedModel:
         if isinstance(answer, ModelFailed):
             return [*(TextPiece(text) for text in _cut(answer.partial.text, self._piece)), answer]
         if not answer or not isinstance(answer[-1], Completed | ModelFailed):
-            raise ValueError("the last step of a scripted stream must be Completed or Failed")
+            raise ValueError("the last step of a scripted stream must be Completed or ModelFailed")
         return answer
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.held_lease import Entered, Step
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
@@ -75,6 +76,7 @@ class TurnOpening(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
+    model: ChosenModel | None
     reminder: str
     """See `TurnRecord`."""
 
@@ -92,7 +94,8 @@ def opening(
         incognito = len(known) < len(messages) or store.incognito.is_on(tx, session_id)
         if not incognito:
             memory.said(tx, messages)
-        return TurnOpening(messages, session, incognito, prompt_made_of(tx, session_id), record.reminder)
+        made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
+        return TurnOpening(messages, session, incognito, made, model, record.reminder)
 
     return open_turn
 
