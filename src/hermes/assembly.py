@@ -16,6 +16,7 @@ from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import ListedModel, list_models
 from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
@@ -106,11 +107,11 @@ def open_agent(
 
     Agents of one process share their `provider`, and the `offer` of models that a session can be switched to.
     """
-    notes = open_notes(app, scope)
+    notes, spending, speaker = open_notes(app, scope), Spending(), scoped(app, store, model, scope)
     return Agent(
         session_id=session.id,
         store=store,
-        model=scoped(app, store, model, scope),
+        model=speaker if isinstance(speaker, OfflineFloor) else Metered(speaker, spending),
         memory=open_memory(provider, session, notes, person),
         notes=notes,
         soul_file=app.home.soul_file,
@@ -132,6 +133,7 @@ def open_agent(
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
         offer=offer,
+        spending=spending,
     )
 
 

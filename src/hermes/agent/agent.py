@@ -20,8 +20,10 @@ from hermes.agent.loop import Responder, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
+from hermes.errors import StoreError
 from hermes.events import Failed, Notice, Replied, TurnEvent
 from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
 from hermes.memory.caller import Memory
@@ -32,6 +34,7 @@ from hermes.scope import Scope
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
+from hermes.store.usage import add_usage
 from hermes.types import Draft
 
 log = logging.getLogger("hermes.agent")
@@ -83,6 +86,8 @@ class Agent(Struct):
     """What the session can be switched to; None where no model is configured."""
     models: dict[ChosenModel | None, Model] = field(default_factory=dict)
     """Those that have answered, None being the configured one; filled with the first switch."""
+    spending: Spending = field(default_factory=Spending)
+    """Tokens that are not written down yet; the next commit of a turn does it."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
     overhead: int = 0
@@ -124,7 +129,7 @@ class Agent(Struct):
         wanted = chosen if chosen is not None and chosen.endpoint == self.offer.endpoint else None
         self.models.setdefault(None, self.model)
         if wanted is not None and wanted not in self.models:
-            self.models[wanted] = self.offer.open(wanted.name, wanted.context_length)
+            self.models[wanted] = Metered(self.offer.open(wanted.name, wanted.context_length), self.spending)
         self.model = self.models[wanted]
 
     async def take_up_choice(self) -> None:
@@ -163,10 +168,20 @@ class Agent(Struct):
             if late:
                 await asyncio.wait(late)
         await self.memory.close(why)
+        await self.write_down_spending()
         for chosen, model in self.models.items():
             if chosen is not None:
                 await model.close()
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
+
+    async def write_down_spending(self) -> None:
+        """What was spent since the last commit of a turn. It is worth no error."""
+        if not (spent := self.spending.take()):
+            return
+        try:
+            await self.store.write(lambda tx: add_usage(tx, self.session_id, spent))
+        except StoreError as error:
+            log.warning("what session %s has spent is not counted: %s", self.session_id, error.line())
 
 
 class TemporaryResult(Struct, frozen=True):

@@ -62,9 +62,9 @@ class StoredTranscript:
         return [*messages[:place], {"role": "user", "content": self._turn.opening.reminder}, *messages[place:]]
 
     async def add(self, *drafts: Draft) -> list[Message]:
-        added = await self._turn.add(drafts)
+        added = await self._turn.add(drafts, self._agent.spending.take())
         self._added += len(added)
         return added
 
     async def conclude(self, reply: Draft) -> Message:
-        return await self._turn.conclude(reply, review_due=wants_review(self._agent))
+        return await self._turn.conclude(reply, self._agent.spending.take(), review_due=wants_review(self._agent))

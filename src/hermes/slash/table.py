@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models
+from hermes.slash import acts, keeping, models, spending
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -81,6 +81,7 @@ TABLE = (
         words=models.model_words,
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
+    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
     Command(
         "save",
         "[FILE] [--force]",

@@ -76,6 +76,7 @@ class Deletions:
                 "hermes_prompts",
                 "hermes_injections",
                 "hermes_chosen_models",
+                "hermes_usage",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -30,6 +30,7 @@ from hermes.store import (
     prompts,
     reviews,
     told,
+    usage,
 )
 from hermes.types import Json
 
@@ -168,7 +169,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA,)),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA)),
 )
 
 

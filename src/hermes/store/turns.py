@@ -6,7 +6,7 @@ lets it go. A memory and a `TurnRecord` are told inside them, so that what they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -17,7 +17,8 @@ from hermes.store.held_lease import Entered, Step
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
 from hermes.store.store import Store
-from hermes.types import Draft, LiveView, Message, Session
+from hermes.store.usage import add_usage
+from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
 class TurnRecord(Protocol):
@@ -130,10 +131,11 @@ class StoredTurn:
 
         await self._lane.write(self._store, keep)
 
-    async def add(self, drafts: Sequence[Draft]) -> list[Message]:
-        """Store what was said on the way to the reply."""
+    async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
+        """Store what was said on the way to the reply, and the tokens that it took."""
 
         def append(tx: Tx, now: float) -> list[Message]:
+            add_usage(tx, self._lane.session_id, spent)
             added = self._store.messages.append(tx, self._lane.session_id, drafts, now=now)
             for message in added:
                 if message.role == "assistant" and message.finish_reason == "stopped":
@@ -142,10 +144,11 @@ class StoredTurn:
 
         return await self._lane.write(self._store, append)
 
-    async def conclude(self, reply: Draft, *, review_due: bool) -> Message:
+    async def conclude(self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool) -> Message:
         """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet."""
 
         def append(tx: Tx, now: float) -> Message:
+            add_usage(tx, self._lane.session_id, spent)
             [message] = self._store.messages.append(tx, self._lane.session_id, [reply], now=now)
             self._record.replied(tx, message)
             self._remember(tx, message)
