@@ -64,6 +64,7 @@ fmt: develop
 
 docs: develop
 	$(BIN)/python -m scripts.write_reference
+	$(BIN)/python -m scripts.write_command_tree
 	$(BIN)/python -m scripts.write_honcho_reference
 	$(BIN)/python -m scripts.draw_rooms
 
