@@ -56,7 +56,8 @@ def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
     then = said_then(tx, reach, asked.dates) if asked.dates and not asked.phrases else []
     if not asked.words and not then:
         asked = replace(asked, words=asked.of_dates)
-    held = read_held(tx, asked, _allowed(tx, reach), limit)
+    hidden = parse_ids(None) if reach.hidden is None else read_ids(tx, reach.hidden, {})
+    held = read_held(tx, asked, _allowed(tx, reach), hidden, limit)
     if not len(held.ids) and not then:
         return [] if asked.words else _by_letters(tx, reach, text, limit)
     found = _gather(tx, reach, held, then)

@@ -72,11 +72,11 @@ class Held:
         return self.held[:, np.where(np.append(self.ids, -1)[places] == ids, places, len(self.ids))]
 
 
-def read_held(tx: Tx, asked: HistoryQuestion, allowed: Ids | None, most: int) -> Held:
-    """Who of those that are allowed holds the words: the `most` newest for each, and for a frequent word also those
-    that hold a rarer one beside it, or all words. None allows everyone."""
+def read_held(tx: Tx, asked: HistoryQuestion, allowed: Ids | None, hidden: Ids, most: int) -> Held:
+    """Who of those that are allowed and not hidden holds the words: the `most` newest for each, and for a frequent word
+    also those that hold a rarer one beside it, or all words. None allows everyone."""
     newest = int(tx.execute("SELECT max(message_id) FROM hermes_search_rows").fetchone()[0] or 0)
-    index = _Index(tx, allowed, max(most, HOLDERS), newest)
+    index = _Index(tx, allowed, hidden, max(most, HOLDERS), newest)
     required = "".join(f" AND {_query(phrase)}" for phrase in asked.phrases)
     queries = {word: _query(word) + required for word in asked.words}
     found = {word: holders for word, query in queries.items() if len((holders := index.read(word, query)).ids)}
@@ -99,19 +99,21 @@ def _query(words: str) -> str:
 class _Index:
     tx: Tx
     allowed: Ids | None
+    hidden: Ids
     most: int
     newest: int
 
     def read(self, word: str, query: str) -> Holders:
         if self.allowed is None:
-            ids = self._match(query, 1, self.newest, self.most)
+            ids = self._match(query, 1, self.newest, self.most + len(self.hidden))
+            ids = ids[np.isin(ids, self.hidden, invert=True)][-self.most :]
             # Those that were not looked at are as frequent among older messages, as far as can be told.
             since = self.newest - int(ids[0]) + 1 if len(ids) >= self.most else self.newest
             return Holders(word, ids, len(ids) * self.newest / max(since, 1))
         if not len(self.allowed):
             return Holders(word, self.allowed, 0.0)
         ids = self._match(query, int(self.allowed[0]), int(self.allowed[-1]), -1)
-        ids = ids[np.isin(ids, self.allowed, assume_unique=True)]
+        ids = ids[np.isin(ids, self.allowed) & np.isin(ids, self.hidden, invert=True)]
         return Holders(word, ids[-self.most :], float(len(ids)))
 
     def _match(self, query: str, first: int, last: int, most: int) -> Ids:
