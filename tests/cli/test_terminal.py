@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import stat
@@ -295,3 +296,14 @@ def test_two_sessions_at_once_are_refused(home: Path) -> None:
     with Screen("chat", "-c", "-s", "x", env=plain_env(home)) as screen:
         screen.wait_for("-c and -s name two sessions")
         assert screen.ended() == 2
+
+
+@pytest.mark.contract("10.32")
+def test_copy_gives_the_last_reply_to_the_terminal_which_shows_nothing_of_it(chat: Chat) -> None:
+    with chat({"says": {"text": "Grüße"}}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("Grüße").wait_for_prompt().type("/copy" + ENTER)
+        screen.wait_for("The last reply, 5 characters, was given to the terminal").wait_for_prompt()
+        encoded = base64.b64encode("Grüße".encode())
+        assert b"\x1b]52;c;" + encoded + b"\a" in screen.raw
+        assert encoded.decode() not in "\n".join(screen.rows)

@@ -18,6 +18,7 @@ from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.llm.tokens import estimate_request
 from hermes.store.reviews import mark_due
+from hermes.store.usage import add_usage
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
@@ -79,8 +80,11 @@ class StoredTranscript:
         return [*messages[:place], {"role": "user", "content": self._record.reminder}, *messages[place:]]
 
     async def add(self, *drafts: Draft) -> list[Message]:
+        spent = self._agent.spending.take()
+
         def append(tx: Tx) -> list[Message]:
             self._lane.check(tx)
+            add_usage(tx, self._lane.session_id, spent)
             added = self._store.messages.append(tx, self._lane.session_id, drafts, now=self._store.clock.now())
             for message in added:
                 if message.role == "assistant" and message.finish_reason == "stopped":
@@ -93,9 +97,11 @@ class StoredTranscript:
 
     async def conclude(self, reply: Draft) -> Message:
         """Record the reply that ends the turn, and let the lane go with it."""
+        spent = self._agent.spending.take()
 
         def append(tx: Tx) -> Message:
             session_id, now = self._lane.session_id, self._store.clock.now()
+            add_usage(tx, session_id, spent)
             [message] = self._store.messages.append(tx, session_id, [reply], now=now)
             self._record.replied(tx, message)
             self._prepared.memory.replied(tx, message)

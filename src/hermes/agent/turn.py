@@ -27,6 +27,7 @@ from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleErr
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.memory.plugin_thread import Returned
+from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.types import Draft, Json, Message, Session, ToolSpec
 
@@ -88,6 +89,7 @@ async def _answer_in(
 ) -> AsyncGenerator[TurnEvent, None]:
     for message in accepted.messages:
         yield Accepted(agent.session_id, message.id)
+    agent.speak_with(accepted.model)
     prepared = await _prepare(agent, lane, accepted)
     for notice in agent.memory.take_notices():
         yield Notice(notice, is_outage=True)
@@ -107,6 +109,7 @@ class _Accepted(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
+    model: ChosenModel | None
 
 
 def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
@@ -122,7 +125,7 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
         if not incognito:
             agent.memory.said(tx, messages)
         made = prompt_made_of(tx, agent.session_id)
-        return _Accepted(messages, session, incognito, made)
+        return _Accepted(messages, session, incognito, made, chosen_model(tx, agent.session_id))
 
     return commit
 

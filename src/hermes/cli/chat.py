@@ -27,6 +27,7 @@ from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnE
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.slash.models import choose_model
 
 INTERRUPTED = 130
 ONE_SHOT = 2.0
@@ -41,15 +42,18 @@ def chat(
     ] = None,
     session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
     latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest terminal session.")] = False,
+    model: Annotated[str | None, typer.Option("-m", "--model", help="This model answers in the session.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
 ) -> int:
     """Talk to the agent. From a pipe, each line is a message and each reply a line."""
     if session is not None and latest:
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
-    return asyncio.run(_chat(load_app(ctx), question, session, latest, json))
+    return asyncio.run(_chat(load_app(ctx), question, session, latest, model, json))
 
 
-async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
+async def _chat(
+    app: App, question: str | None, session: str | None, latest: bool, model: str | None, as_json: bool
+) -> int:
     async with await app.open_store() as store:
         start_log(
             app.home.log_file,
@@ -67,6 +71,8 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
                     hint = "`-s ID` goes on with one of another kind; `hermes sessions list` shows them"
                     raise NotFoundError("there is no terminal session to go on with yet", hint=hint)
                 await conversation.resume(listed[0].session)
+            if model is not None and (remark := await choose_model(await conversation.place(), model)):
+                note(remark)
             if question is not None:
                 return await _ask(conversation, question, as_json)
             if as_json or not sys.stdin.isatty():
@@ -107,11 +113,14 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 print_error(error)
                 code = 1
                 continue
-            note(answered.text)
+            if answered.text:
+                note(answered.text)
             if answered.over or stop.is_set():
                 code = INTERRUPTED if stop.is_set() else code
                 break
-            continue
+            if answered.say is None:
+                continue
+            text = answered.say.text
         last = await _turn(conversation, text, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")

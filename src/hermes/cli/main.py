@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "sessions": "app",
     "memory": "build",
     "config": "app",
+    "profiles": "app",
     "doctor": "doctor",
 }
 """Each command is a module of this room; this is what it holds: a function, a group of commands called `app`, or what

@@ -21,10 +21,11 @@ from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
+from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
-from hermes.cli.talk import Front, Typed
+from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
 from hermes.settings import COLOR
 from hermes.slash.table import find_command
@@ -136,7 +137,6 @@ class Terminal:
                 self._doing = text.split(maxsplit=1)[0]
                 await self._run_command(text, self._stop)
             else:
-                self._doing = self._conversation.status.model
                 await self._run_turn(text, self._stop)
         except HermesError as error:
             self._screen.say(f"hermes: {error.line()}")
@@ -149,10 +149,15 @@ class Terminal:
         answered = await run_command(self._conversation, line, stop)
         if answered.text:
             self._screen.say(answered.text)
+        if answered.say is not None:
+            text = answered.say.text
+            self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
+            await self._run_turn(text, stop)
         if answered.over:
             self.leave()
 
     async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+        self._doing = self._conversation.status.model
         async with aclosing(self._conversation.say(text, stop)) as events:
             async for event in events:
                 self._screen.show(event)

@@ -37,6 +37,7 @@ from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.logs import SESSION
 from hermes.scope import Scope
 from hermes.slash.acts import NOT_RUNNING
+from hermes.slash.here import Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.inbox import said_already
 from hermes.store.store import Store
@@ -221,10 +222,9 @@ class Lanes(Work):
         try:
             person = Person(batch.first.author_id, batch.first.author_alt)
             async with self.agents.use(session, key, opened.scope, person) as agent:
-                if batch.command is None:
-                    await self.turns.run(claimed, batch, opened, agent, stop)
-                else:
-                    await self._run_command(claimed, batch, batch.command, key, agent, stop)
+                to_say = await self._to_say(claimed, batch, opened, key, agent, stop)
+                if to_say is not None:
+                    await self.turns.run(claimed, to_say, opened, agent, stop)
         finally:
             if self.stops.get(session.id) is stop:
                 del self.stops[session.id]
@@ -239,13 +239,28 @@ class Lanes(Work):
         known = said_already(tx, [item.id for item in batch.items])
         return OpenedSession(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
+    async def _to_say(
+        self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event
+    ) -> Batch | None:
+        """What a batch says in a turn, None for a command that says nothing. One that has led to something said before
+        a crash is not run again."""
+        if batch.command is None or batch.items[0].id in opened.known:
+            return batch
+        answer = await self._run_command(batch, batch.command, key, agent, stop)
+        if isinstance(answer, Say):
+            return replace(batch, messages=(replace(batch.first, text=answer.text),), command=None)
+        await self._tell(claimed, batch, key, agent, answer)
+        return None
+
     async def _run_command(
-        self, claimed: Claim, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
-    ) -> None:
+        self, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
+    ) -> Answer:
         try:
-            text = await typed.run(InChat(self.store, self.inbox, agent, key, batch.first, stop))
+            return await typed.run(InChat(self.store, self.inbox, agent, key, batch.first, stop))
         except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
-            text = error.line()
+            return error.line()
+
+    async def _tell(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
         ending = Replied(agent.session_id, 0, text)
         await self.ledger.settle(claimed, [done_with(ending)], say=text)
         self.turns.hear(batch.keys, ending)

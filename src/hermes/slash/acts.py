@@ -15,7 +15,7 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.memory.notes import FILES
 from hermes.scope import OWNER
-from hermes.slash.here import Beginning, Console, Here, Word
+from hermes.slash.here import Beginning, Here, Word, console_of
 
 LONGEST_TITLE, QUOTED = 200, 40
 BEGINS = "A new session begins with your next message."
@@ -62,23 +62,18 @@ async def _set_title(agent: Agent, title: str) -> None:
         await agent.memory.retitled(title)
 
 
-def _console(here: Here) -> Console:
-    assert here.console is not None, "the table offers it only where there is one"
-    return here.console
-
-
 async def list_sessions(here: Here, _: str) -> str:
-    return await _console(here).list_sessions()
+    return await console_of(here).list_sessions()
 
 
 async def resume(here: Here, name: str) -> str:
     if not name:
         raise UsageError("which session?", hint="`/sessions` lists them")
-    return await _console(here).resume(name)
+    return await console_of(here).resume(name)
 
 
 async def recent_sessions(here: Here) -> Sequence[Word]:
-    return await _console(here).recent_sessions()
+    return await console_of(here).recent_sessions()
 
 
 async def stop(_here: Here, _: str) -> str:
@@ -152,5 +147,5 @@ async def status(here: Here, _: str) -> str:
 
 
 async def leave(here: Here, _: str) -> str:
-    _console(here).leave()
+    console_of(here).leave()
     return ""
