@@ -35,6 +35,12 @@ COLOR = Setting(
 MEMORY_NOTICES = Setting(
     "display.memory_notices", Boolean(), True, "Say `💾 Memory updated` when a built-in note changes."
 )
+MARKDOWN = Setting(
+    "display.markdown",
+    Boolean(),
+    True,
+    "Show Markdown in replies as it is meant. Off, and wherever rows cannot be drawn over, it stays as it was written.",
+)
 SHOW_REASONING = Setting("display.reasoning", Boolean(), False, "Show what the model thinks aloud.")
 
 BASE_URL = Setting(
