@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
+from hermes.agent.corrected import heeding
 from hermes.agent.lane import UNSAID, Lane, LaneDoor
 from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
@@ -26,6 +27,7 @@ from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
+from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.types import Draft, Json, Message, Session, ToolSpec
@@ -107,6 +109,7 @@ class _Accepted(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
+    corrections: Corrections
 
 
 def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
@@ -122,7 +125,7 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
         if not incognito:
             agent.memory.said(tx, messages)
         made = prompt_made_of(tx, agent.session_id)
-        return _Accepted(messages, session, incognito, made)
+        return _Accepted(messages, session, incognito, made, Corrections.read(tx, agent.scope))
 
     return commit
 
@@ -130,16 +133,26 @@ def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Call
 async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     speaking = agent.incognito() if accepted.incognito else agent
-    memory, own = speaking.memory, speaking.tools(speaking)
+    memory, own = speaking.memory, _own_tools(speaking, accepted)
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
     recall = await memory.recall(accepted.messages, until)
     agent.turns += not accepted.incognito
-    toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
+    provided = [_provider_tool(agent, spec, accepted.corrections) for spec in given]
+    toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
     prompt = await _prompt(agent, lane, accepted, block, toolbox)
     speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
-    return Preparation(prompt, recall.text, speaker, memory)
+    return Preparation(prompt, accepted.corrections.marked(recall.text), speaker, memory)
+
+
+def _own_tools(agent: Agent, accepted: _Accepted) -> list[Tool]:
+    """The agent's own tools; what the person corrected is noted again only where the person says so now."""
+    spoken = "\n".join(message.content or "" for message in accepted.messages)
+    return [
+        heeding(agent, tool, accepted.corrections, spoken) if tool.spec.name == "memory" else tool
+        for tool in agent.tools(agent)
+    ]
 
 
 async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | None, toolbox: Toolbox) -> str:
@@ -148,7 +161,7 @@ async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | No
         return _bare_prompt(agent, accepted.session)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
-    if kept and is_current(accepted.prompt_made_of, agent.scope, block):
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block, accepted.corrections.mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
@@ -158,10 +171,11 @@ async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | No
             provider_block=block or "",
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
+            corrected=accepted.corrections.lines(),
         )
     )
     if not notes.problems:
-        await _keep_prompt(agent, lane, prompt, made_of(agent.scope, block))
+        await _keep_prompt(agent, lane, prompt, made_of(agent.scope, block, accepted.corrections.mark))
     return prompt
 
 
@@ -181,13 +195,13 @@ async def _keep_prompt(agent: Agent, lane: Lane, prompt: str, of: str) -> None:
     await agent.store.write(keep)
 
 
-def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
+def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
         if isinstance(found, Returned):
-            return ToolResult(fence(found.value))
+            return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
 
     return Tool(spec, run)

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.memory.notes import Notes
+from hermes.memory.book import MemoryBook
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -20,7 +20,7 @@ Word: TypeAlias = tuple[str, str]
 class Beginning(Struct):
     """A session that the next message will begin, and what it will have."""
 
-    notes: Notes
+    book: MemoryBook
     title: str | None = None
     incognito: bool = False
 

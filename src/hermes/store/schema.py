@@ -18,6 +18,7 @@ from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
 from hermes.store import (
     compression_failures,
+    corrections,
     inbox,
     incognito,
     injections,
@@ -167,6 +168,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
+    Migration(12, corrections.SCHEMA),
 )
 
 
