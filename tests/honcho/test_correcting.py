@@ -12,6 +12,7 @@ import pytest
 
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.deliveries import Deliveries
+from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import Notes
 from hermes.memory.provider import Notebook
 from hermes.memory.values import Wording
@@ -186,6 +187,23 @@ async def test_what_was_corrected_is_written_where_the_old_one_is_gone_already(
     lane.put(MAX, "correct", data={"id": "any", "old": REX})
     await lane.drain()
     assert [one["content"] for one in arrived.conclusions()] == [MAX]
+
+
+@pytest.mark.contract("10.40")
+async def test_a_note_that_is_corrected_or_forgotten_takes_its_conclusion_along(recalling: Recalling) -> None:
+    recalling.configure()
+    async with book_of(recalling) as (book, talk):
+        book.notes.add("user", "Has a dog called Rex")
+        talk.provider.mirror_soon(Mirrored(book.notes, NOTES), NoteChange("user", "add", "", "Has a dog called Rex"))
+        for text in ("Has a dog called Max", ""):
+            await talk.provider.settle()
+            [entry] = (await book.page()).entries
+            await (book.correct(entry, text) if text else book.forget(entry))
+            await talk.provider.settle()
+            await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
+            with recalling.at_server() as http:
+                found = http.post("/conclusions/list", json={}).json()["items"]
+            assert [one["content"] for one in found] == ([text] if text else [])
 
 
 @pytest.mark.contract("10.43")

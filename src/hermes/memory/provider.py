@@ -141,7 +141,7 @@ class Host(Protocol):
         ...
 
     async def keep(self, key: str, value: Json) -> None:
-        """Keep a small value durably, for this provider and profile."""
+        """Keep a small value durably, for this provider and profile; None keeps nothing any more."""
         ...
 
 
