@@ -28,11 +28,17 @@ BEGINNINGS = {
     "undo": "Took back the last turn (2 messages): “hello” and what followed.",
     "retry": "echo: hello",
     "memory": "Memory is on.",
+    "model": "No model answers",
     "status": "session ",
+    "usage": "1 turns, 0 compressions",
+    "save": "Saved 2 messages to ",
+    "copy": "nothing here can take it",
     "help": "/new",
     "quit": "",
 }
 """How the answer to each command begins where one message was said before."""
+TO_A_GUEST = {"model": "the model is the owner's business"}
+"""What a guest in a chat is told instead."""
 
 
 def test_every_command_is_written_as_the_platforms_take_it() -> None:
@@ -48,12 +54,20 @@ def test_every_command_is_written_as_the_platforms_take_it() -> None:
 
 
 @pytest.mark.parametrize("command", OFFERED["terminal"].values(), ids=lambda command: command.name)
-async def test_terminal_answers_every_command_that_it_offers(tmp_path: Path, command: Command) -> None:
+async def test_terminal_answers_every_command_that_it_offers(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
         for name in (command.name, *command.aliases):
             rest = f" {conversation.session_id}" if command.name == "resume" else ""
-            answered = await run_command(conversation, f"/{name}{rest}", asyncio.Event())
+            try:
+                answered = await run_command(conversation, f"/{name}{rest}", asyncio.Event())
+            except UsageError as error:
+                answered = Answered(error.line())
             assert answered.say is not None or answered.text.startswith(BEGINNINGS[command.name])
             assert answered.over == (command.name == "quit")
     assert rows(tmp_path, "SELECT count(*) FROM messages") == [(2,)]
@@ -63,7 +77,7 @@ async def test_terminal_answers_every_command_that_it_offers(tmp_path: Path, com
 async def test_chat_answers_every_command_that_it_offers(tmp_path: Path, command: Command) -> None:
     said, answer = await in_chat(tmp_path, "hello", f"/{command.name}")
     assert said == "echo: hello"
-    assert answer.startswith(BEGINNINGS[command.name])
+    assert answer.startswith({**BEGINNINGS, **TO_A_GUEST}[command.name])
     assert rows(tmp_path, "SELECT count(*) FROM messages") == [(3 if command.name == "retry" else 2,)]
 
 

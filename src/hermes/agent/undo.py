@@ -14,19 +14,19 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.agent.lane import LaneDoor
 from hermes.agent.memory_tool import SPEC as MEMORY_SPEC
 from hermes.agent.memory_tool import NoteDone, read_result
 from hermes.agent.turn import answer
-from hermes.agent.turn_record import TurnRecord
 from hermes.db.engine import Tx
 from hermes.db.queue_items import find
-from hermes.errors import HermesError, UsageError
+from hermes.errors import HermesError, NoteError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
 from hermes.memory.undoing import TakenBack, take_back
-from hermes.store.turns import ConversationTurn
+from hermes.store.held_lease import LaneDoor
+from hermes.store.last_turns import ConversationTurn
+from hermes.store.turns import TurnRecord
 from hermes.store.undone import Undoing, find_undoing
 from hermes.types import Message
 
@@ -55,7 +55,7 @@ async def undo(
     store = agent.store
     await agent.be_busy()
 
-    def look(tx: Tx) -> _Found:
+    def look(tx: Tx, _: float) -> _Found:
         if (done := find_undoing(tx, cause)) is not None:
             return _Found(done=done)
         turns = store.turns.last(tx, agent.session_id, count)
@@ -73,13 +73,12 @@ async def undo(
             return _describe(found.done.turns, found.done.messages, "")
         messages = [message for turn in found.turns for message in turn.messages]
         lines = await take_notes_back(agent, messages)
-        now = store.clock.now()
 
-        def commit(tx: Tx) -> tuple[Undoing, list[TakenBack]]:
+        def commit(tx: Tx, now: float) -> tuple[Undoing, list[TakenBack]]:
             done = store.turns.undo(tx, cause, found.turns, now=now)
             return done, take_back(tx, cause, messages, messages[0].timestamp, now=now)
 
-        done, taken = await door.entered.lane.write_last(store, commit)
+        done, taken = await door.entered.lane.write(store, commit, last=True)
     lines += await settle_memory(agent, taken)
     return "\n".join([_describe(done.turns, done.messages, messages[0].content or ""), *lines])
 
@@ -141,11 +140,11 @@ async def _take_note_back(agent: Agent, done: NoteDone) -> str:
     if done.action != "add":
         return f"{name} stays as it was changed ({done.action}): {text}"
     try:
-        is_gone = await asyncio.to_thread(agent.notes.remove_exactly, done.target, done.text)
+        await asyncio.to_thread(agent.notes.forget, done.target, done.text)
+    except NoteError:
+        return f"{name} was changed since, and stays as it is; noted was: {text}"
     except HermesError as error:
         return f"{name} still says what was noted ({error.line()}): {text}"
-    if not is_gone:
-        return f"{name} was changed since, and stays as it is; noted was: {text}"
     agent.memory.note_written(done.target, "remove", done.text)
     return f"Removed from {name}: {text}"
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
+from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
@@ -83,6 +84,9 @@ class AtTerminal(Struct):
         store = self.conversation.store
         await self.conversation.resume(await store.read(lambda tx: find_live(store, tx, name)))
         return await self.conversation.recap()
+
+    async def copy(self, text: str) -> str:
+        return await copy_text(text)
 
     def leave(self) -> None:
         self.is_over = True

@@ -5,6 +5,7 @@ note         ──> a conclusion about whose note it is; one that was removed t
 own          ──> what the agent's tools do (`acts`)
 forget       ──> the messages of a conversation that was deleted go, where the server can do that
 undo         ──> so do messages that were taken back, with what the agent's tools concluded meanwhile
+correct      ──> every copy of a fact says what holds, or is deleted with the messages it was read from
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.correcting import correct_fact
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
@@ -110,6 +112,8 @@ async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome
         return await forget_conversation(attempt, target, str(entry.data["session_id"]))
     if entry.kind == "undo":
         return await take_back(attempt, target, entry.data)
+    if entry.kind == "correct":
+        return await correct_fact(attempt, target, entry)
     if entry.kind != "own":
         return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
     try:

@@ -5,7 +5,8 @@ What was said stays in its session, where a person can read and delete it; memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -15,6 +16,8 @@ from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop, find_held, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
+from hermes.store.corrections import drop_corrections
+from hermes.store.incognito import is_hidden
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
 from hermes.store.note_remarks import drop_remarks
@@ -24,7 +27,7 @@ from hermes.types import Json
 
 PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
-KIND, KEY = "forgotten", "at"
+KIND, KEY, OUTDATED = "forgotten", "at", "outdated"
 OLD = "it was fetched before something was forgotten"
 WORDS_OF = {"note": ("old",), "delegation": ("task",)}
 """Where the data of an entry has words that people or agents wrote."""
@@ -60,9 +63,8 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
     for session, upto, text in _messages(tx, before.upto):
         if wording.is_in(text):
             said.append((session, upto))
-    known = [(session, number) for session, number in said if _is_known(store, tx, session, number)]
     queued = [QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
-    return Kept(tuple(one for one in queued if wording.is_in(one.text)), tuple(known), upto)
+    return Kept(tuple(one for one in queued if wording.is_in(one.text)), _known(store, tx, said), upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
@@ -77,6 +79,7 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
+    drop_corrections(tx, wording.is_in)
     return kept, held
 
 
@@ -94,6 +97,17 @@ def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
 def forgotten_at(tx: Tx, provider: str) -> float:
     """When something was last forgotten; 0 for never."""
     return float(get_value(tx, provider, KIND, KEY) or 0.0)
+
+
+def mark_outdated(tx: Tx, provider: str, *, now: float) -> None:
+    """From now on nothing is recalled that was fetched before: some messages were taken back. A turn that is under way
+    goes on as it is."""
+    set_value(tx, provider, KIND, OUTDATED, now)
+
+
+def outdated_at(tx: Tx, provider: str) -> float:
+    """When messages were last taken back; 0 for never."""
+    return float(get_value(tx, provider, KIND, OUTDATED) or 0.0)
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:
@@ -121,14 +135,13 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
         after = int(page[-1]["id"])
 
 
-def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
-    """Whether a message is there, not incognito, and was not taken back."""
-    is_there = tx.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is not None
-    return (
-        is_there
-        and not store.messages.is_undone(tx, message)
-        and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
-    )
+def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Those messages that are there, not incognito, and not taken back."""
+    numbers = json.dumps([number for _, number in said])
+    rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
+    there = {row["id"] for row in rows} - store.messages.undone_among(tx, [number for _, number in said])
+    hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
+    return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
 def _queued(tx: Tx) -> Iterator[Item]:

@@ -27,6 +27,20 @@ def to_jsonl(
         yield _line("compression", to_builtins(compression))
 
 
+def to_json(
+    session: Session,
+    messages: Iterable[Message],
+    compressions: Sequence[Compression],
+    undone: Collection[int] = (),
+) -> dict[str, Json]:
+    """The session, its messages in order and its compressions as one value."""
+    return {
+        "session": to_builtins(session),
+        "messages": [message_to_json(message, undone) for message in messages],
+        "compressions": [to_builtins(compression) for compression in compressions],
+    }
+
+
 def to_markdown(
     session: Session,
     messages: Iterable[Message],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 from hermes.db.engine import Tx
@@ -102,10 +102,13 @@ class Messages:
         )
         return (message_from_row(row) for row in rows if row["role"] != REMARK)
 
-    def is_undone(self, tx: Tx, message_id: int) -> bool:
-        """Whether a message was taken back."""
-        found = tx.execute(f"SELECT 1 FROM messages t WHERE t.id = ? AND {self._undone}", (message_id,))
-        return found.fetchone() is not None
+    def undone_among(self, tx: Tx, message_ids: Iterable[int]) -> frozenset[int]:
+        """Those of these messages that were taken back."""
+        rows = tx.execute(
+            f"SELECT t.id FROM messages t WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._undone}",
+            (json.dumps(list(message_ids)),),
+        )
+        return frozenset(row["id"] for row in rows)
 
     def with_undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """The history and in between what was taken back, in order."""

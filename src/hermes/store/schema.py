@@ -17,7 +17,9 @@ from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    chosen_models,
     compression_failures,
+    corrections,
     inbox,
     incognito,
     injections,
@@ -30,6 +32,7 @@ from hermes.store import (
     reviews,
     told,
     undone,
+    usage,
 )
 from hermes.types import Json
 
@@ -168,7 +171,8 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, undone.SCHEMA),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
+    Migration(13, undone.SCHEMA),
 )
 
 

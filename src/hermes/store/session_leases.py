@@ -1,5 +1,4 @@
-"""What processes hold of a session while they work on it, each as a lease: its lane, its compression, its
-review."""
+"""What processes hold of a session while they work on it, each as a lease: its lane and its compression."""
 
 from __future__ import annotations
 
@@ -16,14 +15,8 @@ def compression_lease(session_id: str) -> str:
     return f"compression:{session_id}"
 
 
-def review_lease(session_id: str) -> str:
-    """The name of the lease that whoever reviews a session holds."""
-    return f"review:{session_id}"
-
-
 def revoke_session_leases(tx: Tx, session_id: str) -> None:
     """End every lease on a session: whoever still works on it can write nothing more, not even into a later session of
     the same id."""
     lanes.revoke_lane(tx, SESSIONS, session_id)
     leases.revoke(tx, compression_lease(session_id))
-    leases.revoke(tx, review_lease(session_id))

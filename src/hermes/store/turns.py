@@ -1,116 +1,169 @@
-"""The turns of a conversation, and taking the last ones back.
+"""A turn in the store: what was said, what each request reads of the session, and what is added up to the reply.
 
-A message that is taken back stays in the file; no view, list, search, review or provider has it any more. It carries
-the mark that existing files have for a rewind (`active = 0`), so that every program that uses the file sees the same;
-where a file has no such column, it is hidden as a repair hides rows.
+Each is one transaction. What was said is stored in the one that takes the session's lane, the reply in the one that
+lets it go. A memory and a `TurnRecord` are told inside them, so that what they write is written with the turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
-from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.errors import UsageError
-from hermes.store.compressions import Compressions
-from hermes.store.copies import SUMMARY
-from hermes.store.inbox import settle_undone
-from hermes.store.mended import TAKEN_BACK, hide_rows, restored_among
-from hermes.store.messages import Messages
-from hermes.store.schema import TableShape
-from hermes.store.session_leases import compression_lease, review_lease
-from hermes.store.sessions import Sessions
-from hermes.store.told import EVERYONE, mark_told
-from hermes.store.undone import Undoing, record_undoing
-from hermes.types import Message
-
-SUMMARISED = "what was said before is part of a summary, which cannot be taken apart"
+from hermes.scope import Scope
+from hermes.store.chosen_models import ChosenModel, chosen_model
+from hermes.store.corrections import Correction, corrections_of
+from hermes.store.held_lease import Entered, Step
+from hermes.store.prompts import prompt_made_of, set_prompt_made_of
+from hermes.store.reviews import mark_due
+from hermes.store.store import Store
+from hermes.store.usage import add_usage
+from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
-class ConversationTurn(Struct, frozen=True):
-    """What was said together, and all that followed it up to the next turn."""
-
-    said: tuple[Message, ...]
-    after: tuple[Message, ...] = ()
+class TurnRecord(Protocol):
+    """Told of a turn's two commits, inside them."""
 
     @property
-    def messages(self) -> tuple[Message, ...]:
-        return self.said + self.after
+    def reminder(self) -> str:
+        """What the model is told after what was said, beside the conversation; nothing of it is stored."""
+        ...
+
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
+        """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
+        those that were stored before."""
+        ...
+
+    async def concluding(self) -> None:
+        """Runs when the reply is whole and about to be stored."""
+        ...
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        """Runs in the transaction that stores the reply."""
+        ...
 
 
-class ConversationTurns:
-    """The turns of one store. Every method runs inside the caller's transaction."""
+class NoRecord:
+    """Nobody keeps one."""
 
-    def __init__(self, shape: TableShape, sessions: Sessions, messages: Messages, compressions: Compressions) -> None:
-        self._has_mark = "active" in shape.columns
-        self._sessions = sessions
-        self._messages = messages
-        self._compressions = compressions
+    reminder = ""
 
-    def last(self, tx: Tx, session_id: str, count: int = 1) -> list[ConversationTurn]:
-        """The last turns that the model sees whole, the oldest first. Raises UsageError where there are not so many,
-        and says why."""
-        view = self._compressions.view(tx, session_id)
-        tail = self._after_summaries(tx, session_id, view.tail)
-        turns = split_turns(tail)
-        if len(turns) >= count:
-            return turns[-count:]
-        if view.summary is not None or len(tail) < len(view.tail):
-            can = f"only {_number(len(turns))} can" if turns else "nothing can"
-            raise UsageError(f"{can} be taken back: {SUMMARISED}", hint="")
-        if not turns:
-            raise UsageError("nothing was said yet", hint="")
-        raise UsageError(f"there is only {_number(len(turns))} to take back", hint="")
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:  # noqa: ARG002 - the shape
+        return messages
 
-    def _after_summaries(self, tx: Tx, session_id: str, tail: Sequence[Message]) -> Sequence[Message]:
-        """What came after the last summary that another version stored as a message, and after what it wrote anew
-        beside it."""
-        copies = self._messages.copies(tx, session_id)
-        summarised = [m.id for m in tail if m.id in copies or SUMMARY.match(m.content or "")]
-        return tail if not summarised else [message for message in tail if message.id > summarised[-1]]
+    async def concluding(self) -> None:
+        pass
 
-    def undo(self, tx: Tx, cause: str, turns: Sequence[ConversationTurn], *, now: float) -> Undoing:
-        """Take turns back that `last` gave in this transaction."""
-        return self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
-
-    def undo_reply(self, tx: Tx, cause: str, turn: ConversationTurn, *, now: float) -> None:
-        """Take back what followed the person's message in the last turn."""
-        if turn.after:
-            self._take_back(tx, cause, turn.after, 0, now)
-
-    def _take_back(self, tx: Tx, cause: str, messages: Sequence[Message], turns: int, now: float) -> Undoing:
-        session_id, ids = messages[0].session_id, [message.id for message in messages]
-        if self._has_mark:
-            tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
-        hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
-        self._sessions.count_messages(tx, session_id, -len(ids))
-        mark_told(tx, EVERYONE, ids)  # no provider is to be told of it later
-        settle_undone(tx, session_id, ids, now=now)
-        # Whoever summarises or reviews the session has read what is undone now: what they bring is refused.
-        leases.revoke(tx, compression_lease(session_id))
-        leases.revoke(tx, review_lease(session_id))
-        done = Undoing(cause, session_id, ids[0], ids[-1], turns, len(ids), now)
-        record_undoing(tx, done)
-        return done
+    def replied(self, tx: Tx, message: Message) -> None:
+        pass
 
 
-def split_turns(messages: Sequence[Message]) -> list[ConversationTurn]:
-    """Messages as turns, in order. What was accepted in one commit has one time, and was said together; what stands
-    before the first person's message belongs to no turn."""
-    turns: list[ConversationTurn] = []
-    for message in messages:
-        last = turns[-1] if turns else None
-        if message.role != "user":
-            if last is not None:
-                turns[-1] = ConversationTurn(last.said, (*last.after, message))
-        elif last is not None and not last.after and last.said[-1].timestamp == message.timestamp:
-            turns[-1] = ConversationTurn((*last.said, message))
-        else:
-            turns.append(ConversationTurn((message,)))
-    return turns
+class TurnMemory(Protocol):
+    """The memory of a conversation, told of what is to be remembered."""
+
+    def said(self, tx: Tx, messages: Sequence[Message]) -> None:
+        """Runs in the transaction that stores what was said."""
+        ...
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        """Runs in the transaction that stores a reply, or as much of it as there is."""
+        ...
 
 
-def _number(turns: int) -> str:
-    return "one turn" if turns == 1 else f"{turns} turns"
+class TurnOpening(Struct, frozen=True):
+    """What a turn begins with: the messages that it answers, and what is stored of its session."""
+
+    messages: tuple[Message, ...]
+    session: Session
+    incognito: bool
+    prompt_made_of: str | None
+    model: ChosenModel | None
+    corrections: tuple[Correction, ...]
+    """What the person of the session's scope has corrected."""
+    reminder: str
+    """See `TurnRecord`."""
+
+
+def opening(
+    store: Store, session_id: str, said: Sequence[Draft], scope: Scope, memory: TurnMemory, record: TurnRecord
+) -> Step[TurnOpening]:
+    """The step that stores what was said. From the end of its transaction on nothing can lose it."""
+
+    def open_turn(tx: Tx, now: float) -> TurnOpening:
+        stored = store.messages.append(tx, session_id, said, now=now)
+        messages = tuple(record.accepted(tx, stored))
+        session = store.sessions.get(tx, session_id)
+        known = store.incognito.remembered(tx, session_id, messages)
+        incognito = len(known) < len(messages) or store.incognito.is_on(tx, session_id)
+        if not incognito:
+            memory.said(tx, messages)
+        made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
+        corrections = tuple(corrections_of(tx, scope))
+        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder)
+
+    return open_turn
+
+
+class StoredTurn:
+    """A turn that holds its session's lane. Writing raises StaleError once another process has taken it.
+
+    The session is read once, and on from there for each request: nobody else speaks in it meanwhile, and what arrives
+    all the same is seen.
+    """
+
+    def __init__(self, store: Store, entered: Entered[TurnOpening], memory: TurnMemory, record: TurnRecord) -> None:
+        self.opening = entered.begun
+        self._store = store
+        self._lane = entered.lane
+        self._memory = memory
+        self._record = record
+        self._view: LiveView | None = None
+
+    async def view(self) -> LiveView:
+        """What the model sees of the session now."""
+        store, seen, session_id = self._store, self._view, self._lane.session_id
+        self._view = await (store.view(session_id) if seen is None else store.view_since(seen))
+        return self._view
+
+    async def keep_prompt(self, prompt: str, made_of: str) -> None:
+        """A later turn, also after a restart, uses the very same prompt."""
+
+        def keep(tx: Tx, _: float) -> None:
+            self._store.sessions.set_system_prompt(tx, self._lane.session_id, prompt)
+            set_prompt_made_of(tx, self._lane.session_id, made_of)
+
+        await self._lane.write(self._store, keep)
+
+    async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
+        """Store what was said on the way to the reply, and the tokens that it took."""
+
+        def append(tx: Tx, now: float) -> list[Message]:
+            add_usage(tx, self._lane.session_id, spent)
+            added = self._store.messages.append(tx, self._lane.session_id, drafts, now=now)
+            for message in added:
+                if message.role == "assistant" and message.finish_reason == "stopped":
+                    self._remember(tx, message)
+            return added
+
+        return await self._lane.write(self._store, append)
+
+    async def conclude(self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool) -> Message:
+        """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet."""
+
+        def append(tx: Tx, now: float) -> Message:
+            add_usage(tx, self._lane.session_id, spent)
+            [message] = self._store.messages.append(tx, self._lane.session_id, [reply], now=now)
+            self._record.replied(tx, message)
+            self._remember(tx, message)
+            if review_due:
+                mark_due(tx, self._lane.session_id, now=now)
+            return message
+
+        await self._record.concluding()
+        return await self._lane.write(self._store, append, last=True)
+
+    def _remember(self, tx: Tx, message: Message) -> None:
+        if not self.opening.incognito:
+            self._memory.replied(tx, message)

@@ -1,5 +1,5 @@
 """What people took back: a row beside the log for each command that did, so that one which runs again after a crash
-takes nothing back twice. The messages themselves stay (`turns.py` marks them)."""
+takes nothing back twice. The messages themselves stay (`last_turns.py` marks them)."""
 
 from __future__ import annotations
 
