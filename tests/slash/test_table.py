@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from hermes.cli.commands import Answered, AtTerminal, run_command
-from hermes.cli.conversation import TerminalConversation
-from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS, NOT_COMPRESSED, NOT_RUNNING
 from hermes.slash.here import Surface
 from hermes.slash.table import OFFERED, TABLE, Command, complete, find_command
-from tests.gateway.core import load_app, message, running_core
+from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says
+from tests.slash.terminals import ask, at_terminal, say
 
 SURFACES: tuple[Surface, ...] = get_args(Surface)
 BEGINNINGS = {
@@ -35,26 +32,6 @@ BEGINNINGS = {
     "quit": "",
 }
 """How the answer to each command begins where one message was said before."""
-
-
-@asynccontextmanager
-async def at_terminal(home: Path, **settings: object) -> AsyncIterator[TerminalConversation]:
-    app = load_app(home, SystemClock(), memory__review_every=0, **settings)
-    async with await app.open_store() as store:
-        conversation = TerminalConversation(app, store)
-        try:
-            yield conversation
-        finally:
-            await conversation.end()
-
-
-async def say(conversation: TerminalConversation, text: str) -> None:
-    async for _ in conversation.say(text, asyncio.Event()):
-        pass
-
-
-async def ask(conversation: TerminalConversation, line: str) -> str:
-    return (await run_command(conversation, line, asyncio.Event())).text
 
 
 async def in_chat(home: Path, *texts: str) -> list[str]:
