@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.turn import run_turn
-from hermes.assembly import builtin_tools
 from hermes.clock import SystemClock
 from hermes.events import TurnEvent
 from hermes.llm.events import Reply

@@ -12,7 +12,7 @@ from hermes.gateway.platform import ChatType
 from hermes.scope import Guest
 from tests.gateway.core import Core, message, running_core
 from tests.gateway.processes import rows
-from tests.slash.terminals import ask, at_terminal, say
+from tests.slash.surfaces import ask, at_terminal, say
 
 pytestmark = pytest.mark.contract("10.40")
 

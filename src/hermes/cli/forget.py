@@ -21,6 +21,7 @@ from hermes.errors import HermesError, UsageError
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.facts import FactSource
 from hermes.memory.forgetting import Kept, find_kept, find_told
+from hermes.memory.noted import find_noted
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Remembered, Wording
@@ -30,7 +31,7 @@ SHOWN = 50
 LONGEST = 100
 STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
-    "agent does not look it up there any more. Notes in MEMORY.md and USER.md are yours to edit."
+    "agent does not look it up there any more."
 )
 
 
@@ -69,9 +70,10 @@ def forget(
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
     found, unseen = _find(app, plugin, wording)
+    noted = [line for one in (app, *map(App.load, found.profiles)) for line in find_noted(one.home, wording)]
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
     stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
-    stays += [*unseen, *map(_not_asked, found.not_asked)]
+    stays += [*noted, *unseen, *map(_not_asked, found.not_asked)]
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:

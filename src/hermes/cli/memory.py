@@ -107,7 +107,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
 
     place = _place(ctx, data)
     folder = place.folder
-    finer = import_module("hermes.cli.finer_embedder").choose_finer(place.home)  # by name: only who works needs it
+    finer = import_module("hermes.cli.memory_serving").choose_finer(place.home)  # by name: only who works needs it
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
 
     async def run() -> None:

@@ -104,8 +104,14 @@ class Memory:
         self._caller.asked = tuple(message.id for message in messages)
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Record a reply, or as much of it as was kept when the person stopped it."""
-        self.provider.outbox.replied(tx, self._caller.spot, message, self._turn, now=self._clock_now())
+        """Record a reply, or as much of it as was kept when the person stopped it. When something was forgotten since
+        the turn began the reply may hold it, and stays out of memory."""
+        outbox, spot, now = self.provider.outbox, self._caller.spot, self._clock_now()
+        if self._has_forgotten(tx):
+            self.provider.store.incognito.leave_out(tx, spot.place, message.id)
+            outbox.turn_over(tx, spot, self._turn, now=now)
+        else:
+            outbox.replied(tx, spot, message, self._turn, now=now)
         self._caller.asked = ()
         self._record(tx)
 
@@ -256,8 +262,12 @@ class Memory:
         """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
         be among it."""
         made, self._injection = self._injection, None
-        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
+        if made is not None and not self._has_forgotten(tx):
             keep_injection(tx, made)
+
+    def _has_forgotten(self, tx: Tx) -> bool:
+        """Whether something was forgotten since the turn began."""
+        return forgotten_at(tx, self.provider.name) != self._forgotten_at
 
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()

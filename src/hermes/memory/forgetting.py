@@ -5,7 +5,8 @@ What was said stays in its session, where a person can read and delete it; memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from hermes.db.queue_items import drop, find_held, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.store.corrections import drop_corrections
+from hermes.store.incognito import is_hidden
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
 from hermes.store.note_remarks import drop_remarks
@@ -61,9 +63,8 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
     for session, upto, text in _messages(tx, before.upto):
         if wording.is_in(text):
             said.append((session, upto))
-    known = [(session, number) for session, number in said if _is_known(store, tx, session, number)]
     queued = [QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
-    return Kept(tuple(one for one in queued if wording.is_in(one.text)), tuple(known), upto)
+    return Kept(tuple(one for one in queued if wording.is_in(one.text)), _known(store, tx, said), upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
@@ -123,10 +124,13 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
         after = int(page[-1]["id"])
 
 
-def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
-    """Whether a message is there, and not incognito."""
-    is_there = tx.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is not None
-    return is_there and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Those messages that are there, and not incognito."""
+    numbers = json.dumps([number for _, number in said])
+    rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
+    there = {row["id"] for row in rows}
+    hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
+    return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
 def _queued(tx: Tx) -> Iterator[Item]:

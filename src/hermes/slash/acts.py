@@ -8,11 +8,11 @@ from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
+from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
-from hermes.slash.here import Beginning, Console, Here, Word
+from hermes.slash.here import Beginning, Here, Word, console_of
 
 LONGEST_TITLE = 200
 BEGINS = "A new session begins with your next message."
@@ -56,23 +56,18 @@ async def _set_title(agent: Agent, title: str) -> None:
         await agent.memory.retitled(title)
 
 
-def _console(here: Here) -> Console:
-    assert here.console is not None, "the table offers it only where there is one"
-    return here.console
-
-
 async def list_sessions(here: Here, _: str) -> str:
-    return await _console(here).list_sessions()
+    return await console_of(here).list_sessions()
 
 
 async def resume(here: Here, name: str) -> str:
     if not name:
         raise UsageError("which session?", hint="`/sessions` lists them")
-    return await _console(here).resume(name)
+    return await console_of(here).resume(name)
 
 
 async def recent_sessions(here: Here) -> Sequence[Word]:
-    return await _console(here).recent_sessions()
+    return await console_of(here).recent_sessions()
 
 
 async def stop(_here: Here, _: str) -> str:
@@ -107,5 +102,5 @@ async def status(here: Here, _: str) -> str:
 
 
 async def leave(here: Here, _: str) -> str:
-    _console(here).leave()
+    console_of(here).leave()
     return ""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 
 from hermes.agent.agent import Agent
-from hermes.agent.lane import LaneDoor
 from hermes.agent.stopping import unless_stopped
 from hermes.errors import UsageError
 from hermes.memory.book import BookPage, MemoryBook, Remembering
@@ -18,6 +17,7 @@ from hermes.memory.facts import FactSource
 from hermes.memory.values import Wording
 from hermes.scope import OWNER, Group
 from hermes.slash.here import Beginning, Here, Word
+from hermes.store.held_lease import LaneDoor
 
 QUOTED, SHOWN = 40, 300
 """Characters of what was typed wrongly, and of an entry, that are shown."""
@@ -214,7 +214,9 @@ async def _set_incognito(place: Agent | Beginning, wanted: bool, stop: asyncio.E
     store, session_id = place.store, place.session_id
     change = store.incognito.begin if wanted else store.incognito.end
     # Between turns: a reply that another process is waiting for belongs to the side of its question.
-    async with LaneDoor(store, session_id, place.owner, place.policy.lane, lambda tx: change(tx, session_id)) as door:
+    async with LaneDoor(
+        store, session_id, place.owner, place.policy.lane, lambda tx, _: change(tx, session_id)
+    ) as door:
         async for _ in door.wait(stop):
             pass
         return UNCHANGED if door.entered is None else told

@@ -17,6 +17,7 @@ from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    chosen_models,
     compression_failures,
     corrections,
     inbox,
@@ -30,6 +31,7 @@ from hermes.store import (
     prompts,
     reviews,
     told,
+    usage,
 )
 from hermes.types import Json
 
@@ -168,7 +170,8 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, corrections.SCHEMA),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA)),
+    Migration(13, corrections.SCHEMA),
 )
 
 
