@@ -49,7 +49,7 @@ async def answer(
     await agent.be_busy()
     try:
         drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
-        begin = opening(agent.store, agent.session_id, drafts, agent.memory, record)
+        begin = opening(agent.store, agent.session_id, drafts, agent.scope, agent.memory, record)
         async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, begin) as door:
             async with aclosing(door.wait(stop)) as waiting:
                 async for _ in waiting:
@@ -104,9 +104,8 @@ async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> Asy
 
 async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
-    accepted = turn.opening
+    accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
     memory, own = speaking.memory, _own_tools(speaking, accepted, corrections)
     until = memory.begin()
     block = await memory.prompt_block(until)

@@ -2,7 +2,7 @@
 
     text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
 
-A new command is a function in a file of its kind (`acts.py`, `models.py`, `remembering.py`) and its line in `TABLE`.
+A new command is a function of this room and its line in `TABLE`.
 """
 
 from __future__ import annotations
