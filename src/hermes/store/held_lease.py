@@ -130,11 +130,11 @@ class Lane(Struct, frozen=True):
         another process has taken over."""
 
         def write(tx: Tx) -> T:
-            self.held.check(tx)
-            written = run(tx, store.clock.now())
             if last:
                 lanes.release_lane(tx, SESSIONS, self.session_id, self.held.lease)
-            return written
+            else:
+                self.held.check(tx)
+            return run(tx, store.clock.now())
 
         written = await store.write(write)
         self.held.is_over = last
