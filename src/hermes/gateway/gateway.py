@@ -19,8 +19,7 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import new_owner
+from hermes.db.leases import Lease, new_owner
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
