@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
+from hermes.agent.corrected import heeding
 from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
@@ -22,6 +23,7 @@ from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
+from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
@@ -47,7 +49,7 @@ async def answer(
     await agent.be_busy()
     try:
         drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
-        begin = opening(agent.store, agent.session_id, drafts, agent.memory, record)
+        begin = opening(agent.store, agent.session_id, drafts, agent.scope, agent.memory, record)
         async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, begin) as door:
             async with aclosing(door.wait(stop)) as waiting:
                 async for _ in waiting:
@@ -102,28 +104,37 @@ async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> Asy
 
 async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
-    accepted = turn.opening
+    accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    memory, own = speaking.memory, speaking.tools(speaking)
+    memory, own = speaking.memory, _own_tools(speaking, accepted, corrections)
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
     recall = await memory.recall(accepted.messages, until)
     agent.turns += not accepted.incognito
-    toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
-    prompt = await _prompt(agent, turn, block, toolbox)
+    provided = [_provider_tool(agent, spec, corrections) for spec in given]
+    toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
+    prompt = await _prompt(agent, turn, corrections, block, toolbox)
     speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
-    return Preparation(prompt, recall.text, speaker, memory)
+    return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
-async def _prompt(agent: Agent, turn: StoredTurn, block: str | None, toolbox: Toolbox) -> str:
+def _own_tools(agent: Agent, accepted: TurnOpening, corrections: Corrections) -> list[Tool]:
+    """The agent's own tools; what the person corrected is noted again only where the person says so now."""
+    spoken = "\n".join(message.content or "" for message in accepted.messages)
+    return [
+        heeding(agent, tool, corrections, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)
+    ]
+
+
+async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, block: str | None, toolbox: Toolbox) -> str:
     """The prompt that the session has, byte for byte, unless what it was made of has changed."""
     accepted = turn.opening
     if accepted.incognito:
         return _bare_prompt(agent, accepted.session)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
-    if kept and is_current(accepted.prompt_made_of, agent.scope, block):
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
@@ -133,10 +144,11 @@ async def _prompt(agent: Agent, turn: StoredTurn, block: str | None, toolbox: To
             provider_block=block or "",
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
+            corrected=corrections.lines(),
         )
     )
     if not notes.problems:  # one that lacks a note is not kept
-        await turn.keep_prompt(prompt, made_of(agent.scope, block))
+        await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
     return prompt
 
 
@@ -145,13 +157,13 @@ def _bare_prompt(agent: Agent, session: Session) -> str:
     return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at, agent.scope))
 
 
-def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
+def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
         if isinstance(found, Returned):
-            return ToolResult(fence(found.value))
+            return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
 
     return Tool(spec, run)

@@ -39,10 +39,11 @@ from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
 from hermes.logs import SESSION
+from hermes.memory.book import MemoryBook
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.registry import NONE
-from hermes.memory.values import Ending
+from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
@@ -72,7 +73,7 @@ class TerminalConversation:
         self._session: Session | None = None
         self._agent: Agent | None = None
         self._offer = open_offer(app)
-        self._beginning = Beginning(open_notes(app, OWNER), self._offer)
+        self._beginning = Beginning(self._owners_book(), self._offer)
         self._is_incognito = False
         self._said_floor = False
         self._said_default = False
@@ -161,6 +162,16 @@ class TerminalConversation:
 
     async def _open_agent(self, model: Model, session: Session) -> None:
         self._agent = await self._agent_of(model, session)
+        if self._agent.scope == OWNER:
+            self._agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
+        self._start_deliveries()
+
+    def _owners_book(self) -> MemoryBook:
+        notebook = Notebook(Speaker(is_owner=True))
+        notes = open_notes(self.app, OWNER)
+        return MemoryBook(self.store, notes, self._provider, notebook, self._start_deliveries)
+
+    def _start_deliveries(self) -> None:
         if self._deliveries is not None:
             self._deliveries.start()
 
@@ -171,7 +182,7 @@ class TerminalConversation:
         elif self._agent is not None:
             await self._close(self._agent, why)
         self._agent, self._session, self._is_incognito = None, None, False
-        self._beginning = Beginning(self._beginning.notes, self._offer)
+        self._beginning = Beginning(self._beginning.book, self._offer)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
         """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.

@@ -24,6 +24,9 @@ from hermes.loopback import is_loopback
 COMMANDS = {
     "outbox": "outbox:app",
     "status": "memory_status:status",
+    "list": "memory_book:list_",
+    "why": "memory_book:why",
+    "edit": "memory_book:edit",
     "explain": "explain:explain",
     "backfill": "backfill:backfill",
     "forget": "forget:forget",

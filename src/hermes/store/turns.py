@@ -12,7 +12,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.scope import Scope
 from hermes.store.chosen_models import ChosenModel, chosen_model
+from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
@@ -78,12 +80,14 @@ class TurnOpening(Struct, frozen=True):
     incognito: bool
     prompt_made_of: str | None
     model: ChosenModel | None
+    corrections: tuple[Correction, ...]
+    """What the person of the session's scope has corrected."""
     reminder: str
     """See `TurnRecord`."""
 
 
 def opening(
-    store: Store, session_id: str, said: Sequence[Draft], memory: TurnMemory, record: TurnRecord
+    store: Store, session_id: str, said: Sequence[Draft], scope: Scope, memory: TurnMemory, record: TurnRecord
 ) -> Step[TurnOpening]:
     """The step that stores what was said. From the end of its transaction on nothing can lose it."""
 
@@ -96,7 +100,8 @@ def opening(
         if not incognito:
             memory.said(tx, messages)
         made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
-        return TurnOpening(messages, session, incognito, made, model, record.reminder)
+        corrections = tuple(corrections_of(tx, scope))
+        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder)
 
     return open_turn
 
