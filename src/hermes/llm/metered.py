@@ -19,7 +19,8 @@ class Spending(Struct):
     unwritten: dict[str, Spent] = field(default_factory=dict)
 
     def add(self, name: str, spent: Spent) -> None:
-        self.unwritten[name] = self.unwritten.get(name, Spent()) + spent
+        before = self.unwritten.get(name)
+        self.unwritten[name] = spent if before is None else before + spent
 
     def take(self) -> dict[str, Spent]:
         """All of it, to be written down in the next commit; what that cannot commit is not counted."""
