@@ -28,7 +28,7 @@ def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Cha
         assert screen.status == "model loop-1 · session new · memory notes"
         screen.type("hello" + ENTER)
         screen.wait_for("The beginning of it")
-        assert "session 2" in screen.status
+        screen.wait(lambda screen: "session 2" in screen.status)
         screen.type(CTRL_C)
         screen.wait_for_rows("› hello", "The beginning of it", "(stopped)", "", "›")
         assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]

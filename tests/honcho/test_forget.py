@@ -169,7 +169,7 @@ def test_what_stays_is_said_also_to_whoever_is_not_asked_and_is_not_called_forgo
         done = hermes("memory", "forget", "Zanzibar", "--yes")
         assert done.code == 1
         assert "2 messages stay" in done.out
-        assert done.err.startswith(last)
+        assert last in done.err
 
 
 @pytest.mark.contract("7.12")

@@ -89,6 +89,11 @@ class TerminalConversation:
         return self._session.id if self._session else None
 
     @property
+    def agent(self) -> Agent | None:
+        """Who answers in the session; None before there is one."""
+        return self._agent
+
+    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")

@@ -79,6 +79,9 @@ class LivePrompt:
             self._printing = asyncio.create_task(self._print(talk))
         self._session.app.invalidate()
 
+    async def show_aside(self, talk: Talk) -> None:
+        await self.settle(talk)
+
     async def settle(self, talk: Talk) -> None:
         if self._printing is not None:
             await self._printing
@@ -130,7 +133,7 @@ class LivePrompt:
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(talk),
-            bottom_toolbar=self._status,
+            bottom_toolbar=lambda: self._status(talk),
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
@@ -205,10 +208,10 @@ class LivePrompt:
         sign = f"{head(printable(talk.doing), self.columns - 30)} … {quiet:.0f} s, Ctrl-C stops it"
         return talk.screen.dim(sign)
 
-    def _status(self) -> str:
+    def _status(self, talk: Talk) -> str:
         if self._asks_again:
             return "Ctrl-C again to leave"
-        return self._conversation.status.line(self.columns)
+        return talk.status.line(self.columns)
 
 
 def _make_completer(conversation: TerminalConversation) -> Completer:
