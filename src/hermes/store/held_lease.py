@@ -191,20 +191,6 @@ class LaneDoor(Generic[T]):
         self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
 
 
-@asynccontextmanager
-async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
-    """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
-    async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
-        async for _ in door.wait(asyncio.Event()):
-            pass
-        assert door.entered is not None, "nobody stops it"
-        yield door.entered.lane
-
-
-def _do_nothing(_: Tx, __: float) -> None:
-    pass
-
-
 def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Step[None]) -> WantedLease:
     def hold(tx: Tx) -> Lease | None:
         now = store.clock.now()
