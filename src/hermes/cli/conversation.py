@@ -45,6 +45,7 @@ from hermes.memory.values import Ending
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
+from hermes.store.memory_rows import hide_title
 from hermes.store.note_remarks import has_remarks, take_remarks
 from hermes.store.store import Store
 from hermes.types import Session
@@ -262,9 +263,15 @@ class TerminalConversation:
         model = open_speaker(self.app)
         session = await self.store.create_session(TERMINAL, title=self._beginning.title)
         if self._beginning.incognito:
-            await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
+            await self.store.write(lambda tx: self._hide(tx, session))
         self._session = session
         await self._open_agent(model, session)
+
+    def _hide(self, tx: Tx, session: Session) -> None:
+        """A session begins incognito, and so does the title that it was given."""
+        self.store.incognito.begin(tx, session.id)
+        if session.title is not None:
+            hide_title(tx, session.id, session.title)
 
 
 def find_live(store: Store, tx: Tx, name: str) -> Session:

@@ -16,6 +16,7 @@ from hermes.errors import UsageError
 from hermes.memory.notes import FILES
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Console, Here, Word
+from hermes.store.memory_rows import hide_title
 
 LONGEST_TITLE, QUOTED = 200, 40
 BEGINS = "A new session begins with your next message."
@@ -56,7 +57,10 @@ async def _set_title(agent: Agent, title: str) -> None:
 
     def change(tx: Tx) -> bool:
         store.sessions.set_title(tx, session_id, title)
-        return store.incognito.is_on(tx, session_id)
+        is_hidden = store.incognito.is_on(tx, session_id)
+        if is_hidden:
+            hide_title(tx, session_id, title)
+        return is_hidden
 
     if not await store.write(change):
         await agent.memory.retitled(title)
