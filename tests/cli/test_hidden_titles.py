@@ -43,7 +43,7 @@ async def _type(conversation: TerminalConversation, line: str) -> None:
 
 def told_titles(home: Path) -> list[str | None]:
     """The titles of conversations as the provider knows them."""
-    return [json.loads(about)["title"] for (about,) in rows(home, "SELECT about FROM hermes_memory_places")]
+    return [json.loads(str(about))["title"] for (about,) in rows(home, "SELECT about FROM hermes_memory_places")]
 
 
 @pytest.mark.contract("4.11")
@@ -75,5 +75,5 @@ async def test_nothing_is_left_of_a_hidden_title_when_its_session_is_deleted(tmp
     app = load_app(tmp_path, SystemClock())
     async with await app.open_store() as store:
         [(session,)] = rows(tmp_path, "SELECT id FROM sessions")
-        await store.write(lambda tx: store.deletions.delete(tx, session))
+        await store.write(lambda tx: store.deletions.delete(tx, str(session)))
     assert rows(tmp_path, hidden) == [(0,)]
