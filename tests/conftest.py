@@ -115,8 +115,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def hermes(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs a command line in this process: `hermes("sessions", "list")`."""
+def hermes(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Ran]]:
+    """Runs a command line in this process, without any input: `hermes("sessions", "list")`."""
 
     def call(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -124,7 +126,9 @@ def hermes(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 
-    return call
+    with Path(os.devnull).open(encoding="utf-8") as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield call
 
 
 @pytest_asyncio.fixture

@@ -9,12 +9,12 @@ import subprocess
 
 import pytest
 
-from hermes.agent.lane import LaneTerms, hold_lane
 from hermes.clock import SystemClock
 from hermes.errors import SessionBusyError
 from hermes.events import Failed, Replied
 from hermes.llm.events import Reply
 from hermes.llm.scripted import ScriptedModel
+from hermes.store.held_lease import LaneTerms, hold_lane
 from hermes.store.store import Store
 from hermes.types import Json
 from tests.agent.agents import TERMS, make_agent, spoken, take_turn

@@ -18,7 +18,7 @@ from hermes.llm.scripted import ScriptedAnswer, ScriptStep
 from hermes.store.note_remarks import take_remarks
 from hermes.store.reviews import reviewed_upto
 from hermes.types import Draft
-from tests.agent.seam import calls, open_seam, requests, say, settle
+from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)
@@ -39,13 +39,6 @@ def reviews(agent: Agent) -> list[str]:
     """What each review was asked to read; its later steps are left out."""
     asked = [r.messages[1]["content"] for r in requests(agent) if is_review(r) and len(r.messages) == 2]
     return [str(text).split("New conversation:\n")[1] for text in asked]
-
-
-async def finish(agent: Agent) -> None:
-    """Wait for the reviews that run."""
-    while agent.background:
-        await asyncio.wait(agent.background)
-    await settle(agent)
 
 
 async def mark(agent: Agent) -> int:

@@ -97,8 +97,8 @@ def test_who_waits_for_a_server_is_told_what_for(
         lines.append(text)
         is_said.set()
 
-    monkeypatch.setattr("hermes.cli.waiting.QUIET", 0.01)
-    monkeypatch.setattr("hermes.cli.waiting.note", note)
+    monkeypatch.setattr("hermes.cli.forgetting.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.forgetting.note", note)
 
     def slow(_: Asked) -> None:
         assert is_said.wait(20)
@@ -168,7 +168,7 @@ def test_what_stays_is_said_also_to_whoever_is_not_asked_and_is_not_called_forgo
         done = hermes("memory", "forget", "Zanzibar", "--yes")
         assert done.code == 1
         assert "2 messages stay" in done.out
-        assert done.err.splitlines()[-1].startswith(last)
+        assert last in done.err
 
 
 @pytest.mark.contract("7.12")

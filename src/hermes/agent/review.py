@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, TemporaryAgent
+from hermes.agent.corrected import TOLD, heeding
 from hermes.agent.loop import Responder
 from hermes.agent.review_tool import review_tool
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
+from hermes.memory.corrections import Corrections
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
@@ -103,8 +105,11 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
 
 async def _note(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
     """Let a temporary agent note what lasts of a text. False when it did not come to an end."""
+    corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
-    tool = _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written))
+    if told := corrections.lines():
+        notes += f"\n\n{TOLD}\n{told}"
+    tool = heeding(agent, _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written)), corrections)
     toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Responder(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())

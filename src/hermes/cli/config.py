@@ -17,7 +17,7 @@ from hermes.settings.kinds import in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
-SettingName = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_timeout.")]
+SettingName = Annotated[str, typer.Argument(metavar="SETTING", help="A setting's name, such as store.lock_timeout.")]
 
 
 @app.command("list")

@@ -20,7 +20,7 @@ from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
-from hermes.embedded.keeping import keeping
+from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room

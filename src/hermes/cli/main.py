@@ -28,7 +28,9 @@ COMMANDS: dict[str, str] = {
     "sessions": "app",
     "memory": "build",
     "config": "app",
+    "profiles": "app",
     "doctor": "doctor",
+    "completion": "completion",
 }
 """Each command is a module of this room; this is what it holds: a function, a group of commands called `app`, or what
 makes such a group of the word that follows, called `build`."""

@@ -41,6 +41,12 @@ def next_batch(items: Sequence[Item]) -> Batch:
     return Batch(tuple(items[:count]), tuple(messages[:count]))
 
 
+def is_stop(text: str) -> bool:
+    """Whether a message is `/stop`, which acts at once, before messages that wait. Blanks before it do not matter."""
+    typed = find_command("chat", text.lstrip())
+    return typed is not None and typed.command.overtakes
+
+
 def _is_said(message: Inbound) -> bool:
     """Whether a message is for the model: a command is not, nor one that overtakes, such as `/stop`, after blanks."""
     typed = find_command("chat", message.text.lstrip())

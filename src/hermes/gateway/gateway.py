@@ -37,6 +37,7 @@ from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
+from hermes.store.chats import Chats
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -83,7 +84,8 @@ class Gateway:
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
-        self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
+        chats = Chats(store, terms.agent_name, terms.people)
+        self._inbox = Inbox(store, chats, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)

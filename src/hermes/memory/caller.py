@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
+from hermes.memory.book import MemoryBook
 from hermes.memory.forgetting import forgotten_at, without_forgotten
 from hermes.memory.health import Lateness, Told
-from hermes.memory.mirror import Action, Mirrored, NoteChange
+from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
+from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
@@ -84,6 +86,10 @@ class Memory:
         late = self._late.news(failing)
         # What is closed tries nothing any more: that its failures are forgotten is no recovery.
         return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
+
+    def open_book(self, store: Store, notes: Notes) -> MemoryBook:
+        """What memory holds of whose conversation it is."""
+        return MemoryBook(store, notes, self.provider, notebook_of(notes.scope, self._caller.conversation))
 
     # What a turn writes, inside its own commits.
 

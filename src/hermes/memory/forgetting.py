@@ -16,6 +16,7 @@ from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop, find_held, get, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
+from hermes.store.corrections import drop_corrections
 from hermes.store.incognito import is_hidden
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
@@ -84,6 +85,7 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
+    drop_corrections(tx, wording.is_in)
     return kept, held
 
 

@@ -18,8 +18,7 @@ from hermes.db.engine import Tx
 from hermes.ranking import traits
 from hermes.ranking.scoring import LONG, Evidence, Floats, score
 from hermes.store.asking import HistoryQuestion, understand
-from hermes.store.holders import Held, Ids, parse_ids, read_held, read_ids
-from hermes.store.moments import LASTED, said_then
+from hermes.store.holders import LASTED, Held, Ids, parse_ids, read_held, read_ids, said_then
 from hermes.store.reach import SearchReach
 from hermes.store.schema import as_text, as_time, storable
 

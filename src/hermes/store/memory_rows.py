@@ -139,7 +139,12 @@ def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
 
 
 def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
-    """Keep a small value."""
+    """Keep a small value; None keeps nothing any more."""
+    if value is None:
+        tx.execute(
+            "DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key)
+        )
+        return
     tx.execute(
         "INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?) "
         "ON CONFLICT (provider, kind, key) DO UPDATE SET value = excluded.value",
