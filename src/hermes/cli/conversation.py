@@ -286,19 +286,14 @@ class TerminalConversation:
 
         def prepare(tx: Tx) -> None:
             if wanted.incognito:
-                self._hide(tx, session)
+                self.store.incognito.begin(tx, session.id)
+                hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
 
         if wanted.incognito or wanted.model is not None:
             await self.store.write(prepare)
         self._session = session
         await self._open_agent(model, session)
-
-    def _hide(self, tx: Tx, session: Session) -> None:
-        """A session begins incognito, and so does the title that it was given."""
-        self.store.incognito.begin(tx, session.id)
-        if session.title is not None:
-            hide_title(tx, session.id, session.title)
 
 
 def find_live(store: Store, tx: Tx, name: str) -> Session:

@@ -179,9 +179,10 @@ def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> 
     )
 
 
-def hide_title(tx: Tx, session_id: str, title: str) -> None:
-    """A title was given incognito: no provider is to hear of it, as long as the session has it."""
-    set_value(tx, EVERYONE, TITLE, session_id, _digest(title))
+def hide_title(tx: Tx, session_id: str, title: str | None) -> None:
+    """A title, if there is one, was given incognito: no provider is to hear of it, as long as the session has it."""
+    if title is not None:
+        set_value(tx, EVERYONE, TITLE, session_id, _digest(title))
 
 
 def told_title(tx: Tx, session_id: str, title: str | None) -> str | None:
