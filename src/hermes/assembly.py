@@ -57,6 +57,7 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.memory_rows import told_title
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -234,7 +235,8 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
     known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
-    return replace(found, directory=store.untold.directory(tx, session.id))
+    title = told_title(tx, session.id, session.title)
+    return replace(found, directory=store.untold.directory(tx, session.id), title=title)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:

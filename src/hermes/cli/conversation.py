@@ -48,6 +48,7 @@ from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
 from hermes.store.chosen_models import set_chosen_model
+from hermes.store.memory_rows import hide_title
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -286,6 +287,7 @@ class TerminalConversation:
         def prepare(tx: Tx) -> None:
             if wanted.incognito:
                 self.store.incognito.begin(tx, session.id)
+                hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
 
         if wanted.incognito or wanted.model is not None:
