@@ -92,6 +92,13 @@ async def settle(agent: Agent) -> None:
         await agent.memory.provider.flush("notes", 10.0)
 
 
+async def finish(agent: Agent) -> None:
+    """Wait for the reviews that run."""
+    while agent.background:
+        await asyncio.wait(agent.background)
+    await settle(agent)
+
+
 def requests(agent: Agent) -> list[ModelRequest]:
     """What the scripted model was asked."""
     assert isinstance(agent.model, ScriptedModel)

@@ -18,8 +18,7 @@ from hermes.memory.likeness import telling_words
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
 from hermes.store.corrections import KEPT, corrections_of, keep_correction, keep_forgotten
-from tests.agent.seam import calls, open_seam, requests, say
-from tests.agent.test_review import finish
+from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.memory.providers import Recorder
 
 pytestmark = pytest.mark.contract("10.41")

@@ -24,11 +24,12 @@ from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.forgetting import find_kept, outdated_at
 from hermes.memory.provider import Entry, Later, Outcome
 from hermes.memory.values import Wording
-from hermes.store.held_lease import LaneTerms, hold_lane
+from hermes.store.held_lease import LaneTerms
 from hermes.store.told import told_among
 from hermes.store.turns import NoRecord
 from hermes.store.undone import undoings
 from tests.agent.agents import spoken
+from tests.agent.lanes import hold_lane
 from tests.agent.seam import calls, open_seam, requests, say, settle
 from tests.memory.providers import SHORT, Recorder
 

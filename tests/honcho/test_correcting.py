@@ -45,8 +45,11 @@ async def book_of(
         notes = Notes(recalling.machine.home, scope, {"memory": 2200, "user": 1400})
         try:
             yield MemoryBook(talk.provider.store, notes, talk.provider, whose), talk
-        finally:
             await deliveries.finish(10.0)
+            undone = "SELECT reason FROM hermes_queue WHERE state != 'done'"
+            assert await talk.provider.store.read(lambda tx: tx.execute(undone).fetchall()) == [], "all is delivered"
+        finally:
+            await deliveries.finish(0.0)
 
 
 async def listed(book: MemoryBook, *words: str) -> list[str]:

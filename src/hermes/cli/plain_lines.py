@@ -60,6 +60,10 @@ class PlainLines:
     def refresh(self, talk: Talk) -> None:
         self._write("".join(f"{row}\n" for row in talk.screen.take()))
 
+    async def show_aside(self, talk: Talk) -> None:
+        self._write("\n")
+        await self.settle(talk)
+
     async def settle(self, talk: Talk) -> None:
         self.refresh(talk)
         if not self._closed.is_set() and not talk.waiting:

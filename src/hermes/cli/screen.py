@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Protocol
 
 from hermes.cli.inline import BOLD, DIM
 from hermes.cli.markdown import Markdown
 from hermes.cli.output import printable
+from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
 from hermes.cli.rows import fold, head
+from hermes.cli.session_watch import Overheard
 from hermes.cli.styled import paint
 from hermes.cli.tool_row import ToolRow
 from hermes.events import (
@@ -110,6 +113,23 @@ class Screen:
         """What the person said; blank rows at the beginning of the answer are left out."""
         self._add_lines(text, PERSON)
         self._begun = False
+
+    def overhear(self, overheard: Overheard) -> None:
+        """What others said in the session, each marked as theirs."""
+        if overheard.left_out:
+            self.remark(f"({overheard.left_out:,} earlier messages of others are left out)")
+        for message in overheard.messages:
+            at, text = f"{datetime.fromtimestamp(message.timestamp):%H:%M}", message.content or ""
+            if message.role == "user":
+                self.remark(f"(elsewhere, {at})")
+                named = f"{message.author_name}: " if message.author_name else ""
+                self._add_lines(f"» {named}{Pastes().shorten(text)}".replace("\n", "\n  "), PERSON)
+            elif message is overheard.messages[0]:
+                self.remark(f"(elsewhere, {at}, the reply)")
+            if message.role != "user":
+                self._begun = False
+                self._grow(self._reply, text, "")
+                self.end()
 
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.cli.screen import Screen
+from hermes.cli.status import ChatStatus
 
 PROMPT, INDENT = "› ", "  "
 
@@ -24,6 +25,11 @@ class Talk(Protocol):
     @property
     def screen(self) -> Screen:
         """The rows to show."""
+        ...
+
+    @property
+    def status(self) -> ChatStatus:
+        """What the status line says."""
         ...
 
     @property
@@ -70,6 +76,10 @@ class Front(Protocol):
 
     def refresh(self, talk: Talk) -> None:
         """The screen has changed."""
+        ...
+
+    async def show_aside(self, talk: Talk) -> None:
+        """Return when every finished row is on the terminal, while a person may be typing."""
         ...
 
     async def settle(self, talk: Talk) -> None:

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 
+from msgspec.structs import replace
+
 from hermes import __version__
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
@@ -25,8 +27,11 @@ from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
+from hermes.cli.session_watch import SessionWatch
+from hermes.cli.status import ChatStatus
 from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
+from hermes.events import Accepted
 from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
@@ -34,16 +39,19 @@ from hermes.slash.table import find_command
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
 FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
 PATIENCE = 0.5
+LOOK = 1.0
+"""Seconds between two looks at what others say in the session."""
 
 
 async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
     recap = await conversation.recap()
-    sys.stdout.write("\n".join([*rows, rest, "", *([recap, ""] if recap else []), ""]))
+    greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
+    sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
+    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
@@ -68,6 +76,12 @@ class Terminal:
         self._stop: asyncio.Event | None = None
         self._code: int | None = None
         self._doing = ""
+        self._watch = SessionWatch(conversation.store)
+
+    @property
+    def status(self) -> ChatStatus:
+        """What the status line says."""
+        return replace(self._conversation.status, gauge=self._watch.gauge)
 
     @property
     def screen(self) -> Screen:
@@ -127,8 +141,22 @@ class Terminal:
             if self._waiting:
                 return self._waiting.popleft()
             self._wake.clear()
-            await self._wake.wait()
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._wake.wait()
+            except TimeoutError:
+                await self._look_around()
         return None
+
+    async def _look_around(self) -> None:
+        """Show what others said in the session meanwhile."""
+        before = self._watch.gauge
+        overheard = await self._watch.look(self._conversation.agent)
+        if overheard.messages:
+            self._screen.overhear(overheard)
+            await self._front.show_aside(self)
+        elif self._watch.gauge != before:
+            self._front.refresh(self)
 
     async def _handle(self, typed: Typed) -> None:
         self._front.said(self, typed.shown)
@@ -145,6 +173,7 @@ class Terminal:
             self._stop, self._doing = None, ""
         self._screen.end()
         await self._front.settle(self)
+        await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
         answered = await run_command(self._conversation, line, stop)
@@ -161,8 +190,12 @@ class Terminal:
         self._doing = self._conversation.status.model
         async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
+                if isinstance(event, Accepted):
+                    self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
                 self._screen.show(event)
                 self._front.refresh(self)
+        if self._conversation.session_id is not None:
+            await self._watch.turn_over(self._conversation.session_id)
 
 
 @contextmanager
