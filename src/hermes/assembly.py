@@ -14,11 +14,10 @@ from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import ListedModel, list_models
-from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import ModelOffer
+from hermes.llm.offer import FirstListed, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings

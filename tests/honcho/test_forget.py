@@ -12,7 +12,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.db.lanes import release_lane
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue import claim, enqueue
 from tests.cli.filling import write_into
 from tests.conftest import Ran

@@ -34,7 +34,7 @@ from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
