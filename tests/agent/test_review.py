@@ -43,8 +43,11 @@ def reviews(agent: Agent) -> list[str]:
 
 async def read_by_a_review(agent: Agent) -> None:
     """Returns when a review has read the conversation and asks its model."""
-    while not reviews(agent):
+    for _ in range(3000):
+        if reviews(agent):
+            return
         await asyncio.sleep(0.01)
+    pytest.fail("no review has begun")
 
 
 async def mark(agent: Agent) -> int:
