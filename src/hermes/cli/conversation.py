@@ -30,6 +30,7 @@ from hermes.assembly import (
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
+from hermes.cli.project_file import ProjectFile
 from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
@@ -48,6 +49,7 @@ from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
 from hermes.store.chosen_models import set_chosen_model
+from hermes.store.project_files import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -80,6 +82,8 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self.project: ProjectFile | None = None
+        """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -280,16 +284,20 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted = open_speaker(self.app), self._beginning
+        model, wanted, project = open_speaker(self.app), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:
             if wanted.incognito:
                 self.store.incognito.begin(tx, session.id)
             set_chosen_model(tx, session.id, wanted.model)
+            if project is not None:
+                keep_project_file(tx, session.id, KeptProjectFile(str(project.path), project.text))
 
-        if wanted.incognito or wanted.model is not None:
+        if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
+        if project is not None:
+            self.untold.append(Notice(f"Using {printable(str(project.path))}."))
         self._session = session
         await self._open_agent(model, session)
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "memory": "build",
     "config": "app",
     "profiles": "app",
+    "trust": "trust",
     "doctor": "doctor",
     "completion": "completion",
 }
