@@ -14,11 +14,10 @@ from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import ListedModel, list_models
-from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import ModelOffer
+from hermes.llm.offer import FirstListed, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
@@ -58,6 +57,7 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.memory_rows import told_title
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -235,7 +235,8 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
     known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
-    return replace(found, directory=store.untold.directory(tx, session.id))
+    title = told_title(tx, session.id, session.title)
+    return replace(found, directory=store.untold.directory(tx, session.id), title=title)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:

@@ -12,7 +12,7 @@ from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform

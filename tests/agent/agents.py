@@ -11,7 +11,7 @@ from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.tools import Tool
 from hermes.agent.turn import run_turn
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.llm.model import Model
 from hermes.memory.active import ActiveProvider, Surroundings

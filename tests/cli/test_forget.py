@@ -10,7 +10,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.db.lanes import release_lane
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue import claim
 from hermes.db.queue_items import stats
 from hermes.memory.outbox import Outbox, Spot

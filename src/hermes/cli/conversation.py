@@ -35,7 +35,7 @@ from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
@@ -49,6 +49,7 @@ from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
 from hermes.store.chosen_models import set_chosen_model
+from hermes.store.memory_rows import hide_title
 from hermes.store.project_files import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
 from hermes.types import Session
@@ -290,6 +291,7 @@ class TerminalConversation:
         def prepare(tx: Tx) -> None:
             if wanted.incognito:
                 self.store.incognito.begin(tx, session.id)
+                hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
             if project is not None:
                 keep_project_file(tx, session.id, KeptProjectFile(str(project.path), project.text))

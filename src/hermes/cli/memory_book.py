@@ -16,7 +16,7 @@ from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.memory.book import MemoryBook, Remembering, Settled
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.values import Notebook, Speaker, Wording

@@ -23,7 +23,7 @@ from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
-from hermes.store.memory_rows import providers_of
+from hermes.store.memory_rows import hide_title, providers_of
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -129,6 +129,8 @@ def title_session(
             if title is None and not clear:
                 return session.title
             store.sessions.set_title(tx, session.id, None if clear else title)
+            if title is not None and store.incognito.is_on(tx, session.id):
+                hide_title(tx, session.id, title)
             return None if clear else title
 
         return await store.write(change)

@@ -19,15 +19,13 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import new_owner
+from hermes.db.leases import Lease, new_owner
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
@@ -38,6 +36,7 @@ from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
 from hermes.store.chats import Chats
+from hermes.store.inbox import LEASE, let_go, stop_requested
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session

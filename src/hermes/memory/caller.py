@@ -97,6 +97,7 @@ class Memory:
         """Record what people said, with who said it."""
         if not messages:
             return
+        self._caller.hide_title(tx)
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue import Item, ItemState
-from hermes.db.queue_items import drop, find_held, items, queues
+from hermes.db.queue_items import drop, find_held, get, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.store.corrections import drop_corrections
@@ -44,11 +44,13 @@ class QueuedEntry(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What the host has: entries of outboxes, and messages (session, id). `upto` is the last message looked at."""
+    """What the host has: entries of outboxes, and messages (session, id). `upto` and `queued_upto` are the last message
+    and the last entry looked at."""
 
     entries: tuple[QueuedEntry, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     upto: int = 0
+    queued_upto: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -56,15 +58,19 @@ class Kept(Struct, frozen=True):
 
 
 def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None) -> Kept:
-    """What the host has in which these words stand; a message that memory does not know of is left out. Messages that
-    were looked at `before` are not read again."""
+    """What the host has in which these words stand; a message that memory does not know of is left out. What was looked
+    at `before` is not read again."""
     before = before or Kept()
     said, upto = [*before.messages], before.upto
     for session, upto, text in _messages(tx, before.upto):
         if wording.is_in(text):
             said.append((session, upto))
-    queued = [QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
-    return Kept(tuple(one for one in queued if wording.is_in(one.text)), _known(store, tx, said), upto)
+    entries, queued_upto = [one for one in before.entries if _is_queued(tx, one.id)], before.queued_upto
+    for item in _queued(tx, before.queued_upto):
+        text, queued_upto = _text_of(tx, item), max(queued_upto, item.id)
+        if wording.is_in(text):
+            entries.append(QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), text))
+    return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
@@ -133,10 +139,16 @@ def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple
     return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
-def _queued(tx: Tx) -> Iterator[Item]:
+def _is_queued(tx: Tx, entry: int) -> bool:
+    item = get(tx, entry)
+    return item is not None and item.state in STATES
+
+
+def _queued(tx: Tx, behind: int) -> Iterator[Item]:
+    """The entries of all outboxes that came after one."""
     for name in queues(tx, queue_name("")):
         for state in STATES:
-            after = 0
+            after = behind
             while page := items(tx, name, state, after_id=after, limit=PAGE):
                 yield from page
                 after = page[-1].id

@@ -13,6 +13,7 @@ from hermes.errors import UsageError
 from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Here, Word, console_of
+from hermes.store.memory_rows import hide_title
 
 LONGEST_TITLE = 200
 BEGINS = "A new session begins with your next message."
@@ -50,7 +51,10 @@ async def _set_title(agent: Agent, title: str) -> None:
 
     def change(tx: Tx) -> bool:
         store.sessions.set_title(tx, session_id, title)
-        return store.incognito.is_on(tx, session_id)
+        is_hidden = store.incognito.is_on(tx, session_id)
+        if is_hidden:
+            hide_title(tx, session_id, title)
+        return is_hidden
 
     if not await store.write(change):
         await agent.memory.retitled(title)

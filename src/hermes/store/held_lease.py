@@ -130,11 +130,11 @@ class Lane(Struct, frozen=True):
         another process has taken over."""
 
         def write(tx: Tx) -> T:
-            self.held.check(tx)
-            written = run(tx, store.clock.now())
             if last:
                 lanes.release_lane(tx, SESSIONS, self.session_id, self.held.lease)
-            return written
+            else:
+                self.held.check(tx)
+            return run(tx, store.clock.now())
 
         written = await store.write(write)
         self.held.is_over = last
@@ -189,20 +189,6 @@ class LaneDoor(Generic[T]):
             await self._store.clock.sleep(self._terms.poll)
         await self._held.enter_async_context(kept(self._store, self._wanted, held))
         self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
-
-
-@asynccontextmanager
-async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
-    """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
-    async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
-        async for _ in door.wait(asyncio.Event()):
-            pass
-        assert door.entered is not None, "nobody stops it"
-        yield door.entered.lane
-
-
-def _do_nothing(_: Tx, __: float) -> None:
-    pass
 
 
 def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Step[None]) -> WantedLease:

@@ -24,16 +24,18 @@ from hermes.memory_server.engine.finer import refined
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
+from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.scoring import ABOUT, certainty, score
+from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 
 ALIKE = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
 NO_LETTERS = re.compile(r"[\W_]+")
+NO_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
 PERSPECTIVE = "peer_perspective"
 HIDDEN = 6
 """When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
@@ -118,12 +120,19 @@ def _ranked(
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     if question.finer is not None:
         scores = refined(tx, place.workspace_id, found, scores, question.finer)
-    order = np.lexsort((-found.ids, -scores))
+    order = _best(scores, 2 * limit)
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
-        best = order[: 2 * limit]
+        best = order
     return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+
+
+def _best(scores: Floats, wanted: int) -> Positions:
+    """The places of the highest scores, the highest first; of equals the last."""
+    least = np.partition(scores, -wanted)[-wanted] if wanted < len(scores) else -np.inf
+    some = (scores >= least).nonzero()[0][::-1]
+    return some[np.argsort(-scores[some], kind="stable")[:wanted]]
 
 
 def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
@@ -133,14 +142,19 @@ def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
 
 def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
     """Each text once before any comes again."""
-    seen: set[str] = set()
+    seen: set[str | bytes] = set()
     first: list[Hit] = []
     again: list[Hit] = []
     for hit in hits:
-        same = NO_LETTERS.sub("", hit.row.content.casefold()) if len(hits) > limit else ""
+        same = _letters(hit.row.content) if len(hits) > limit else b""
         (again if same and same in seen else first).append(hit)
         seen.add(same)
     return [*first, *again][:limit]
+
+
+def _letters(text: str) -> str | bytes:
+    """What is left of a text without capitals and punctuation."""
+    return text.lower().encode().translate(None, NO_ASCII) if text.isascii() else NO_LETTERS.sub("", text.casefold())
 
 
 def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
