@@ -22,7 +22,7 @@ from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.contract("10.40")
+pytestmark = pytest.mark.contract("10.44")
 RULE = "Run `make check` before you say that something is done."
 
 
@@ -96,21 +96,21 @@ def test_a_person_is_asked_once_at_the_terminal_and_may_look_first(
 ) -> None:
     env = {**environment(home, endpoint.base_url), "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     with Screen("chat", env=env, columns=200) as screen:
-        screen.wait_for("AGENTS.md (2 lines) is new to me.").wait_for("Number or word").type("show" + ENTER)
+        screen.wait_for("AGENTS.md, 1 line, is new to me.").wait_for("Number or word").type("show" + ENTER)
         screen.wait_for(RULE).type("no" + ENTER)
         screen.wait_for_prompt().type("hello" + ENTER)
-        screen.wait_for_prompt().type(CTRL_D)
+        screen.wait(lambda _: len(prompts(endpoint)) == 1).wait_for_prompt().type(CTRL_D)
         assert screen.ended() == 0
     assert not (home / "trusted.json").exists()
     with Screen("chat", env=env, columns=200) as screen:
         screen.wait_for("Number or word").type("yes" + ENTER)
-        screen.wait_for_prompt().type("hello again" + ENTER)
-        screen.wait_for(f"Using {project}/AGENTS.md.").wait_for_prompt().type(CTRL_D)
+        screen.wait_for(f"Using {project}/AGENTS.md.").wait_for_prompt().type("hello again" + ENTER)
+        screen.wait(lambda _: len(prompts(endpoint)) == 2).wait_for_prompt().type(CTRL_D)
         assert screen.ended() == 0
     with Screen("chat", env=env, columns=200) as screen:
         screen.wait_for_prompt().type(CTRL_D)
         assert "Number or word" not in "\n".join(screen.rows)
-    assert [RULE in prompt for prompt in prompts(endpoint)] == [False, True]
+    assert [RULE in prompt for prompt in prompts(endpoint)][:2] == [False, True]
 
 
 def test_trust_is_for_its_owner_alone_by_the_real_path_and_can_be_taken_back(

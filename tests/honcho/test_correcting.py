@@ -232,7 +232,7 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
     assert "Rex" not in held(recalling)
 
 
-@pytest.mark.contract("10.44")
+@pytest.mark.contract("10.40")
 def test_scripts_list_edit_and_forget_by_id(recalling: Recalling, home: Path, hermes: Hermes) -> None:
     recalling.configure()
     recalling.tell("app", (ANN, REX), observers=(BOT, ANN))

@@ -298,8 +298,6 @@ class TerminalConversation:
 
         if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
-        if project is not None:
-            self.untold.append(Notice(f"Using {printable(str(project.path))}."))
         self._session = session
         await self._open_agent(model, session)
 

@@ -86,26 +86,26 @@ def _unusable(path: Path, why: str) -> HomeError:
 
 def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
     """What a session that begins here is to work by: the file that was trusted, or is now; None to `ask` where nobody
-    can be asked. What is not used though the person might think so is said on standard error."""
+    can be asked. That it is used, or is not though the person might think so, is said on standard error."""
     try:
         file = find_project_file(Path.cwd())
         if file is None:
             return None
         trusted = TrustedFiles(home)
         state = trusted.state(file)
-        if state == "trusted":
-            return file
-        if ask is not None and ask(file, state):
+        if state != "trusted" and ask is not None and ask(file, state):
             trusted.trust(file)
-            return file
+            state = "trusted"
     except HomeError as error:
         note(f"hermes: {printable(error.line())}")
         return None
     except FileNotFoundError:  # the directory is gone
         return None
-    if state == "changed" and ask is None:
+    if state == "trusted":
+        note(f"Using {printable(str(file.path))}.")
+    elif state == "changed" and ask is None:
         note(f"hermes: {printable(CHANGED.format(file.path))}")
-    return None
+    return file if state == "trusted" else None
 
 
 class TrustedFiles:

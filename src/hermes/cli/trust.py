@@ -52,8 +52,9 @@ def trust(
 def wants(file: ProjectFile, state: State) -> bool:
     """Ask the person at the terminal whether the agent is to work by a file; they may look at it first."""
     why = "has changed since you trusted it" if state == "changed" else "is new to me"
-    dialog, lines = TerminalDialog(), file.text.count("\n") + 1
-    asked = f"{file.path} ({lines} lines) {why}. Shall the agent work by it in sessions that begin here?"
+    dialog, lines = TerminalDialog(), len(file.text.splitlines())
+    size = "1 line" if lines == 1 else f"{lines} lines"
+    asked = f"{file.path}, {size}, {why}. Shall the agent work by it in sessions that begin here?"
     while (answer := dialog.choose(printable(asked), OPTIONS, "no")) == "show":
         say(printable(file.text))
     return answer == "yes"
