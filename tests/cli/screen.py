@@ -69,8 +69,9 @@ class Screen:
 
     @property
     def status(self) -> str:
-        """The lowest row."""
-        return self.rows[-1]
+        """The lowest row with anything in it, below the prompt; "" while there is none."""
+        below = self.rows[self._emulated.cursor.y + 1 :]
+        return next((row for row in reversed(below) if row), "")
 
     @property
     def prompt(self) -> str:

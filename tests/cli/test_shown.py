@@ -174,3 +174,16 @@ def test_attempts_at_a_failing_endpoint_take_one_row_that_goes_with_them(chat: C
         screen.wait_for("(attempt 3)")
         assert retries(screen) == 1
         screen.wait_for_rows("› go", "At last.", "", "›")
+
+
+@pytest.mark.contract("10.20")
+def test_a_window_that_is_resized_while_a_reply_comes_shows_every_row_once(chat: Chat) -> None:
+    lines = [f"Line {number} has some words, and **bold** ones too, to be folded or not." for number in range(12)]
+    with chat({"says": {"text": "\n".join(lines), "pause": 0.01}}, columns=100) as screen:
+        screen.wait_for_prompt().type("go" + ENTER)
+        for number, columns in enumerate((60, 75, 50, 100)):
+            screen.wait_for(f"Line {2 * number} ").resize(columns)
+        screen.wait_for("Line 11 has")
+        heads = [row.split(" has")[0] for row in screen.rows if row.startswith("Line")]
+        assert heads == [f"Line {number}" for number in range(12)]
+        assert [row for row in screen.rows if row.startswith(("›", "hermes"))][1:] == ["› go", "›"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from hermes.cli.help_texts import first_sentence
 from hermes.settings.kinds import Boolean, Choice
 from hermes.settings.setting import Setting, Table
 from hermes.types import Json
@@ -30,7 +31,7 @@ BY_NAME: dict[str, Wanted] = {
 
 def describe_tree(command: Any, settings: Table = ()) -> dict[str, Json]:
     """A command of Typer's with everything below it."""
-    tree: dict[str, Json] = {"help": _first_line(command), "options": {}}
+    tree: dict[str, Json] = {"help": first_sentence(command.help or ""), "options": {}}
     arguments = []
     for parameter in command.params:
         if parameter.param_type_name == "argument":
@@ -47,11 +48,6 @@ def describe_tree(command: Any, settings: Table = ()) -> dict[str, Json]:
     if settings:
         tree["settings"] = {setting.key: {"help": setting.help, "values": _values(setting)} for setting in settings}
     return tree
-
-
-def _first_line(command: Any) -> str:
-    text = " ".join((command.help or "").split("\n\n")[0].split())
-    return text.partition(". ")[0].rstrip(".")
 
 
 def _wants(parameter: Any) -> Json:

@@ -7,13 +7,14 @@ prompt itself, so that they are drawn over and nothing is left of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.output import printable
 from hermes.cli.pastes import Pastes, open_history
+from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
 from hermes.cli.talk import INDENT, PROMPT, Talk, Typed
 from hermes.errors import HomeError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output import Output
 
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
 """Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
@@ -41,8 +43,9 @@ class LivePrompt:
 
     redraws = True
 
-    def __init__(self, conversation: TerminalConversation) -> None:
+    def __init__(self, conversation: TerminalConversation, printed: Sequence[str]) -> None:
         self._conversation = conversation
+        self._printed = PrintedRows(printed)
         self._pastes = Pastes()
         self._prompt: PromptSession[str] | None = None
         self._printing: asyncio.Task[None] | None = None
@@ -99,7 +102,9 @@ class LivePrompt:
 
         def write() -> None:
             output = self._session.output
-            output.write_raw("".join(f"{row}\n" for row in talk.screen.take()))
+            rows = talk.screen.take()
+            self._printed.add(rows)
+            output.write_raw("".join(f"{row}\n" for row in rows))
             output.flush()
 
         try:
@@ -133,15 +138,17 @@ class LivePrompt:
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(talk),
-            bottom_toolbar=lambda: self._status(talk),
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
+            output=_make_output(),
             enable_suspend=True,
-            style=Style.from_dict({"bottom-toolbar": "noreverse dim" if talk.screen.colored else "noreverse"}),
+            style=Style.from_dict({"status": "dim" if talk.screen.colored else ""}),
             color_depth=None if talk.screen.colored else ColorDepth.DEPTH_1_BIT,
         )
+        _add_row_below(prompt, lambda: self._status(talk))
         prompt.app.min_redraw_interval = REDRAW
+        self._printed.heed_width(prompt.app)
         prompt.default_buffer.on_text_changed += lambda _: self._calm()
         return prompt
 
@@ -212,6 +219,27 @@ class LivePrompt:
         if self._asks_again:
             return "Ctrl-C again to leave"
         return talk.status.line(self.columns)
+
+
+def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:
+    """A row right below the prompt; a toolbar of the session would stand at the bottom of the window."""
+    from prompt_toolkit.layout import FormattedTextControl, HSplit, Window
+
+    assert isinstance(prompt.layout.container, HSplit), "that is how a session is laid out"
+    row = Window(FormattedTextControl(lambda: [("class:status", text())]), height=1, dont_extend_height=True)
+    prompt.layout.container.children.append(row)
+
+
+def _make_output() -> Output:
+    """The terminal. It is not asked where the cursor is: then the prompt takes the rows that it needs and no more, and
+    a window that is resized has little to draw anew."""
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output()
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
 
 
 def _make_completer(conversation: TerminalConversation) -> Completer:

@@ -46,10 +46,11 @@ async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
     recap = await conversation.recap()
-    sys.stdout.write("\n".join([*rows, rest, "", *([recap, ""] if recap else []), ""]))
+    greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
+    sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
+    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):

@@ -170,13 +170,14 @@ class Gateway:
         self,
         platforms: Sequence[Platform],
         stopping: asyncio.Event,
-        complain: Callable[[str], None] = log.warning,
+        tell: Callable[[str], None] = log.warning,
         begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
         `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
-        `complain` is told once of each platform that does not start, or falls over for the first time.
+        `tell` is told once of each platform where it is to be found, and that it does not start or falls over for the
+        first time.
         """
         lease = await self._store.write(self._take_over)
         begun()
@@ -188,7 +189,7 @@ class Gateway:
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
-        intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
+        intakes = [asyncio.create_task(self._serve(platform, tell), name=platform.name) for platform in platforms]
         intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
@@ -211,18 +212,19 @@ class Gateway:
 
         await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 
-    async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
+    async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
+        intake = _IntakeOf(self, tell)
         for failures in count():
             await self.report(platform.name, "starting", "")
             try:
-                await platform.run(_IntakeOf(self))
+                await platform.run(intake)
                 return
             except Exception as error:
                 log.exception("platform %s failed", platform.name)
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
-                    complain(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
+                    tell(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
                 await self.report(platform.name, "failing", reason)
             await self._store.clock.sleep(RESTART_AFTER)
 
@@ -295,9 +297,11 @@ class Gateway:
         return self._locks.setdefault(chat, asyncio.Lock())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
+    tell: Callable[[str], None]
+    has_told: bool = False
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
@@ -307,3 +311,6 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
+        if state == "ok" and not self.has_told:
+            self.has_told = True
+            self.tell(f"gateway: {part} is there: {detail}")
