@@ -21,6 +21,7 @@ from hermes.store.project_files import KeptProjectFile
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.conftest import Ran
+from tests.gateway.core import message, running_core
 
 pytestmark = pytest.mark.contract("10.44")
 RULE = "Run `make check` before you say that something is done."
@@ -52,7 +53,9 @@ def hermes(home: Path, endpoint: Endpoint, folder: Path, *arguments: str) -> Ran
 
 
 def prompts(endpoint: Endpoint) -> list[str]:
-    return [str(request["messages"][0]["content"]) for request in endpoint.requests()]
+    """The system prompts of turns; reviews and titles have others."""
+    found = [str(request["messages"][0]["content"]) for request in endpoint.requests()]
+    return [prompt for prompt in found if "This conversation began on" in prompt]
 
 
 def test_a_script_uses_it_where_it_was_trusted_as_it_is_and_never_asks(
@@ -110,7 +113,19 @@ def test_a_person_is_asked_once_at_the_terminal_and_may_look_first(
     with Screen("chat", env=env, columns=200) as screen:
         screen.wait_for_prompt().type(CTRL_D)
         assert "Number or word" not in "\n".join(screen.rows)
-    assert [RULE in prompt for prompt in prompts(endpoint)][:2] == [False, True]
+    assert [RULE in prompt for prompt in prompts(endpoint)] == [False, True]
+
+
+async def test_a_gateway_that_stands_in_the_directory_uses_it_for_nobody(project: Path, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.ensure()
+    file = find_project_file(project)
+    assert file is not None
+    TrustedFiles(home).trust(file)
+    async with running_core(home.path) as core:
+        await core.platform.deliver(message("hello"))
+        await core.platform.until(lambda: len(core.platform.sent) == 1)
+        assert RULE not in str(core.model.requests[-1].messages)
 
 
 def test_trust_is_for_its_owner_alone_by_the_real_path_and_can_be_taken_back(
@@ -215,3 +230,4 @@ def test_a_soul_that_is_too_long_is_refused_with_its_length(home: Path, endpoint
     (home / "SOUL.md").write_text("You are Ada.", encoding="utf-8")
     assert hermes(home, endpoint, tmp_path, "chat", "-q", "hi").code == 0
     assert prompts(endpoint)[-1].startswith("You are Ada.")
+    assert "SOUL.md, 12 characters" in hermes(home, endpoint, tmp_path, "doctor").out

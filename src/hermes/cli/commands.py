@@ -22,11 +22,13 @@ LISTED = 10
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
+    the person to change, and `over` ends the conversation."""
 
     text: str
     over: bool = False
     say: Say | None = None
+    draft: str = ""
 
 
 async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
@@ -37,7 +39,9 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     here = AtTerminal(conversation, stop)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
+    if isinstance(answer, Say):
+        return Answered("", here.is_over, answer)
+    return Answered(answer, here.is_over, draft=here.draft)
 
 
 class AtTerminal(Struct):
@@ -47,6 +51,7 @@ class AtTerminal(Struct):
     stop: asyncio.Event
     is_over: bool = False
     surface: Surface = "terminal"
+    draft: str = ""
 
     @property
     def console(self) -> Console:
@@ -81,6 +86,9 @@ class AtTerminal(Struct):
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)
+
+    def offer_draft(self, text: str) -> None:
+        self.draft = text
 
     def leave(self) -> None:
         self.is_over = True

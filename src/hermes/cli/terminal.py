@@ -182,6 +182,8 @@ class Terminal:
             text = answered.say.text
             self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
             await self._run_turn(text, stop)
+        if answered.draft:
+            self._front.offer_draft(answered.draft)
         if answered.over:
             self.leave()
 
