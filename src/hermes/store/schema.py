@@ -28,6 +28,7 @@ from hermes.store import (
     moved_chats,
     note_remarks,
     people,
+    project_files,
     prompts,
     reviews,
     told,
@@ -171,8 +172,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
-    Migration(13, undone.SCHEMA),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, project_files.SCHEMA, *corrections.SCHEMA, *undone.SCHEMA)),
 )
 
 
