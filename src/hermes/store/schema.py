@@ -13,8 +13,7 @@ from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 
 from hermes.db import leases, queue
-from hermes.db.engine import Tx
-from hermes.db.migrations import Migration
+from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
     chosen_models,
