@@ -21,7 +21,7 @@ from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
-from hermes.memory.forgetting import find_kept, outdated_at
+from hermes.memory.forgetting import find_kept, forgotten_at
 from hermes.memory.provider import Entry, Later, Outcome
 from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneTerms
@@ -159,7 +159,7 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         times = [message.timestamp for message in said[2:]]
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": []}
         assert entry.address == {"to": agent.session_id}
-        since = await agent.store.read(lambda tx: outdated_at(tx, "recorder"))
+        since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
         [done] = await agent.store.read(lambda tx: undoings(tx, agent.session_id))
         assert since > done.at, "nothing is recalled that was fetched before it was deleted"
         kept = await agent.store.read(lambda tx: find_kept(agent.store, tx, Wording(("figs",))))

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.piped import ask_with_input
+from hermes.cli.project_file import ProjectFile, State, choose_project_file
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
@@ -73,6 +75,9 @@ async def _chat(
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
             await _go_on(conversation, session, latest)
+            is_live = question is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+            if conversation.session_id is None:
+                conversation.project = choose_project_file(app.home, _ask_about if is_live else None)
             if model is not None and (remark := await choose_model(await conversation.place(), model)):
                 note(remark)
             if question is None:
@@ -96,6 +101,12 @@ async def _ending(conversation: TerminalConversation, seconds: float, as_json: b
             _tell(conversation, event, as_json)
         if not delivered:
             start_deliverer(conversation.app)
+
+
+def _ask_about(file: ProjectFile, state: State) -> bool:
+    """By name: a conversation seldom needs it."""
+    answer: bool = import_module("hermes.cli.trust").wants(file, state)
+    return answer
 
 
 async def _go_on(conversation: TerminalConversation, session: str | None, latest: bool) -> None:

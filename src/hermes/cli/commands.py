@@ -24,11 +24,13 @@ LISTED = 10
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
+    the person to change, and `over` ends the conversation."""
 
     text: str
     over: bool = False
     say: Say | Again | None = None
+    draft: str = ""
 
 
 async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
@@ -39,7 +41,9 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     here = AtTerminal(conversation, stop)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say | Again) else Answered(answer, here.is_over)
+    if isinstance(answer, Say | Again):
+        return Answered("", here.is_over, answer)
+    return Answered(answer, here.is_over, draft=here.draft)
 
 
 class AtTerminal(Struct):
@@ -50,6 +54,7 @@ class AtTerminal(Struct):
     is_over: bool = False
     surface: Surface = "terminal"
     cause: str = field(default_factory=lambda: secrets.token_hex(16))
+    draft: str = ""
 
     @property
     def console(self) -> Console:
@@ -87,6 +92,9 @@ class AtTerminal(Struct):
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)
+
+    def offer_draft(self, text: str) -> None:
+        self.draft = text
 
     def leave(self) -> None:
         self.is_over = True

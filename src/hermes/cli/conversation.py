@@ -31,6 +31,7 @@ from hermes.assembly import (
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
+from hermes.cli.project_file import ProjectFile
 from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
@@ -50,6 +51,7 @@ from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Again, Beginning, Say
 from hermes.store.chosen_models import set_chosen_model
 from hermes.store.memory_rows import hide_title
+from hermes.store.project_files import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
 from hermes.store.turns import NoRecord
 from hermes.types import Session
@@ -83,6 +85,8 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self.project: ProjectFile | None = None
+        """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -294,7 +298,7 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted = open_speaker(self.app), self._beginning
+        model, wanted, project = open_speaker(self.app), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:
@@ -302,8 +306,10 @@ class TerminalConversation:
                 self.store.incognito.begin(tx, session.id)
                 hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
+            if project is not None:
+                keep_project_file(tx, session.id, KeptProjectFile(str(project.path), project.text))
 
-        if wanted.incognito or wanted.model is not None:
+        if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
         self._session = session
         await self._open_agent(model, session)

@@ -69,6 +69,9 @@ class PlainLines:
         if not self._closed.is_set() and not talk.waiting:
             self._ask()
 
+    def offer_draft(self, text: str) -> None:
+        """The terminal itself keeps the line that is typed."""
+
     def close(self) -> None:
         self._closed.set()
 

@@ -86,6 +86,10 @@ class Front(Protocol):
         """Return when every finished row is on the terminal."""
         ...
 
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
+        ...
+
     def close(self) -> None:
         """Stop listening."""
         ...

@@ -183,6 +183,8 @@ class Terminal:
             if isinstance(answered.say, Say):
                 self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
             await self._run_turn(answered.say, stop)
+        if answered.draft:
+            self._front.offer_draft(answered.draft)
         if answered.over:
             self.leave()
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
 from hermes.memory.book import MemoryBook
-from hermes.memory.forgetting import forgotten_at, outdated_at, without_forgotten
+from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
 from hermes.memory.health import Lateness, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
@@ -59,9 +59,7 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
-        self._forgotten_at = 0.0
-        self._outdated_at = 0.0
-        """What was fetched before then is not to be recalled."""
+        self._forgotten_at = self._replies_marked_at = 0.0
         self._late = Lateness()
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
@@ -103,15 +101,15 @@ class Memory:
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
-        self._outdated_at = max(self._forgotten_at, outdated_at(tx, self.provider.name))
+        self._replies_marked_at = replies_marked_at(tx, self.provider.name)
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Record a reply, or as much of it as was kept when the person stopped it. When something was forgotten since
-        the turn began the reply may hold it, and stays out of memory."""
+        """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
+        since the turn began, the reply may hold them and stays out of memory."""
         outbox, spot, now = self.provider.outbox, self._caller.spot, self._clock_now()
-        if self._has_forgotten(tx):
+        if replies_marked_at(tx, self.provider.name) != self._replies_marked_at:
             self.provider.store.incognito.leave_out(tx, spot.place, message.id)
             outbox.turn_over(tx, spot, self._turn, now=now)
         else:
@@ -148,7 +146,7 @@ class Memory:
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
-        recalled = without_forgotten(recalled, self._outdated_at)
+        recalled = without_forgotten(recalled, self._forgotten_at)
         parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
         missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
         self._injection = Injection(
@@ -273,12 +271,8 @@ class Memory:
         """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
         be among it."""
         made, self._injection = self._injection, None
-        if made is not None and not self._has_forgotten(tx):
+        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
             keep_injection(tx, made)
-
-    def _has_forgotten(self, tx: Tx) -> bool:
-        """Whether something was forgotten since the turn began."""
-        return forgotten_at(tx, self.provider.name) != self._forgotten_at
 
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()
@@ -298,7 +292,7 @@ class Memory:
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
-        return Question(said, self._turn, self.provider.wall(until), self._outdated_at)
+        return Question(said, self._turn, self.provider.wall(until), self._forgotten_at)
 
     def _clock_now(self) -> float:
         return self.provider.store.clock.now()

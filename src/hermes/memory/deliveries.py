@@ -26,7 +26,7 @@ from hermes.memory.delivery import (
     read_batch,
     settle_batch,
 )
-from hermes.memory.forgetting import mark_outdated
+from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
 from hermes.memory.values import Delivered, Later, Parked
@@ -132,7 +132,7 @@ class Deliveries(Work):
             return
         last, now = recorded[-1], self._store.clock.now()
         if any(item.payload and item.payload["kind"] == "undo" for item in claimed.items[: len(recorded)]):
-            mark_outdated(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
+            mark_forgotten(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
         if isinstance(last, Done) and last.note != GONE:
             record_delivery(tx, self.provider.name, None, now=now)
         elif not isinstance(last, Done) and last.reason is not None:

@@ -27,7 +27,7 @@ from hermes.types import Json
 
 PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
-KIND, KEY, OUTDATED = "forgotten", "at", "outdated"
+KIND, KEY, REPLIES = "forgotten", "at", "replies"
 OLD = "it was fetched before something was forgotten"
 WORDS_OF = {"note": ("old",), "delegation": ("task",)}
 """Where the data of an entry has words that people or agents wrote."""
@@ -100,20 +100,20 @@ def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
     set_value(tx, provider, KIND, KEY, now)
 
 
+def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
+    """Replies to turns that are under way, in any chat, may hold what was forgotten, and stay out of memory. For the
+    owner alone to decide."""
+    set_value(tx, provider, KIND, REPLIES, now)
+
+
+def replies_marked_at(tx: Tx, provider: str) -> float:
+    """When replies that were under way were last kept out of memory; 0 for never."""
+    return float(get_value(tx, provider, KIND, REPLIES) or 0.0)
+
+
 def forgotten_at(tx: Tx, provider: str) -> float:
     """When something was last forgotten; 0 for never."""
     return float(get_value(tx, provider, KIND, KEY) or 0.0)
-
-
-def mark_outdated(tx: Tx, provider: str, *, now: float) -> None:
-    """From now on nothing is recalled that was fetched before: some messages were taken back. A turn that is under way
-    goes on as it is."""
-    set_value(tx, provider, KIND, OUTDATED, now)
-
-
-def outdated_at(tx: Tx, provider: str) -> float:
-    """When messages were last taken back; 0 for never."""
-    return float(get_value(tx, provider, KIND, OUTDATED) or 0.0)
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:

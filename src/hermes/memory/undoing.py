@@ -18,7 +18,7 @@ from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Item
 from hermes.db.queue_items import drop, find, made_since, withdraw
-from hermes.memory.forgetting import mark_outdated
+from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import queue_name
 from hermes.store.memory_rows import EntryPlace, find_place, providers_of
 from hermes.store.told import told_among, unmark_told
@@ -72,7 +72,7 @@ def _take_back_from(
     tickets = [item.key for item in calls if item not in gone]
     if not (times or tickets):
         return TakenBack(provider, len(gone))
-    mark_outdated(tx, provider, now=now)
+    mark_forgotten(tx, provider, now=now)
     place = find_place(tx, provider, session_id)
     if place is None or place.address is None or "undo" not in place.address["wants"]:
         return TakenBack(provider, len(gone), stays=True)

@@ -65,6 +65,10 @@ class Console(Protocol):
         """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
         ...
 
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt after this command, for the person to change; where that is possible."""
+        ...
+
     def leave(self) -> None:
         """End the conversation after this command."""
         ...

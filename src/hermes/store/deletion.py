@@ -78,6 +78,7 @@ class Deletions:
                 "hermes_chosen_models",
                 "hermes_usage",
                 "hermes_undone",
+                "hermes_project_files",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -13,8 +13,7 @@ from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 
 from hermes.db import leases, queue
-from hermes.db.engine import Tx
-from hermes.db.migrations import Migration
+from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
     chosen_models,
@@ -28,6 +27,7 @@ from hermes.store import (
     moved_chats,
     note_remarks,
     people,
+    project_files,
     prompts,
     reviews,
     told,
@@ -171,8 +171,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
-    Migration(13, undone.SCHEMA),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, project_files.SCHEMA, *corrections.SCHEMA, *undone.SCHEMA)),
 )
 
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.db.engine import StoreDatabase, Tx
-from hermes.db.migrations import migrate, refuse_newer
+from hermes.db.engine import StoreDatabase, Tx, migrate, refuse_newer
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
 from hermes.store.compressions import Compressions
