@@ -174,6 +174,19 @@ async def test_a_provider_that_takes_no_such_wish_is_named(tmp_path: Path) -> No
         assert told.splitlines()[1:] == ["recorder was told of it and cannot take it back: it stays there."]
 
 
+@pytest.mark.contract("10.27")
+@pytest.mark.parametrize("command", ["/undo", "/retry"])
+async def test_a_conversation_of_an_earlier_version_is_deleted_too(tmp_path: Path, command: str) -> None:
+    async with open_seam(tmp_path, [Reply("one")], Recorder()) as agent:
+        await say(agent, "stamps")
+        session = agent.session_id
+    provider = Undoer()
+    async with open_seam(tmp_path, [Reply("two")], provider, session_id=session) as agent:
+        await (take_back(agent) if command == "/undo" else answer_again(agent))
+        await settle(agent)
+    assert [entry.data["session_id"] for entry in provider.undos()] == [session]
+
+
 class Unable(Undoer):
     """A provider that is told what to delete and cannot."""
 

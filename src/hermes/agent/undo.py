@@ -57,6 +57,7 @@ async def undo(
     so many or some of it may not be taken back, and SessionBusyError when another process talks for too long."""
     store = agent.store
     await agent.be_busy()
+    await agent.memory.undoing()
 
     def look(tx: Tx, _: float) -> _Found:
         if (done := find_undoing(tx, cause)) is not None:
@@ -120,6 +121,7 @@ class RetriedTurn:
 
 async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecord) -> AsyncGenerator[TurnEvent, None]:
     """Answer the last turn anew, as a turn like any other. The person's message stays as it is."""
+    await agent.memory.undoing()
     again = RetriedTurn(agent, cause, record)
     async with aclosing(answer(agent, (), stop, again)) as events:
         begun = False
