@@ -35,6 +35,7 @@ from hermes.scope import TERMINAL, Group, Guest, Owner, Scope
 from hermes.settings import (
     API_KEY,
     API_USERS,
+    AUTO_TITLE,
     BASE_URL,
     COMPRESSION_DEADLINE,
     COMPRESSION_ENABLED,
@@ -61,6 +62,7 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.auto_titles import chosen_title
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -127,6 +129,7 @@ def open_agent(
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
             tells_notes=app.settings.get(MEMORY_NOTICES),
+            titles="soon" if app.settings.get(AUTO_TITLE) else "never",
             compresses_itself=app.settings.get(COMPRESSION_ENABLED),
             compress_at=app.settings.get(COMPRESSION_THRESHOLD),
             keep_turns=app.settings.get(KEEP_TURNS),
@@ -233,11 +236,17 @@ def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> 
     )
 
 
+def known_by_title(tx: Tx, session: Session) -> Session:
+    """A session as memory is to know it: with its title if a person has chosen that, for a provider may name its own
+    session by it."""
+    return replace(session, title=chosen_title(tx, session))
+
+
 def earlier_conversation(people: People, store: Store, tx: Tx, session: Session) -> Conversation:
     """A session that nobody has open, as a provider knows it: whose it was, and where it began as far as that is
     known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
-    found = conversation_of(session, people.scope_of(tx, session), person)
+    found = conversation_of(known_by_title(tx, session), people.scope_of(tx, session), person)
     return replace(found, directory=store.untold.directory(tx, session.id))
 
 

@@ -11,7 +11,7 @@ from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
+from hermes.assembly import known_by_title, open_agent, open_offer, open_people, open_provider, scoped, tools_off
 from hermes.db.owners import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
@@ -58,7 +58,8 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     owner, provider, offer = new_owner(), open_provider(app, store), open_offer(app)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
-        agent = open_agent(app, store, model, session, scope, owner, provider, person, offer)
+        known = await store.read(lambda tx: known_by_title(tx, session))
+        agent = open_agent(app, store, model, known, scope, owner, provider, person, offer)
         await agent.take_up_choice()
         return agent
 

@@ -56,7 +56,9 @@ def chat(tmp_path: Path, home: Path) -> Iterator[Chat]:
 def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
-        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
+        name: os.environ[name]
+        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
+        if name in os.environ
     } | {
         "HERMES_HOME": str(home),
         "PYTHONUTF8": "1",
@@ -340,7 +342,7 @@ def test_tables_are_painted_only_where_that_is_wanted(home: Path, env: dict[str,
 
 def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> None:
     unset = {**plain_env(home), "HERMES_MEMORY_PROVIDER": ""}
-    with Screen("config", "list", env=unset, columns=80, rows=80) as screen:
+    with Screen("config", "list", env=unset, columns=80, rows=120) as screen:
         screen.wait_for("what it does")
         assert screen.ended() == 0
         first = {row.split()[0] for row in screen.rows if "." in row}

@@ -1,4 +1,4 @@
-"""Reviews of sessions that were left before a review had read them to the end; they run outside of any turn."""
+"""What sessions were left without: a review that has read them to the end, a title. It is done outside of any turn."""
 
 from __future__ import annotations
 
@@ -8,34 +8,39 @@ from contextlib import AbstractAsyncContextManager
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
+from hermes.agent.titles import title_now
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
+from hermes.store.auto_titles import sessions_without_title
 from hermes.store.reviews import due_sessions
 from hermes.store.store import Store
 from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-MOST = 20
-"""Sessions that are looked at after one start."""
+MOST, TITLES = 20, 5
+"""Sessions that are reviewed, and that get a title, after one start."""
 
 
-async def review_leftovers(
+async def see_to_leftovers(
     store: Store, ours: Callable[[Session], bool], use: Callable[[Session], AbstractAsyncContextManager[Agent]]
 ) -> None:
-    """Review those sessions that are `ours` and were left before now, one after another; `use` lends an agent of each.
+    """Review and name those sessions that are `ours` and were left before now, one after another; `use` lends an agent
+    of each.
 
-    Must not raise but for being cancelled: what is not read stays due.
+    Must not raise but for being cancelled: what is not done stays due.
     """
     before = store.clock.now()
 
     def find(tx: Tx) -> list[Session]:
-        known = [key for key in due_sessions(tx, before=before, limit=MOST) if store.sessions.exists(tx, key)]
-        return [store.sessions.get(tx, key) for key in known]
+        unread = due_sessions(tx, before=before, limit=MOST)
+        due = dict.fromkeys([*unread, *sessions_without_title(tx, before=before, limit=TITLES)])
+        return [session for key in due if (session := store.sessions.look_up(tx, key)) is not None]
 
     try:
         for session in filter(ours, await store.read(find)):
             async with use(session) as agent:
                 await review_now(agent)
+                await title_now(agent)
     except HermesError as error:
-        log.warning("what was left to review could not be read: %s", error.line())
+        log.warning("what was left to review and to name could not be read: %s", error.line())

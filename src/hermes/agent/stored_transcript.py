@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from hermes.agent import titles
 from hermes.agent.agent import Agent, AgentMemory
 from hermes.agent.compress import compress_smaller, make_room, worth_saying
 from hermes.agent.context import build_context
@@ -107,6 +108,7 @@ class StoredTranscript:
             self._prepared.memory.replied(tx, message)
             if wants_review(self._agent):
                 mark_due(tx, session_id, now=now)
+            titles.mark_due(tx, self._agent)
             return message
 
         await self._record.concluding()

@@ -20,6 +20,7 @@ from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
+from hermes.agent.titles import title_soon
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.agent.turn_record import NoRecord, TurnRecord
 from hermes.db.engine import Tx
@@ -203,3 +204,4 @@ def _after(agent: Agent, accepted: _Accepted) -> None:
         return
     agent.memory.after_turn(accepted.messages)
     review_soon(agent)
+    title_soon(agent)

@@ -17,6 +17,7 @@ from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    auto_titles,
     chosen_models,
     compression_failures,
     inbox,
@@ -169,7 +170,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA)),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, auto_titles.SCHEMA)),
 )
 
 
