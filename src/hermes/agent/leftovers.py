@@ -9,10 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
 from hermes.agent.titles import title_now
-from hermes.db.engine import Tx
 from hermes.errors import HermesError
-from hermes.store.auto_titles import sessions_without_title
-from hermes.store.reviews import due_sessions
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -30,17 +27,12 @@ async def see_to_leftovers(
 
     Must not raise but for being cancelled: what is not done stays due.
     """
-    before = store.clock.now()
-
-    def find(tx: Tx) -> list[Session]:
-        unread = due_sessions(tx, before=before, limit=MOST)
-        due = dict.fromkeys([*unread, *sessions_without_title(tx, before=before, limit=TITLES)])
-        return [session for key in due if (session := store.sessions.look_up(tx, key)) is not None]
-
     try:
-        for session in filter(ours, await store.read(find)):
+        for session in filter(ours, await store.unreviewed(MOST)):
             async with use(session) as agent:
                 await review_now(agent)
+        for session in filter(ours, await store.untitled(TITLES)):
+            async with use(session) as agent:
                 await title_now(agent)
     except HermesError as error:
         log.warning("what was left to review and to name could not be read: %s", error.line())

@@ -17,7 +17,8 @@ from hermes.agent.tools import Toolbox
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, UsageError
 from hermes.fence import strip_fences
-from hermes.store.auto_titles import DUE, MADE, count_title_try, mark_title_due, settle_title, title_state
+from hermes.store.auto_titles import count_title_try, is_title_due, settle_title
+from hermes.store.memory_rows import hide_title
 from hermes.types import Message
 
 log = logging.getLogger("hermes.titles")
@@ -42,17 +43,14 @@ AROUND = " \t\"'`“”„«»*#_.,;:–-"
 """Quotes and marks that models put around a title."""
 
 
-def mark_due(tx: Tx, agent: Agent) -> None:
-    """Something was said in a session that may want a title. Its first call decides, unless it was incognito."""
-    if agent.policy.titles == "never" or agent.title_settled or title_state(tx, agent.session_id) is not None:
-        return
-    if not agent.store.incognito.is_on(tx, agent.session_id):
-        mark_title_due(tx, agent.store.sessions.get(tx, agent.session_id), now=agent.clock.now())
+def wants_title(agent: Agent) -> bool:
+    """Whether the session may want a title, now or later."""
+    return agent.policy.titles != "never" and not agent.title_settled
 
 
 def title_soon(agent: Agent) -> None:
     """Start making a title, unless the session needs none. The next turn ends it, and it is begun again after that."""
-    if agent.policy.titles == "soon" and not agent.title_settled and agent.titling is None:
+    if agent.policy.titles == "soon" and wants_title(agent) and agent.titling is None:
         agent.titling = asyncio.create_task(title_now(agent))
 
 
@@ -73,7 +71,7 @@ async def title_now(agent: Agent) -> None:
 
 async def _give_title(agent: Agent) -> None:
     def read(tx: Tx) -> tuple[bool, list[Message]]:
-        if title_state(tx, agent.session_id) != DUE:
+        if not is_title_due(tx, agent.session_id):
             return False, []
         history = agent.store.messages.history(tx, agent.session_id)
         said = [message for _, message in zip(range(READ), history, strict=False)]
@@ -111,9 +109,10 @@ async def _think_of_one(agent: Agent, messages: list[Message], telling: str) -> 
 
 
 def _keep(tx: Tx, agent: Agent, title: str) -> str | None:
-    """Give the title, unless a person was faster."""
+    """Give the title, unless a person was faster. No provider is told of it: what names its sessions by titles would
+    move this one."""
     store, session_id = agent.store, agent.session_id
-    if title_state(tx, session_id) != DUE or store.sessions.get(tx, session_id).title is not None:
+    if not is_title_due(tx, session_id) or store.sessions.get(tx, session_id).title is not None:
         return None
     kept = None
     for wanted in (title, *(f"{title} ({number})" for number in range(2, TWINS + 1))):
@@ -121,7 +120,8 @@ def _keep(tx: Tx, agent: Agent, title: str) -> str | None:
             store.sessions.set_title(tx, session_id, wanted)
             kept = wanted
             break
-    settle_title(tx, session_id, MADE)
+    settle_title(tx, session_id)
+    hide_title(tx, session_id, kept)
     return kept
 
 

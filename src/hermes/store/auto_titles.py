@@ -1,4 +1,4 @@
-"""Titles that a session gets by itself: which sessions still wait for one, and which got one that nobody chose."""
+"""Titles that sessions get by themselves: which still wait for one, and which are settled."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from hermes.types import Session
 SCHEMA = """
 CREATE TABLE hermes_auto_titles (
     session_id TEXT PRIMARY KEY,
-    state TEXT NOT NULL,
+    is_due INTEGER NOT NULL,
     since REAL NOT NULL,
-    tries INTEGER NOT NULL DEFAULT 0
+    tries INTEGER NOT NULL
 ) WITHOUT ROWID
 """
-DUE, MADE, CHOSEN = "due", "made", "chosen"
-"""A title is to be made; one was made; a person has chosen one, or to have none."""
 
 
-def title_state(tx: Tx, session_id: str) -> str | None:
-    """How it is with a session's title; None when nobody has thought of one yet."""
-    row = tx.execute("SELECT state FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
-    return None if row is None else str(row["state"])
+def is_title_due(tx: Tx, session_id: str) -> bool:
+    """Whether the session waits for a title."""
+    row = tx.execute("SELECT is_due FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
+    return row is not None and bool(row["is_due"])
 
 
 def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
-    """A session without a title shall get one, as soon as somebody has time for it, also in another process."""
-    state = DUE if session.title is None else CHOSEN
-    tx.execute("INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING", (session.id, state, now))
-
-
-def settle_title(tx: Tx, session_id: str, state: str) -> None:
-    """No title is to be made any more: one was made, or a person has chosen."""
+    """A session without a title shall get one, as soon as somebody has time for it, also in another process. One that
+    is settled stays so."""
     tx.execute(
-        "INSERT INTO hermes_auto_titles VALUES (?, ?, 0, 0) "
-        "ON CONFLICT (session_id) DO UPDATE SET state = excluded.state",
-        (session_id, state),
+        "INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING",
+        (session.id, session.title is None, now),
+    )
+
+
+def settle_title(tx: Tx, session_id: str) -> None:
+    """No title is to be made any more: one was made, or a person has set one or taken it away."""
+    tx.execute(
+        "INSERT INTO hermes_auto_titles VALUES (?, 0, 0, 0) ON CONFLICT (session_id) DO UPDATE SET is_due = 0",
+        (session_id,),
     )
 
 
@@ -45,15 +45,10 @@ def count_title_try(tx: Tx, session_id: str) -> int:
     return 0 if row is None else int(row["tries"])
 
 
-def sessions_without_title(tx: Tx, *, before: float, limit: int) -> list[str]:
+def untitled_sessions(tx: Tx, *, before: float, limit: int) -> list[str]:
     """Sessions that have waited for a title since before then, the newest first."""
     rows = tx.execute(
-        "SELECT session_id FROM hermes_auto_titles WHERE state = ? AND since < ? ORDER BY since DESC LIMIT ?",
-        (DUE, before, limit),
+        "SELECT session_id FROM hermes_auto_titles WHERE is_due AND since < ? ORDER BY since DESC LIMIT ?",
+        (before, limit),
     )
     return [str(row["session_id"]) for row in rows]
-
-
-def chosen_title(tx: Tx, session: Session) -> str | None:
-    """The title that a person has chosen; None for one that was made. Memory goes by this one alone."""
-    return None if title_state(tx, session.id) == MADE else session.title

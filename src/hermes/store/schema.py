@@ -20,6 +20,7 @@ from hermes.store import (
     auto_titles,
     chosen_models,
     compression_failures,
+    corrections,
     inbox,
     incognito,
     injections,
@@ -170,7 +171,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, auto_titles.SCHEMA)),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA, auto_titles.SCHEMA)),
 )
 
 
