@@ -9,8 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import review_leftovers
+from hermes.agent.leftovers import see_to_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
@@ -70,6 +72,7 @@ class TerminalConversation:
     def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
         self.app = app
         self.store = store
+        self._for_one_turn = for_one_turn
         self._owner = new_owner()
         self._provider = open_provider(app, store, for_one_turn=for_one_turn)
         self._tells_notes = app.settings.get(MEMORY_NOTICES)
@@ -103,7 +106,10 @@ class TerminalConversation:
     @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
-        session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")
+        made = self._agent.given_title if self._agent else None
+        session = (
+            (self._session.title or made or self._session.id) if self._session else (self._beginning.title or "new")
+        )
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
@@ -167,8 +173,11 @@ class TerminalConversation:
 
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
-        scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
+        people = open_people(self.app)
+        scope = await self.store.read(lambda tx: people.scope_of(tx, session))
         agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider, offer=self._offer)
+        if self._for_one_turn and agent.policy.titles == "soon":
+            agent.policy = replace(agent.policy, titles="later")
         await agent.take_up_choice()
         return agent
 
@@ -236,8 +245,10 @@ class TerminalConversation:
         await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
-        self.untold += await agent.close(why)
-        await agent.configured_model.close()
+        try:
+            self.untold += await agent.close(why)
+        finally:  # the end of a conversation may cut it short
+            await agent.configured_model.close()
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
@@ -280,9 +291,9 @@ class TerminalConversation:
             async with aclosing(turn) as events:
                 async for event in events:
                     yield event
-            if not self._looked_back and wants_review(self._agent):
+            if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
                 self._looked_back = True
-                leftovers = review_leftovers(self.store, self._is_left, self._lend)
+                leftovers = see_to_leftovers(self.store, self._is_left, self._lend)
                 self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
