@@ -37,6 +37,7 @@ from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
 from hermes.memory_server.api.start_key import StartKey
+from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -120,7 +121,9 @@ def create_app(
     app = FastAPI(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False, docs_url=None, redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
     )  # fmt: skip
+    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
