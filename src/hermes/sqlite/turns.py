@@ -69,6 +69,7 @@ class Threads:
                 self._begun = True
                 for thread in self._threads:
                     thread.start()
+            # Not later: whoever ends the threads meanwhile would leave it waiting for ever.
             heapq.heappush(self._waiting, (rank, next(self._numbers), loop, done, run))
             self._news.put(True)
         return await done

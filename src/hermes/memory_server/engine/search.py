@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, exists, or_, true
+from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
+from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
@@ -19,7 +21,6 @@ from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import refined
-from hermes.memory_server.engine.hearing import heard_part
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
@@ -203,3 +204,37 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
+
+
+MOST = 2000
+"""Stays of a peer that are looked at."""
+STAYS = PreparedStatement(
+    select(memberships.c.session_id, memberships.c.joined_seq, memberships.c.left_seq)
+    .where(memberships.c.peer_id == bindparam("peer_id"))
+    .limit(MOST + 1)
+)
+
+
+def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchArea | None:
+    """The place, narrowed to sessions of which the peer has heard every message. None where whole sessions do not tell:
+    in one that matters it joined late or left, or there are too many."""
+    stays = STAYS.rows(tx, peer_id=listener)
+    if len(stays) > MOST:
+        return None
+    whole = {stay.session_id for stay in stays if stay.joined_seq == 0 and stay.left_seq is None}
+    sessions = set(seen.ends) if place.sessions is None else set(place.sessions)
+    if sessions <= whole:
+        return place
+    in_part = {stay.session_id for stay in stays} & sessions - whole
+    if in_part and _speaks_in(seen, place, in_part):
+        return None
+    heard = sessions & whole
+    return (
+        SearchArea(place.workspace_id, tuple(heard), place.peer) if len(heard) <= limits.SESSIONS_PER_RECALL else None
+    )
+
+
+def _speaks_in(seen: Seen, place: SearchArea, sessions: set[int]) -> bool:
+    """Whether any message of the place is in one of these sessions."""
+    inside = np.isin(seen.rows.sessions, np.array([*sessions], dtype=np.int32))
+    return bool(inside.any() if place.peer is None else (seen.rows.peers[inside] == place.peer).any())
