@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -79,6 +80,19 @@ def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     for process in left:
         os.kill(process, signal.SIGKILL)
     assert left == {}, "these memory servers were left behind"
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A command that runs in this process begins a log; the next test finds logging as it was."""
+    loggers = [logging.getLogger(name) for name in ("hermes", "asyncio", "uvicorn")]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        for handler in logger.handlers if logger.handlers is not handlers else ():
+            handler.close()
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory, Policy
-from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
-from hermes.agent.memory_tool import memory_tool
-from hermes.agent.notes_tool import read_notes_tool
-from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.tools import Tool
+from hermes.agent.builtin_tools import builtin_tools
+from hermes.agent.recall_tool import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
-from hermes.llm.discover import list_models
-from hermes.llm.first_listed import FirstListed
+from hermes.llm.discover import ListedModel, list_models
 from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
+from hermes.llm.offer import FirstListed, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
@@ -59,6 +57,7 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.memory_rows import told_title
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -101,17 +100,18 @@ def open_agent(
     owner: str,
     provider: ActiveProvider | None = None,
     person: Person = NOBODY,
+    offer: ModelOffer | None = None,
 ) -> Agent:
     """The agent for one session, of one person in a direct chat, which reaches as far as `scope`. It may hold a session
     of the provider: close it.
 
-    Agents of one process share their `provider`.
+    Agents of one process share their `provider`, and the `offer` of models that a session can be switched to.
     """
-    notes = open_notes(app, scope)
+    notes, spending, speaker = open_notes(app, scope), Spending(), scoped(app, store, model, scope)
     return Agent(
         session_id=session.id,
         store=store,
-        model=scoped(app, store, model, scope),
+        model=speaker if isinstance(speaker, OfflineFloor) else Metered(speaker, spending),
         memory=open_memory(provider, session, notes, person),
         notes=notes,
         soul_file=app.home.soul_file,
@@ -132,6 +132,8 @@ def open_agent(
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
+        offer=offer,
+        spending=spending,
     )
 
 
@@ -148,24 +150,40 @@ def has_model(settings: Settings) -> bool:
 
 def open_model(settings: Settings) -> Model | None:
     """The model that is configured, or None. Nothing is asked of the network yet."""
-    base_url, key = settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None
     if not has_model(settings):
         return None
-    patience, length = settings.get(MODEL_TIMEOUT), settings.get(CONTEXT_LENGTH)
-    silence, total = settings.get(MODEL_SILENCE), settings.get(MODEL_TOTAL)
-
-    def make(name: str) -> OpenAICompatible:
-        return OpenAICompatible(
-            base_url,
-            name,
-            api_key=key,
-            context_length=length,
-            timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
-            longest_reply=settings.get(LONGEST_REPLY),
-        )
-
+    make = partial(_open_named, settings)
     named = make(settings.get(MODEL))
-    return named if named.name else FirstListed(partial(list_models, base_url, key), make, length)
+    return named if named.name else FirstListed(partial(_list_models, settings), make, settings.get(CONTEXT_LENGTH))
+
+
+def open_offer(app: App) -> ModelOffer | None:
+    """What the configured endpoint offers, once per process; None where no model is configured. Nothing is asked of the
+    network yet."""
+    settings = app.settings
+    if not has_model(settings):
+        return None
+    where = BASE_URL.shown(settings.get(BASE_URL)) or OPENAI
+    find, make = partial(_list_models, settings), partial(_open_named, settings)
+    return ModelOffer(where, settings.get(MODEL), find, make, app.clock)
+
+
+async def _list_models(settings: Settings) -> list[ListedModel]:
+    return await list_models(settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None)
+
+
+def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:
+    """A model of the configured endpoint. What is not known of its context length the settings say."""
+    patience = settings.get(MODEL_TIMEOUT)
+    silence, total = settings.get(MODEL_SILENCE), settings.get(MODEL_TOTAL)
+    return OpenAICompatible(
+        settings.get(BASE_URL) or OPENAI,
+        name,
+        api_key=settings.get(API_KEY) or None,
+        context_length=context_length or settings.get(CONTEXT_LENGTH),
+        timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
+        longest_reply=settings.get(LONGEST_REPLY),
+    )
 
 
 def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> ActiveProvider | None:
@@ -217,7 +235,8 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
     known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
-    return replace(found, directory=store.untold.directory(tx, session.id))
+    title = told_title(tx, session.id, session.title)
+    return replace(found, directory=store.untold.directory(tx, session.id), title=title)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:
@@ -242,15 +261,3 @@ def _here() -> Path | None:
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
     return frozenset(settings.get(TOOLS_OFF))
-
-
-def builtin_tools(agent: Agent) -> list[Tool]:
-    """The tools every agent has. A sub-agent gets those that only read."""
-    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
-    allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
-    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
-    return [
-        memory_tool(agent.notes, agent.memory.note_written),
-        reading[0],
-        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
-    ]

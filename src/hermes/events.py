@@ -78,6 +78,8 @@ class Notice(Struct, frozen=True):
     text: str
     is_outage: bool = False
     """It is about what this host stands on, a model or a provider: nobody's business but the owner's."""
+    passes: bool = False
+    """It is of no interest once something else has happened."""
 
 
 class Replied(Struct, frozen=True):

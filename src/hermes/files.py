@@ -91,6 +91,21 @@ def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[
         raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
+@contextmanager
+def creating(path: Path) -> Iterator[TextIO]:
+    """Write a file that is not there yet, for its owner alone. What could not be written whole is not left behind."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                yield file
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+
+
 def check_room(folder: Path) -> None:
     """Raise OSError unless something can be written in `folder`. Nothing is left there."""
     with tempfile.TemporaryFile(dir=folder) as file:

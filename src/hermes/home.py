@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.errors import HomeError, UsageError
+from hermes.errors import HomeError, NotFoundError, UsageError
 
 PROFILES = "profiles"
+DEFAULT = "default"
+"""What the home that is no profile's is called beside them."""
 MEMORY = "memory"
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -50,7 +53,7 @@ class Home(Struct, frozen=True):
         named = cls._at(default_home(env))
         if profile is None:
             return named
-        if profile == "default":
+        if profile == DEFAULT:
             return cls(named.shared)
         if not PROFILE_NAME.fullmatch(profile):
             raise UsageError(
@@ -63,6 +66,27 @@ class Home(Struct, frozen=True):
     def _at(cls, path: Path) -> Home:
         is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
         return cls(path, path.name if is_profile else None)
+
+    @property
+    def name(self) -> str:
+        """The profile's name, also of the default home."""
+        return self.profile or DEFAULT
+
+    def require(self) -> None:
+        """Raise NotFoundError for a profile that is not there, with those near it. The default home need not be."""
+        if self.profile is None or self.path.is_dir():
+            return
+        near = get_close_matches(self.profile, [home.name for home in self.all()], n=2, cutoff=0.5)
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        hint = f"`hermes profiles` lists them; `hermes profiles create {self.profile}` makes it"
+        raise NotFoundError(f"there is no profile '{self.profile}'{meant}", hint=hint)
+
+    def all(self) -> Iterator[Home]:
+        """Every home beside this one and this one itself, the default home first."""
+        yield Home(self.shared)
+        for folder in sorted((self.shared / PROFILES).glob("*")):
+            if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
+                yield Home(folder, folder.name)
 
     @property
     def shared(self) -> Path:

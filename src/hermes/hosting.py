@@ -11,8 +11,8 @@ from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, open_people, open_provider, scoped, tools_off
-from hermes.db.owners import new_owner
+from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
+from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
@@ -55,15 +55,17 @@ LANES_AT_ONCE = 8
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """The gateway of a profile. Its agents share one model."""
-    owner, provider = new_owner(), open_provider(app, store)
+    owner, provider, offer = new_owner(), open_provider(app, store), open_offer(app)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
-        return open_agent(app, store, model, session, scope, owner, provider, person)
+        agent = open_agent(app, store, model, session, scope, owner, provider, person, offer)
+        await agent.take_up_choice()
+        return agent
 
     get = app.settings.get
     agents = AgentCache(
         make=make,
-        signature=_nothing_frozen if provider is None else provider.signature,
+        signature=None if provider is None else provider.signature,
         largest=get(CACHED_AGENTS),
         idle=get(AGENT_IDLE),
         now=app.clock.now,
@@ -79,10 +81,6 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     )
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
-
-
-async def _nothing_frozen() -> None:
-    """Without a provider nothing is frozen into an agent."""
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:

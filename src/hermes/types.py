@@ -1,4 +1,4 @@
-"""Values that every room speaks of: sessions, messages, compressions. No behaviour beyond their own fields."""
+"""Values that every room speaks of: sessions, messages, tokens, compressions. No behaviour beyond their own fields."""
 
 from __future__ import annotations
 
@@ -51,13 +51,6 @@ class ToolSpec(Struct, frozen=True):
     name: str
     description: str
     parameters: Json
-
-    def to_wire(self) -> dict[str, Json]:
-        """The shape that OpenAI-compatible endpoints take."""
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
-        }
 
 
 class Draft(Struct, frozen=True):
@@ -117,6 +110,20 @@ class Session(Struct, frozen=True):
     ended_at: float | None = None
     end_reason: str | None = None
     message_count: int = 0
+
+
+class Spent(Struct, frozen=True):
+    """Tokens of some requests to one model. `estimated` is how many of the requests the endpoint did not count."""
+
+    requests: int = 0
+    estimated: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """The part of the prompt that the endpoint had in its cache."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
 class Compression(Struct, frozen=True):

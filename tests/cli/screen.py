@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import select
+import sqlite3
 import struct
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from pathlib import Path
+from typing import Self, TypeAlias
 
 import pyte
 
 ENTER, ALT_ENTER, TAB, UP = "\r", "\x1b\r", "\t", "\x1b[A"
 CTRL_C, CTRL_D = "\x03", "\x04"
 DEADLINE = 30.0
+PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
+"""Any code that makes text other than plain."""
 
 
 class Screen:
@@ -64,17 +69,29 @@ class Screen:
 
     @property
     def status(self) -> str:
-        """The lowest row."""
-        return self.rows[-1]
+        """The lowest row with anything in it, below the prompt; "" while there is none."""
+        below = self.rows[self._emulated.cursor.y + 1 :]
+        return next((row for row in reversed(below) if row), "")
 
     @property
     def prompt(self) -> str:
         """The row that the cursor is in."""
         return self.rows[self._emulated.cursor.y]
 
+    def style_of(self, text: str) -> tuple[str, bool]:
+        """The colour of the first letter of `text`, where it is to be seen first, and whether it is bold."""
+        row = next(number for number, row in enumerate(self._emulated.display) if text in row)
+        letter = self._emulated.buffer[row][self._emulated.display[row].index(text)]
+        return letter.fg, letter.bold
+
     def type(self, data: str) -> None:
-        """Press keys."""
-        os.write(self._ours, data.encode())
+        """Press keys, as fast as the program takes them."""
+        keys = data.encode()
+        while keys:
+            if select.select([], [self._ours], [], 0.1)[1]:
+                keys = keys[os.write(self._ours, keys[:1024]) :]
+            else:
+                self._read()
 
     def resize(self, columns: int) -> None:
         """Change the window's width."""
@@ -124,3 +141,26 @@ class Screen:
     def _resize(self) -> None:
         size = struct.pack("HHHH", self._emulated.lines, self._emulated.columns, 0, 0)
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
+
+
+Chat: TypeAlias = Callable[..., Screen]
+"""Starts `hermes chat` against a scripted model."""
+
+
+def plain_env(home: Path) -> dict[str, str]:
+    """An environment without a model."""
+    return {
+        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
+    } | {
+        "HERMES_HOME": str(home),
+        "PYTHONUTF8": "1",
+    }
+
+
+def stored(home: Path) -> list[tuple[str, str]]:
+    """Role and content of all messages, in order; none before there is a store."""
+    connection = sqlite3.connect(home / "state.db")
+    try:
+        return connection.execute("SELECT role, content FROM messages ORDER BY id").fetchall()
+    finally:
+        connection.close()

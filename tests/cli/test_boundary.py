@@ -73,6 +73,8 @@ def test_asking_a_model_loads_nothing_to_draw_with(home: Path) -> None:
 
 
 def test_a_profile_may_be_called_like_a_command(hermes: Hermes, home: Path) -> None:
+    for name in ("chat", "doctor"):
+        assert hermes("profiles", "create", name).code == 0
     assert hermes("-p", "chat", "config", "path").out.strip() == str(home / "profiles" / "chat" / "config.yaml")
     assert hermes("--profile=doctor", "config", "path").code == 0
 

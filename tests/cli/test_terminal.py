@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import os
-import re
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hermes.settings import TABLE
 from hermes.slash.table import OFFERED
-from hermes.types import Json
-from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Screen
+from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, PAINT, TAB, UP, Chat, Screen, plain_env, stored
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parent.parent.parent
-Chat = Callable[..., Screen]
-ECHO = {"echo": True}
 REMARK = {"says": {"calls": [("memory", '{"action": "nonsense", "target": "user"}')]}}
-
-
-@pytest.fixture
-def chat(tmp_path: Path, home: Path) -> Iterator[Chat]:
-    """Starts `hermes chat` against a scripted model: `chat({"says": …}, …)`; further turns are echoed."""
-    servers: list[subprocess.Popen[str]] = []
-
-    def start(*answers: Json, columns: int = 80, env: dict[str, str] | None = None) -> Screen:
-        script = tmp_path / f"script-{len(servers)}.json"
-        script.write_text(json.dumps({"answers": answers, "then": ECHO}), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.llm.loopback", "--script", str(script)]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ))
-        servers.append(server)
-        assert server.stdout is not None
-        port = json.loads(server.stdout.readline())["port"]
-        model = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "HERMES_MODEL": "loop-1"}
-        return Screen("chat", env={**plain_env(home), **model, **(env or {})}, columns=columns)
-
-    yield start
-    for server in servers:
-        server.kill()
-        server.wait()
-        assert server.stdout is not None
-        server.stdout.close()
-
-
-def plain_env(home: Path) -> dict[str, str]:
-    """An environment without a model."""
-    return {
-        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
-    } | {
-        "HERMES_HOME": str(home),
-        "PYTHONUTF8": "1",
-    }
-
-
-def stored(home: Path) -> list[tuple[str, str]]:
-    """Role and content of all messages, in order; none before there is a store."""
-    connection = sqlite3.connect(home / "state.db")
-    try:
-        return connection.execute("SELECT role, content FROM messages ORDER BY id").fetchall()
-    finally:
-        connection.close()
 
 
 @pytest.mark.contract("10.1")
@@ -78,7 +28,7 @@ def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Cha
         assert screen.status == "model loop-1 · session new · memory notes"
         screen.type("hello" + ENTER)
         screen.wait_for("The beginning of it")
-        assert "session 2" in screen.status
+        screen.wait(lambda screen: "session 2" in screen.status)
         screen.type(CTRL_C)
         screen.wait_for_rows("› hello", "The beginning of it", "(stopped)", "", "›")
         assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]
@@ -128,7 +78,7 @@ def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
     with chat(calls, {"says": {"text": "Noted."}}, {"fails": {"status": 401, "message": "bad key"}}) as screen:
         screen.wait_for_prompt().type("I like tea" + ENTER)
         screen.wait_for_rows("Noted.", "", "›")
-        assert screen.rows[3].startswith('· memory {"action"')
+        assert screen.rows[3].startswith("· memory action: add, target: user, content: Likes tea ✓ ")
         assert screen.rows[4].endswith("Memory updated: Likes tea")
         screen.type("again" + ENTER)
         screen.wait_for("hermes: 127.0.0.1").wait_for_prompt()
@@ -306,10 +256,6 @@ def test_reply_that_turns_the_direction_of_writing_is_shown_without_that(chat: C
     assert "\u202e".encode() not in screen.raw
 
 
-PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
-"""Any code that makes text other than plain."""
-
-
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"HERMES_COLOR": "never"}])
 def test_where_no_color_is_wanted_nothing_is_painted(chat: Chat, env: dict[str, str]) -> None:
     with chat(REMARK, {"says": {"text": "x", "ending": "hang"}}, env=env) as screen:
@@ -349,3 +295,14 @@ def test_two_sessions_at_once_are_refused(home: Path) -> None:
     with Screen("chat", "-c", "-s", "x", env=plain_env(home)) as screen:
         screen.wait_for("-c and -s name two sessions")
         assert screen.ended() == 2
+
+
+@pytest.mark.contract("10.32")
+def test_copy_gives_the_last_reply_to_the_terminal_which_shows_nothing_of_it(chat: Chat) -> None:
+    with chat({"says": {"text": "Grüße"}}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait_for("Grüße").wait_for_prompt().type("/copy" + ENTER)
+        screen.wait_for("The last reply, 5 characters, was given to the terminal").wait_for_prompt()
+        encoded = base64.b64encode("Grüße".encode())
+        assert b"\x1b]52;c;" + encoded + b"\a" in screen.raw
+        assert encoded.decode() not in "\n".join(screen.rows)

@@ -47,6 +47,8 @@ def worker(home: Path, *profile: str, **variables: str) -> Iterator[list[str]]:
     ("home", "profile"), [(".", ()), (".", ("-p", "work")), ("profiles/work", ()), ("profiles/work", ("-p", "other"))]
 )
 def test_every_profile_uses_the_memory_of_the_default_home(tmp_path: Path, home: str, profile: tuple[str, ...]) -> None:
+    for name in ("work", "other"):
+        (tmp_path / "profiles" / name).mkdir(parents=True)
     with worker(tmp_path / home, *profile) as said:
         assert said == [f"memory worker on {tmp_path / 'memory'}"]
     assert (tmp_path / "memory" / "memory.db").exists()

@@ -16,20 +16,26 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Responder, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
+from hermes.errors import StoreError
 from hermes.events import Failed, Notice, Replied, TurnEvent
 from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
+from hermes.llm.offer import ModelOffer
+from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
 from hermes.scope import Scope
+from hermes.store.chosen_models import ChosenModel, chosen_model
+from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
+from hermes.store.usage import add_usage
 from hermes.types import Draft
 
 log = logging.getLogger("hermes.agent")
@@ -66,6 +72,7 @@ class Agent(Struct):
     session_id: str
     store: Store
     model: Model
+    """The one that answers now: the configured one, unless the session was switched to another."""
     memory: AgentMemory
     notes: Notes
     """Their scope is the agent's."""
@@ -76,6 +83,12 @@ class Agent(Struct):
     """The agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
     """No model is configured: the offline floor speaks."""
+    offer: ModelOffer | None = None
+    """What the session can be switched to; None where no model is configured."""
+    models: dict[ChosenModel | None, Model] = field(default_factory=dict)
+    """Those that have answered, None being the configured one; filled with the first switch."""
+    spending: Spending = field(default_factory=Spending)
+    """Tokens that are not written down yet; the next commit of a turn does it."""
     turns: int = 0
     background: set[asyncio.Task[None]] = field(default_factory=set)
     overhead: int = 0
@@ -86,6 +99,14 @@ class Agent(Struct):
     """Background work that starts when nobody speaks for a while; the next turn cancels it."""
     note_problems: tuple[str, ...] = ()
     """The notes that could not be read last time, a line for each."""
+    opened_book: MemoryBook | None = None
+
+    @property
+    def book(self) -> MemoryBook:
+        """What memory holds of whose conversation this is, for that person to see and correct."""
+        if self.opened_book is None:
+            self.opened_book = self.memory.open_book(self.store, self.notes)
+        return self.opened_book
 
     @property
     def clock(self) -> Clock:
@@ -104,6 +125,25 @@ class Agent(Struct):
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
             model=OfflineFloor(recollect_nothing) if self.answers_from_memory else self.model,
         )
+
+    @property
+    def configured_model(self) -> Model:
+        """The model that the agent was opened with."""
+        return self.models.get(None, self.model)
+
+    def speak_with(self, chosen: ChosenModel | None) -> None:
+        """Let this model answer from now on; None for the configured one, as for one of another endpoint."""
+        if self.offer is None or (chosen is None and not self.models):
+            return
+        wanted = chosen if chosen is not None and chosen.endpoint == self.offer.endpoint else None
+        self.models.setdefault(None, self.model)
+        if wanted is not None and wanted not in self.models:
+            self.models[wanted] = Metered(self.offer.open(wanted.name, wanted.context_length), self.spending)
+        self.model = self.models[wanted]
+
+    async def take_up_choice(self) -> None:
+        """Speak with the model that the session was switched to, before its first turn here."""
+        self.speak_with(await self.store.read(lambda tx: chosen_model(tx, self.session_id)))
 
     def read_notes(self) -> NotesRead:
         """The notes. A note that cannot be read is reported once, and once more when all can be read again."""
@@ -125,7 +165,7 @@ class Agent(Struct):
             self.idle_work = None
 
     async def close(self, why: Ending = "exit", *, deadline: float = 5.0) -> list[TurnEvent]:
-        """End background work, then memory. The model belongs to whoever opened it.
+        """End background work, then memory. The configured model belongs to whoever opened it.
 
         Returns what a person has not been told yet.
         """
@@ -137,7 +177,20 @@ class Agent(Struct):
             if late:
                 await asyncio.wait(late)
         await self.memory.close(why)
+        await self.write_down_spending()
+        for chosen, model in self.models.items():
+            if chosen is not None:
+                await model.close()
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
+
+    async def write_down_spending(self) -> None:
+        """What was spent since the last commit of a turn. It is worth no error."""
+        if not (spent := self.spending.take()):
+            return
+        try:
+            await self.store.write(lambda tx: add_usage(tx, self.session_id, spent))
+        except StoreError as error:
+            log.warning("what session %s has spent is not counted: %s", self.session_id, error.line())
 
 
 class TemporaryResult(Struct, frozen=True):

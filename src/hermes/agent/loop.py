@@ -141,7 +141,8 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
         case model_events.ReasoningPiece(text):
             return ReasoningDelta(text)
         case model_events.Retrying(attempt, wait, reason):
-            return Notice(f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})", is_outage=True)
+            line = f"{reason}; trying again in {wait:.1f} s (attempt {attempt + 1})"
+            return Notice(line, is_outage=True, passes=True)
         case Completed() | model_events.ModelFailed():
             heard.end = event
             return None

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from hermes.agent.lane import WAITING
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
@@ -27,6 +26,8 @@ from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnE
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.slash.models import choose_model
+from hermes.store.held_lease import WAITING
 
 ONE_SHOT = 2.0
 """Seconds that one question takes after its reply to tell memory what it has not been told yet."""
@@ -41,6 +42,7 @@ def chat(
     ] = None,
     session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
     latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest terminal session.")] = False,
+    model: Annotated[str | None, typer.Option("-m", "--model", help="This model answers in the session.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
 ) -> int:
     """Talk to the agent. From a pipe each line is a message and each reply a line; with -q the text goes with the
@@ -50,14 +52,16 @@ def chat(
     try:
         app = load_app(ctx)
         asked = None if question is None else ask_with_input(question)
-        return asyncio.run(_chat(app, asked, session, latest, json))
+        return asyncio.run(_chat(app, asked, session, latest, model, json))
     except HermesError as error:
         if json and question is not None:
             say(event_line(how_it_ended(error)))
         raise
 
 
-async def _chat(app: App, question: str | None, session: str | None, latest: bool, as_json: bool) -> int:
+async def _chat(
+    app: App, question: str | None, session: str | None, latest: bool, model: str | None, as_json: bool
+) -> int:
     async with await app.open_store() as store:
         start_log(
             app.home.log_file,
@@ -68,6 +72,8 @@ async def _chat(app: App, question: str | None, session: str | None, latest: boo
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
             await _go_on(conversation, session, latest)
+            if model is not None and (remark := await choose_model(await conversation.place(), model)):
+                note(remark)
             if question is None:
                 here = _read_lines(conversation, as_json) if as_json or not sys.stdin.isatty() else talk(conversation)
                 return await here
@@ -129,11 +135,14 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 print_error(error)
                 code = 1
                 continue
-            note(answered.text)
+            if answered.text:
+                note(answered.text)
             if answered.over or stop.is_set():
                 code = INTERRUPTED if stop.is_set() else code
                 break
-            continue
+            if answered.say is None:
+                continue
+            text = answered.say.text
         last = await _turn(conversation, text, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")

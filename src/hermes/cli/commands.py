@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
+from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Surface, Word
+from hermes.slash.here import Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
 
@@ -21,10 +22,11 @@ LISTED = 10
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
 
     text: str
     over: bool = False
+    say: Say | None = None
 
 
 async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
@@ -33,9 +35,9 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     if typed is None:
         raise unknown_command("terminal", line)
     here = AtTerminal(conversation, stop)
-    text = await typed.run(here)
+    answer = await typed.run(here)
     await conversation.look_again()
-    return Answered(text, here.is_over)
+    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
 
 
 class AtTerminal(Struct):
@@ -76,6 +78,9 @@ class AtTerminal(Struct):
         store = self.conversation.store
         await self.conversation.resume(await store.read(lambda tx: find_live(store, tx, name)))
         return await self.conversation.recap()
+
+    async def copy(self, text: str) -> str:
+        return await copy_text(text)
 
     def leave(self) -> None:
         self.is_over = True

@@ -17,7 +17,7 @@ TREE = Path(__file__).with_name("command_tree.json")
 FILES = ":files"
 
 
-class Typed(NamedTuple):
+class TypedWords(NamedTuple):
     """Where the cursor is: the words before it as the command line understands them."""
 
     node: dict[str, Any]
@@ -54,7 +54,7 @@ def complete(words: Sequence[str]) -> list[tuple[str, str]]:
     return offers
 
 
-def _understand(tree: dict[str, Any], words: Sequence[str]) -> Typed | None:
+def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None:
     """What these words say; None when one of them is no command."""
     node, profile, option, arguments, over = tree, None, None, list[str](), False
     for word in words:
@@ -72,7 +72,7 @@ def _understand(tree: dict[str, Any], words: Sequence[str]) -> Typed | None:
             node = following
         else:
             arguments.append(word)
-    return Typed(node, profile, option, arguments, over)
+    return TypedWords(node, profile, option, arguments, over)
 
 
 def _of_provider(node: dict[str, Any], tree: dict[str, Any], word: str, profile: str | None) -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ def _provider() -> Any:
     return importlib.import_module("hermes.cli.completing_provider")
 
 
-def _offers(tree: dict[str, Any], typed: Typed, current: str) -> list[tuple[str, str]]:
+def _offers(tree: dict[str, Any], typed: TypedWords, current: str) -> list[tuple[str, str]]:
     node = typed.node
     if typed.option is not None:
         return _values(tree, typed, typed.option["wants"], current)
@@ -101,7 +101,7 @@ def _offers(tree: dict[str, Any], typed: Typed, current: str) -> list[tuple[str,
     return _values(tree, typed, declared[min(len(typed.arguments), len(declared) - 1)]["wants"], current)
 
 
-def _values(tree: dict[str, Any], typed: Typed, wants: Any, current: str) -> list[tuple[str, str]]:
+def _values(tree: dict[str, Any], typed: TypedWords, wants: Any, current: str) -> list[tuple[str, str]]:
     match wants:
         case list():
             return [(word, "") for word in wants]

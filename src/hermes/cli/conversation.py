@@ -22,6 +22,7 @@ from hermes.assembly import (
     has_model,
     open_agent,
     open_notes,
+    open_offer,
     open_people,
     open_provider,
     open_speaker,
@@ -33,19 +34,21 @@ from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
 from hermes.logs import SESSION
+from hermes.memory.book import MemoryBook
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.registry import NONE
-from hermes.memory.values import Ending
+from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
-from hermes.store.note_remarks import has_remarks, take_remarks
+from hermes.store.chosen_models import set_chosen_model
+from hermes.store.memory_rows import hide_title
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -65,11 +68,13 @@ class TerminalConversation:
         self.store = store
         self._owner = new_owner()
         self._provider = open_provider(app, store, for_one_turn=for_one_turn)
+        self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
         self._agent: Agent | None = None
-        self._beginning = Beginning(open_notes(app, OWNER))
+        self._offer = open_offer(app)
+        self._beginning = Beginning(self._owners_book(), self._offer)
         self._is_incognito = False
         self._said_floor = False
         self._said_default = False
@@ -85,6 +90,11 @@ class TerminalConversation:
         return self._session.id if self._session else None
 
     @property
+    def agent(self) -> Agent | None:
+        """Who answers in the session; None before there is one."""
+        return self._agent
+
+    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")
@@ -96,6 +106,8 @@ class TerminalConversation:
             return "none" if self._agent.answers_from_memory else self._agent.model.name
         if not has_model(settings):
             return "none"
+        if self._beginning.model is not None:
+            return self._beginning.model.name
         return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc.rpartition("@")[2]
 
     def _memory_state(self) -> str:
@@ -150,10 +162,22 @@ class TerminalConversation:
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
         scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
-        return open_agent(self.app, self.store, model, session, scope, self._owner, self._provider)
+        agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider, offer=self._offer)
+        await agent.take_up_choice()
+        return agent
 
     async def _open_agent(self, model: Model, session: Session) -> None:
         self._agent = await self._agent_of(model, session)
+        if self._agent.scope == OWNER:
+            self._agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
+        self._start_deliveries()
+
+    def _owners_book(self) -> MemoryBook:
+        notebook = Notebook(Speaker(is_owner=True))
+        notes = open_notes(self.app, OWNER)
+        return MemoryBook(self.store, notes, self._provider, notebook, self._start_deliveries)
+
+    def _start_deliveries(self) -> None:
         if self._deliveries is not None:
             self._deliveries.start()
 
@@ -164,7 +188,7 @@ class TerminalConversation:
         elif self._agent is not None:
             await self._close(self._agent, why)
         self._agent, self._session, self._is_incognito = None, None, False
-        self._beginning = Beginning(self._beginning.notes)
+        self._beginning = Beginning(self._beginning.book, self._offer)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
         """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.
@@ -188,12 +212,10 @@ class TerminalConversation:
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
         written it waits."""
-        if not self.app.settings.get(MEMORY_NOTICES):
+        if not self._tells_notes:
             return []
         try:
-            if not await self.store.read(lambda tx: has_remarks(tx, OWNER)):
-                return []
-            return await self.store.write(lambda tx: take_remarks(tx, OWNER))
+            return await self.store.take_remarks(OWNER)
         except StoreError as error:
             log.warning("what reviews have noted cannot be told yet: %s", error.line())
             return []
@@ -209,7 +231,7 @@ class TerminalConversation:
 
     async def _close(self, agent: Agent, why: Ending) -> None:
         self.untold += await agent.close(why)
-        await agent.model.close()
+        await agent.configured_model.close()
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
@@ -259,10 +281,17 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model = open_speaker(self.app)
-        session = await self.store.create_session(TERMINAL, title=self._beginning.title)
-        if self._beginning.incognito:
-            await self.store.write(lambda tx: self.store.incognito.begin(tx, session.id))
+        model, wanted = open_speaker(self.app), self._beginning
+        session = await self.store.create_session(TERMINAL, title=wanted.title)
+
+        def prepare(tx: Tx) -> None:
+            if wanted.incognito:
+                self.store.incognito.begin(tx, session.id)
+                hide_title(tx, session.id, session.title)
+            set_chosen_model(tx, session.id, wanted.model)
+
+        if wanted.incognito or wanted.model is not None:
+            await self.store.write(prepare)
         self._session = session
         await self._open_agent(model, session)
 

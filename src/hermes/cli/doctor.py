@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from hermes.audit.repair import Repair, repair
-from hermes.audit.restore import restore
-from hermes.audit.users import other_users
+from hermes.audit.backup import other_users
+from hermes.audit.repair import Repair, repair, restore
 from hermes.cli.asking import agreed
 from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say

@@ -20,11 +20,10 @@ from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
-from hermes.embedded.keeping import keeping
+from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
-from hermes.gateway.holding import request_stop, running_gateway
 from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
@@ -38,7 +37,16 @@ from hermes.settings import (
     PROVIDER,
     secrets_in,
 )
-from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
+from hermes.store.inbox import (
+    PartStatus,
+    allow_pairing,
+    find_code,
+    pairings,
+    read_status,
+    remove_pairing,
+    request_stop,
+    running_gateway,
+)
 from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json

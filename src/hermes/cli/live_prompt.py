@@ -7,14 +7,16 @@ prompt itself, so that they are drawn over and nothing is left of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.output import printable
+from hermes.cli.pastes import Pastes, open_history
+from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
-from hermes.cli.talk import INDENT, PROMPT, Talk
+from hermes.cli.talk import INDENT, PROMPT, Talk, Typed
 from hermes.errors import HomeError
 from hermes.files import check_file
 from hermes.slash.table import complete
@@ -25,17 +27,26 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output import Output
 
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
 """Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
 TICK = 0.2
+REDRAW = 0.05
+"""Seconds between two drawings, at least: nobody reads faster, and a model may be."""
+BELOW = 6
+"""Rows of the window that stay free for the prompt and what is below it."""
 
 
 class LivePrompt:
     """A front on prompt_toolkit."""
 
-    def __init__(self, conversation: TerminalConversation) -> None:
+    redraws = True
+
+    def __init__(self, conversation: TerminalConversation, printed: Sequence[str]) -> None:
         self._conversation = conversation
+        self._printed = PrintedRows(printed)
+        self._pastes = Pastes()
         self._prompt: PromptSession[str] | None = None
         self._printing: asyncio.Task[None] | None = None
         self._heard_at = 0.0
@@ -60,9 +71,9 @@ class LivePrompt:
         finally:
             ticking.cancel()
 
-    def said(self, talk: Talk, text: str) -> None:
+    def said(self, talk: Talk, shown: str) -> None:
         self._heard_at = asyncio.get_running_loop().time()
-        lines = text.strip("\n").replace("\n", f"\n{INDENT}")
+        lines = shown.strip("\n").replace("\n", f"\n{INDENT}")
         talk.screen.said(f"{PROMPT}{lines}")
 
     def refresh(self, talk: Talk) -> None:
@@ -70,6 +81,9 @@ class LivePrompt:
         if talk.screen.has_finished and (self._printing is None or self._printing.done()):
             self._printing = asyncio.create_task(self._print(talk))
         self._session.app.invalidate()
+
+    async def show_aside(self, talk: Talk) -> None:
+        await self.settle(talk)
 
     async def settle(self, talk: Talk) -> None:
         if self._printing is not None:
@@ -81,12 +95,16 @@ class LivePrompt:
             self._prompt.app.exit(result="")
 
     async def _print(self, talk: Talk) -> None:
-        """Move the finished rows from the prompt to above it, in one step."""
+        """Move the finished rows from the prompt to above it, in one step, with those that come in a moment."""
         from prompt_toolkit.application import run_in_terminal
+
+        await asyncio.sleep(REDRAW)
 
         def write() -> None:
             output = self._session.output
-            output.write_raw("".join(f"{row}\n" for row in talk.screen.take()))
+            rows = talk.screen.take()
+            self._printed.add(rows)
+            output.write_raw("".join(f"{row}\n" for row in rows))
             output.flush()
 
         try:
@@ -98,13 +116,12 @@ class LivePrompt:
         """Redraw while something is awaited: the sign of waiting counts seconds."""
         while True:
             await asyncio.sleep(TICK)
-            if talk.is_busy:
+            if talk.doing:
                 self._session.app.invalidate()
 
     def _make(self, talk: Talk) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
-        from prompt_toolkit.history import FileHistory
         from prompt_toolkit.output.color_depth import ColorDepth
         from prompt_toolkit.styles import Style
 
@@ -116,19 +133,22 @@ class LivePrompt:
             raise HomeError(f"cannot write {history}: {error.strerror}") from error
         prompt: PromptSession[str] = PromptSession(
             lambda: self._message(talk),
-            history=FileHistory(str(history)),
+            history=open_history(history, self._pastes),
             completer=_make_completer(self._conversation),
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(talk),
-            bottom_toolbar=self._status,
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
+            output=_make_output(),
             enable_suspend=True,
-            style=Style.from_dict({"bottom-toolbar": "noreverse dim" if talk.screen.colored else "noreverse"}),
+            style=Style.from_dict({"status": "dim" if talk.screen.colored else ""}),
             color_depth=None if talk.screen.colored else ColorDepth.DEPTH_1_BIT,
         )
+        _add_row_below(prompt, lambda: self._status(talk))
+        prompt.app.min_redraw_interval = REDRAW
+        self._printed.heed_width(prompt.app)
         prompt.default_buffer.on_text_changed += lambda _: self._calm()
         return prompt
 
@@ -144,7 +164,17 @@ class LivePrompt:
         def _(event: KeyPressEvent) -> None:
             text = event.current_buffer.text
             event.current_buffer.reset(append_to_history=bool(text.strip()))
-            talk.hear(text)
+            talk.hear(Typed(self._pastes.expand(text), text))
+
+        @keys.add("<bracketed-paste>", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            pasted = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(self._pastes.shorten(pasted))
+
+        @keys.add("backspace", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            before = event.current_buffer.document.text_before_cursor
+            event.current_buffer.delete_before_cursor(count=len(self._pastes.mark_before(before)) or event.arg)
 
         @keys.add("escape", "enter", filter=typing)
         def _(event: KeyPressEvent) -> None:
@@ -170,24 +200,46 @@ class LivePrompt:
     def _message(self, talk: Talk) -> ANSI:
         from prompt_toolkit.formatted_text import ANSI
 
-        rows = talk.screen.rows()
+        rows = talk.screen.rows()[-max(1, self._session.output.get_size().rows - BELOW) :]
         if sign := self._waiting_sign(talk):
             rows.append(sign)
-        rows += [talk.screen.dim(head(f"next: {printable(text)}", self.columns)) for text in talk.waiting]
+        rows += [talk.screen.dim(head(f"next: {printable(typed.shown)}", self.columns)) for typed in talk.waiting]
         if rows and rows[-1]:
             rows.append("")
-        return ANSI("\n".join([*rows, PROMPT]))
+        return ANSI("\n".join([*rows, talk.screen.person(PROMPT)]))
 
     def _waiting_sign(self, talk: Talk) -> str:
         quiet = asyncio.get_running_loop().time() - self._heard_at
-        if not talk.is_busy or quiet < (QUIET_MIDWAY if talk.screen.is_growing else QUIET_AT_FIRST):
+        if not talk.doing or quiet < (QUIET_MIDWAY if talk.screen.is_growing else QUIET_AT_FIRST):
             return ""
-        return talk.screen.dim(f"… {quiet:.0f} s, Ctrl-C stops it")
+        sign = f"{head(printable(talk.doing), self.columns - 30)} … {quiet:.0f} s, Ctrl-C stops it"
+        return talk.screen.dim(sign)
 
-    def _status(self) -> str:
+    def _status(self, talk: Talk) -> str:
         if self._asks_again:
             return "Ctrl-C again to leave"
-        return self._conversation.status.line(self.columns)
+        return talk.status.line(self.columns)
+
+
+def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:
+    """A row right below the prompt; a toolbar of the session would stand at the bottom of the window."""
+    from prompt_toolkit.layout import FormattedTextControl, HSplit, Window
+
+    assert isinstance(prompt.layout.container, HSplit), "that is how a session is laid out"
+    row = Window(FormattedTextControl(lambda: [("class:status", text())]), height=1, dont_extend_height=True)
+    prompt.layout.container.children.append(row)
+
+
+def _make_output() -> Output:
+    """The terminal. It is not asked where the cursor is: then the prompt takes the rows that it needs and no more, and
+    a window that is resized has little to draw anew."""
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output()
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
 
 
 def _make_completer(conversation: TerminalConversation) -> Completer:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "sessions": "app",
     "memory": "build",
     "config": "app",
+    "profiles": "app",
     "doctor": "doctor",
     "completion": "completion",
 }

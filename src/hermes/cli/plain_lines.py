@@ -8,11 +8,13 @@ import shutil
 import signal
 import sys
 
-from hermes.cli.talk import PROMPT, Talk
+from hermes.cli.talk import PROMPT, Talk, Typed
 
 
 class PlainLines:
     """Reads lines as the terminal gives them, and writes rows when they are finished."""
+
+    redraws = False
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
@@ -34,7 +36,8 @@ class PlainLines:
                 self._closed.set()
             *lines, buffered = (buffered + data).split(b"\n")
             for line in lines:
-                talk.hear(line.decode(errors="replace"))
+                text = line.decode(errors="replace")
+                talk.hear(Typed(text, text))
                 if not line.strip():
                     self._ask()
 
@@ -51,11 +54,15 @@ class PlainLines:
             loop.remove_reader(descriptor)
             loop.remove_signal_handler(signal.SIGINT)
 
-    def said(self, talk: Talk, text: str) -> None:
+    def said(self, talk: Talk, shown: str) -> None:
         """The terminal has shown it already."""
 
     def refresh(self, talk: Talk) -> None:
         self._write("".join(f"{row}\n" for row in talk.screen.take()))
+
+    async def show_aside(self, talk: Talk) -> None:
+        self._write("\n")
+        await self.settle(talk)
 
     async def settle(self, talk: Talk) -> None:
         self.refresh(talk)

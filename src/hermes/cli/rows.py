@@ -5,10 +5,14 @@ from __future__ import annotations
 import unicodedata
 
 JOINER = "\u200d"
+LONGEST_WORD = 2000
+"""Characters without a break, such as an address, that are kept in one line."""
 
 
 def width_of(character: str) -> int:
     """How many columns a character takes: none when it combines with the one before, two when it is wide."""
+    if character.isascii():
+        return 1
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -22,32 +26,68 @@ def columns_of(text: str) -> int:
 def fold(text: str, columns: int) -> tuple[list[str], str]:
     """The rows that are full, broken between words or wide characters, and the rest, which may still grow.
 
-    A word that is wider than a row stays whole: the terminal breaks it without putting a line end into it.
+    A word that is wider than a row stays whole, unless it is endless: the terminal breaks it without putting a line
+    end into it.
     """
-    rows: list[str] = []
-    while columns_of(text) > columns and (place := _break(text, columns)):
-        rows.append(text[:place].rstrip(" "))
-        text = text[place:].lstrip(" ")
-    return rows, text
+    *full, (start, end) = spans(text, columns)
+    return [text[first:last] for first, last in full], text[start:end]
 
 
-def _break(text: str, columns: int) -> int:
-    """Where the first row ends: the last good place that fits, else the first one there is, else 0."""
-    used = found = 0
-    for place, character in enumerate(text):
-        if place and _may_break(text, place) and text[:place].strip(" "):
+def spans(text: str, columns: int) -> list[tuple[int, int]]:
+    """Where each row begins and ends, at least one. Blanks at a break belong to no row."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    while place := _break(text, start, columns):
+        found.append((start, start + len(text[start:place].rstrip(" "))))
+        start = place
+        while start < len(text) and text[start] == " ":
+            start += 1
+    return [*found, (start, len(text))]
+
+
+def tight_spans(text: str, columns: int) -> list[tuple[int, int]]:
+    """Like `spans`, but a word that is wider than a row is broken too: no row is wider than `columns`, which is 2 at
+    least."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans(text, columns):
+        used, begin = 0, start
+        for place in range(start, end):
+            width = width_of(text[place])
+            if used + width > columns:
+                found.append((begin, place))
+                used, begin = 0, place
+            used += width
+        found.append((begin, end))
+    return found
+
+
+def _break(text: str, start: int, columns: int) -> int:
+    """Where the row that begins at `start` ends: the last good place that fits, else the first one there is, else 0."""
+    used = found = full = 0
+    has_begun = False
+    for place in range(start, len(text)):
+        character = text[place]
+        if has_begun and _may_break(text, place):
             if used > columns and found:
                 return found
             found = place
             if used > columns:
                 return found
+        if place - start >= LONGEST_WORD and full > start:
+            return found or full
+        has_begun = has_begun or character != " "
+        full = full if used > columns else place
         used += 0 if character == " " and used >= columns else width_of(character)
     return found if used > columns else 0
 
 
 def _may_break(text: str, place: int) -> bool:
     before, after = text[place - 1], text[place]
-    if after == " " or width_of(after) == 0 or before == JOINER:
+    if after == " ":
+        return False
+    if before.isascii() and after.isascii():
+        return before == " "
+    if width_of(after) == 0 or before == JOINER:
         return False
     return before == " " or width_of(before) == 2 or width_of(after) == 2
 

@@ -1,12 +1,21 @@
-"""What is to be seen of a conversation, as rows. Finished rows are taken and printed; the last one still grows."""
+"""What is to be seen of a conversation, as rows. Finished rows are taken and printed; what follows them still grows."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
 
-from hermes.agent.lane import WAITING
+from hermes.cli.inline import BOLD, DIM
+from hermes.cli.markdown import Markdown
 from hermes.cli.output import printable
-from hermes.cli.rows import fold, head, tail
+from hermes.cli.pastes import Pastes
+from hermes.cli.plain_text import PlainText
+from hermes.cli.rows import fold, head
+from hermes.cli.session_watch import Overheard
+from hermes.cli.styled import paint
+from hermes.cli.tool_row import ToolRow
 from hermes.events import (
     Failed,
     MemoryUpdated,
@@ -21,24 +30,48 @@ from hermes.events import (
     TurnEvent,
     Waiting,
 )
-from hermes.settings import MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.settings import MARKDOWN, MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.store.held_lease import WAITING
 
-DIM, RESET = "\x1b[2m", "\x1b[0m"
+PERSON = f"{BOLD};32"
+"""The style of what the person says."""
+
+
+class Format(Protocol):
+    """Makes rows of a text while it comes."""
+
+    @property
+    def is_growing(self) -> bool: ...
+
+    def feed(self, text: str) -> list[str]: ...
+
+    def end(self) -> list[str]: ...
+
+    def growing(self) -> list[str]: ...
 
 
 class Screen:
-    """Makes rows of what happens. One blank row ends each turn and each command, however the model spaced its reply."""
+    """Makes rows of what happens. One blank row ends each turn and each command, however the model spaced its reply.
 
-    def __init__(self, settings: Settings, columns: Callable[[], int], *, colored: bool) -> None:
+    Where rows cannot be drawn over (`redraws` is false), a reply stays as it was written and a tool call has two rows.
+    """
+
+    def __init__(self, settings: Settings, columns: Callable[[], int], *, colored: bool, redraws: bool) -> None:
         self.colored = colored
+        self._redraws = redraws
         self._notices = settings.get(MEMORY_NOTICES)
         self._reasoning = settings.get(SHOW_REASONING)
         self._columns = columns
+        self._plain = PlainText(columns)
+        formats = settings.get(MARKDOWN) and redraws
+        self._reply: Format = Markdown(columns, colored=colored) if formats else PlainText(columns)
+        self._format: Format = self._plain
+        self._style = ""
         self._finished: list[str] = []
-        self._growing = ""
+        self._tool: ToolRow | None = None
+        self._after_tool: list[str] = []
+        self._passing = ""
         self._blank = 0
-        self._dim = False
-        self._fenced = False
         self._begun = False
 
     @property
@@ -48,15 +81,20 @@ class Screen:
 
     @property
     def is_growing(self) -> bool:
-        """Whether a row has begun that has not ended."""
-        return bool(self._growing)
+        """Whether something has begun that has not ended."""
+        return self._format.is_growing or self._tool is not None
 
     def rows(self) -> list[str]:
-        """Everything that was not taken yet, the growing row last: what to show meanwhile."""
-        if not self._growing:
+        """Everything that was not taken yet: what to show meanwhile."""
+        growing = [self._paint(row) for row in self._format.growing()]
+        if self._tool is not None:
+            growing.append(self.dim(self._tool.running(time.monotonic(), self._columns())))
+        if self._passing:
+            full, rest = fold(self._passing, self._columns())
+            growing += [self.dim(row) for row in (*full, rest)]
+        if not growing:
             return list(self._finished)
-        growing = self._paint(tail(self._growing.rstrip(), self._columns()))
-        return [*self._finished, *([""] * self._blank if self._begun else []), growing]
+        return [*self._finished, *([""] * self._blank if self._begun else []), *growing]
 
     def take(self) -> list[str]:
         """The finished rows, to be printed once."""
@@ -65,39 +103,56 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Whole lines, broken between words."""
-        self._add_lines(text, dim=False)
+        self._add_lines(text, "")
 
     def remark(self, text: str) -> None:
         """Whole lines beside the conversation."""
-        self._add_lines(text, dim=True)
+        self._add_lines(text, DIM)
 
     def said(self, text: str) -> None:
         """What the person said; blank rows at the beginning of the answer are left out."""
-        self.say(text)
+        self._add_lines(text, PERSON)
         self._begun = False
+
+    def overhear(self, overheard: Overheard) -> None:
+        """What others said in the session, each marked as theirs."""
+        if overheard.left_out:
+            self.remark(f"({overheard.left_out:,} earlier messages of others are left out)")
+        for message in overheard.messages:
+            at, text = f"{datetime.fromtimestamp(message.timestamp):%H:%M}", message.content or ""
+            if message.role == "user":
+                self.remark(f"(elsewhere, {at})")
+                named = f"{message.author_name}: " if message.author_name else ""
+                self._add_lines(f"» {named}{Pastes().shorten(text)}".replace("\n", "\n  "), PERSON)
+            elif message is overheard.messages[0]:
+                self.remark(f"(elsewhere, {at}, the reply)")
+            if message.role != "user":
+                self._begun = False
+                self._grow(self._reply, text, "")
+                self.end()
 
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""
-        self._end_row()
+        self._end_text()
+        self._tool, self._passing = None, ""
         self._finished.append("")
-        self._blank, self._begun, self._fenced = 0, False, False
+        self._blank, self._begun = 0, False
 
     def show(self, event: TurnEvent) -> None:
         """Show what happened in a turn."""
+        self._passing = ""
         match event:
             case TextDelta(text):
-                self._grow(text, dim=False)
+                self._grow(self._reply, text, "")
             case ReasoningDelta(text) if self._reasoning:
-                self._grow(text, dim=True)
-            case ToolStarted(name=name, arguments=arguments):
-                self._one_row(f"· {name} {arguments}")
-            case ToolProgress(name=name, text=text):
-                self._one_row(f"· {name}: {text}")
-            case ToolFinished(name=name, result=result, ok=False):
-                self.remark(f"· {name}: {head(printable(result), 160)}")
+                self._grow(self._plain, text, DIM)
+            case ToolStarted() | ToolProgress() | ToolFinished():
+                self._show_tool(event)
             case MemoryUpdated(action=action, text=text) if self._notices:
-                removed = "removed: " if action == "remove" else ""
-                self.say(f"💾 Memory updated: {removed}{text}")
+                self._say_after_tool(f"💾 Memory updated: {'removed: ' if action == 'remove' else ''}{text}")
+            case Notice(text, passes=True) if self._redraws:
+                self._end_text()
+                self._passing = printable(text)
             case Notice(text):
                 self.remark(text)
             case Waiting():
@@ -107,57 +162,68 @@ class Screen:
             case Stopped():
                 self.remark("(stopped)")
             case Replied():
-                self._end_row()
+                self._end_text()
             case _:
                 pass
 
-    def _grow(self, text: str, *, dim: bool) -> None:
-        if dim != self._dim and self._growing:
-            self._end_row()
-        self._dim = dim
-        *lines, rest = (self._growing + printable(text).expandtabs(4)).split("\n")
-        for line in lines:
-            self._growing = line
-            self._fold()
-            self._end_row()
-        self._growing = rest
-        self._fold()
+    def _show_tool(self, event: ToolStarted | ToolProgress | ToolFinished) -> None:
+        now, columns = time.monotonic(), self._columns()
+        match event:
+            case ToolStarted(name=name, arguments=arguments):
+                self._end_text()
+                self._tool = ToolRow(name, arguments, now)
+                if not self._redraws:
+                    self.remark(self._tool.running(now, columns))
+            case ToolProgress(name=name, text=text) if self._tool is not None:
+                self._tool.progress = text
+                if not self._redraws:
+                    self.remark(head(printable(f"· {name}: {text}"), columns))
+            case ToolFinished(result=result, ok=ok) if self._tool is not None:
+                tool, self._tool = self._tool, None
+                self.remark(tool.finished(result, ok, now, columns))
+                for line in self._after_tool:
+                    self.say(line)
+                self._after_tool = []
 
-    def _fold(self) -> None:
-        """Finish what is wider than a row. Code stays whole, so that it can be copied."""
-        if self._fenced or self._growing.lstrip().startswith("```"):
-            return
-        rows, self._growing = fold(self._growing, self._columns())
-        for row in rows:
-            self._add(row)
-
-    def _end_row(self) -> None:
-        row, self._growing = self._growing, ""
-        if row.lstrip().startswith("```"):
-            self._fenced = not self._fenced
-        if row.strip():
-            self._add(row)
+    def _say_after_tool(self, text: str) -> None:
+        """What a tool did is told below its row."""
+        if self._tool is None:
+            self.say(text)
         else:
-            self._blank += 1
+            self._after_tool.append(text)
 
-    def _add(self, row: str) -> None:
-        if self._begun:
-            self._finished += [""] * self._blank
-        self._blank, self._begun = 0, True
-        self._finished.append(self._paint(row))
+    def _grow(self, form: Format, text: str, style: str) -> None:
+        if form is not self._format or style != self._style:
+            self._end_text()
+        self._format, self._style = form, style
+        self._add(form.feed(printable(text).expandtabs(4)))
 
-    def _add_lines(self, text: str, *, dim: bool) -> None:
-        if self._growing:
-            self._end_row()
-        self._blank, self._fenced = 0, False
-        self._grow(f"{text}\n", dim=dim)
+    def _end_text(self) -> None:
+        self._add(self._format.end())
 
-    def _one_row(self, text: str) -> None:
-        self.remark(head(printable(text), self._columns()))
+    def _add(self, rows: list[str]) -> None:
+        for row in rows:
+            if not row.strip():
+                self._blank += 1
+                continue
+            if self._begun:
+                self._finished += [""] * self._blank
+            self._blank, self._begun = 0, True
+            self._finished.append(self._paint(row))
+
+    def _add_lines(self, text: str, style: str) -> None:
+        self._end_text()
+        self._blank = 0
+        self._grow(self._plain, f"{text}\n", style)
+        self._end_text()
 
     def dim(self, text: str) -> str:
         """`text` as it shows beside the conversation, where the terminal can."""
-        return f"{DIM}{text}{RESET}" if self.colored else text
+        return paint([(text, DIM)]) if self.colored else text
+
+    def person(self, text: str) -> str:
+        """`text` as what the person says shows, where the terminal can."""
+        return paint([(text, PERSON)]) if self.colored else text
 
     def _paint(self, row: str) -> str:
-        return self.dim(row) if self._dim else row
+        return paint([(row, self._style)]) if self.colored else row

@@ -22,9 +22,9 @@ from hermes.files import replacing
 from hermes.memory.outbox import Outbox
 from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
-from hermes.store.export import message_to_json, to_jsonl, to_markdown
+from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
-from hermes.store.memory_rows import providers_of
+from hermes.store.memory_rows import hide_title, providers_of
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -132,6 +132,8 @@ def title_session(
             if title is None and not clear:
                 return session.title
             store.sessions.set_title(tx, session.id, None if clear else title)
+            if title is not None and store.incognito.is_on(tx, session.id):
+                hide_title(tx, session.id, title)
             return None if clear else title
 
         return await store.write(change)
@@ -252,14 +254,8 @@ def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
     messages = store.messages.history(tx, session.id)
     following = store.sessions.live_id(tx, session.id)
     if as_json:
-        print_json(
-            {
-                "session": to_builtins(session),
-                "continued_in": following if following != session.id else None,
-                "messages": [message_to_json(message) for message in messages],
-                "compressions": [to_builtins(compression) for compression in compressions],
-            }
-        )
+        told = to_json(session, messages, compressions)
+        print_json({**told, "continued_in": following if following != session.id else None})
         return
     _print_head(session)
     _print_messages(messages, compressions)

@@ -38,7 +38,11 @@ def load_app(ctx: typer.Context) -> App:
 
 def find_home(ctx: typer.Context) -> Home:
     """The profile's home alone, for commands that must work when its settings are broken."""
-    return Home.find(os.environ, _invocation(ctx).profile)
+    profile = _invocation(ctx).profile
+    home = Home.find(os.environ, profile)
+    if profile is not None:
+        home.require()
+    return home
 
 
 def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:

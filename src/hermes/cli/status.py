@@ -1,4 +1,4 @@
-"""The status line: which model answers, in which session, with which memory."""
+"""The status line: which model answers, in which session, what that has cost, and with which memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ from msgspec import Struct
 from hermes.cli.rows import columns_of, head
 
 APART = " · "
+LEAST = 8
+"""Columns that a name keeps beside the counts."""
+FEW = 10_000
+"""Tokens that are named to the last one; of more, the thousands."""
+
+
+class Gauge(Struct, frozen=True):
+    """Tokens that a session has spent, and how full the model's window is."""
+
+    tokens: int
+    percent: int
+    is_estimate: bool = False
+    """The endpoint does not say what it counted."""
+
+    @property
+    def spent(self) -> str:
+        about = "~" if self.is_estimate else ""
+        return about + (f"{self.tokens:,}" if self.tokens < FEW else f"{self.tokens / 1000:,.0f}k")
 
 
 class ChatStatus(Struct, frozen=True):
@@ -15,13 +33,23 @@ class ChatStatus(Struct, frozen=True):
     model: str
     session: str
     memory: str
+    gauge: Gauge | None = None
 
     def line(self, columns: int) -> str:
-        """One row of at most `columns`: words go first, then ends of names; memory is never cut before they are."""
-        full = f"model {self.model}{APART}session {self.session}{APART}memory {self.memory}"
-        if columns_of(full) <= columns:
-            return full
-        free = columns - columns_of(self.memory) - 2 * len(APART)
+        """One row of at most `columns`: words go first, then ends of names, then the counts; memory is cut last."""
+        counts = (f"{self.gauge.spent} tokens", f"window {self.gauge.percent} %") if self.gauge else ()
+        full = APART.join((f"model {self.model}", f"session {self.session}", *counts, f"memory {self.memory}"))
+        brief = APART.join((self.model, self.session, *counts, self.memory))
+        for line in (full, brief):
+            if columns_of(line) <= columns:
+                return line
+        return self._cut(columns)
+
+    def _cut(self, columns: int) -> str:
+        counts = f"{self.gauge.spent} tok{APART}{self.gauge.percent} %{APART}" if self.gauge else ""
+        if columns_of(counts) + columns_of(self.memory) + 2 * (len(APART) + LEAST) > columns:
+            counts = ""
+        free = columns - columns_of(counts) - columns_of(self.memory) - 2 * len(APART)
         session = head(self.session, max(4, free - min(columns_of(self.model), free // 2)))
         model = head(self.model, max(4, free - columns_of(session)))
-        return head(APART.join((model, session, self.memory)), columns)
+        return head(f"{model}{APART}{session}{APART}{counts}{self.memory}", columns)

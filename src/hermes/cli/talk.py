@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from hermes.cli.screen import Screen
+from hermes.cli.status import ChatStatus
 
 PROMPT, INDENT = "› ", "  "
+
+
+class Typed(Struct, frozen=True):
+    """What a person said, and how it is shown: a long text that was pasted has a mark in its place."""
+
+    text: str
+    shown: str
 
 
 class Talk(Protocol):
@@ -18,16 +28,21 @@ class Talk(Protocol):
         ...
 
     @property
-    def waiting(self) -> tuple[str, ...]:
+    def status(self) -> ChatStatus:
+        """What the status line says."""
+        ...
+
+    @property
+    def waiting(self) -> tuple[Typed, ...]:
         """What was typed while a reply came, and is said next."""
         ...
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a turn or a command runs."""
+    def doing(self) -> str:
+        """What is under way, in a word or two; "" when nothing is."""
         ...
 
-    def hear(self, text: str) -> None:
+    def hear(self, typed: Typed) -> None:
         """The person typed this and pressed Enter."""
         ...
 
@@ -43,6 +58,9 @@ class Talk(Protocol):
 class Front(Protocol):
     """A way to use a terminal."""
 
+    redraws: bool
+    """Whether what was shown can be drawn over."""
+
     @property
     def columns(self) -> int:
         """How wide it is now."""
@@ -52,12 +70,16 @@ class Front(Protocol):
         """Pass on what is typed, until `close` or the end of the input."""
         ...
 
-    def said(self, talk: Talk, text: str) -> None:
+    def said(self, talk: Talk, shown: str) -> None:
         """A message or command is taken up now."""
         ...
 
     def refresh(self, talk: Talk) -> None:
         """The screen has changed."""
+        ...
+
+    async def show_aside(self, talk: Talk) -> None:
+        """Return when every finished row is on the terminal, while a person may be typing."""
         ...
 
     async def settle(self, talk: Talk) -> None:

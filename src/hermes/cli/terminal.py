@@ -16,32 +16,41 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 
+from msgspec.structs import replace
+
 from hermes import __version__
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
+from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
 from hermes.cli.screen import Screen
-from hermes.cli.talk import Front
+from hermes.cli.session_watch import SessionWatch
+from hermes.cli.status import ChatStatus
+from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
+from hermes.events import Accepted
 from hermes.settings import COLOR
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
 FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
 PATIENCE = 0.5
+LOOK = 1.0
+"""Seconds between two looks at what others say in the session."""
 
 
 async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
     recap = await conversation.recap()
-    sys.stdout.write("\n".join([*rows, rest, "", *([recap, ""] if recap else []), ""]))
+    greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
+    sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    terminal = Terminal(conversation, LivePrompt(conversation) if can_redraw else PlainLines())
+    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
@@ -60,11 +69,18 @@ class Terminal:
         self._front = front
         app = conversation.app
         colored = use_color(app.settings.get(COLOR), app.env)
-        self._screen = Screen(app.settings, lambda: front.columns, colored=colored)
-        self._waiting: deque[str] = deque()
+        self._screen = Screen(app.settings, lambda: front.columns, colored=colored, redraws=front.redraws)
+        self._waiting: deque[Typed] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
         self._code: int | None = None
+        self._doing = ""
+        self._watch = SessionWatch(conversation.store)
+
+    @property
+    def status(self) -> ChatStatus:
+        """What the status line says."""
+        return replace(self._conversation.status, gauge=self._watch.gauge)
 
     @property
     def screen(self) -> Screen:
@@ -72,25 +88,25 @@ class Terminal:
         return self._screen
 
     @property
-    def waiting(self) -> tuple[str, ...]:
+    def waiting(self) -> tuple[Typed, ...]:
         """What was typed while a reply came, and is said next."""
         return tuple(self._waiting)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a turn or a command runs."""
-        return self._stop is not None
+    def doing(self) -> str:
+        """What is under way, in a word or two; "" when nothing is."""
+        return self._doing
 
-    def hear(self, text: str) -> None:
+    def hear(self, typed: Typed) -> None:
         """The person typed this and pressed Enter."""
-        typed = find_command("terminal", text)
-        overtaking = typed.command.name if typed is not None and typed.command.overtakes else ""
+        found = find_command("terminal", typed.shown)
+        overtaking = found.command.name if found is not None and found.command.overtakes else ""
         if overtaking == "quit":
             self.leave()
-        elif overtaking == "stop" and self.is_busy:
+        elif overtaking == "stop" and self._stop is not None:
             self.interrupt()
-        elif text.strip():
-            self._waiting.append(text)
+        elif typed.text.strip():
+            self._waiting.append(typed)
             self._wake.set()
 
     def interrupt(self) -> bool:
@@ -111,49 +127,74 @@ class Terminal:
         listening = asyncio.create_task(self._front.listen(self))
         listening.add_done_callback(lambda _: self.leave())
         try:
-            while (text := await self._next()) is not None:
-                await self._handle(text)
+            while (typed := await self._next()) is not None:
+                await self._handle(typed)
         finally:
             self._front.close()
             with suppress(OSError):  # the window was closed
                 await listening
         return self._code or 0
 
-    async def _next(self) -> str | None:
+    async def _next(self) -> Typed | None:
         while self._code is None:
             if self._waiting:
                 return self._waiting.popleft()
             self._wake.clear()
-            await self._wake.wait()
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._wake.wait()
+            except TimeoutError:
+                await self._look_around()
         return None
 
-    async def _handle(self, text: str) -> None:
-        self._front.said(self, text)
-        self._stop = asyncio.Event()
+    async def _look_around(self) -> None:
+        """Show what others said in the session meanwhile."""
+        before = self._watch.gauge
+        overheard = await self._watch.look(self._conversation.agent)
+        if overheard.messages:
+            self._screen.overhear(overheard)
+            await self._front.show_aside(self)
+        elif self._watch.gauge != before:
+            self._front.refresh(self)
+
+    async def _handle(self, typed: Typed) -> None:
+        self._front.said(self, typed.shown)
+        self._stop, text = asyncio.Event(), typed.text.strip()
         try:
-            if text.startswith("/"):
-                await self._run_command(text.strip(), self._stop)
+            if typed.shown.startswith("/"):
+                self._doing = text.split(maxsplit=1)[0]
+                await self._run_command(text, self._stop)
             else:
-                await self._run_turn(text.strip(), self._stop)
+                await self._run_turn(text, self._stop)
         except HermesError as error:
             self._screen.say(f"hermes: {error.line()}")
         finally:
-            self._stop = None
+            self._stop, self._doing = None, ""
         self._screen.end()
         await self._front.settle(self)
+        await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
         answered = await run_command(self._conversation, line, stop)
         if answered.text:
             self._screen.say(answered.text)
+        if answered.say is not None:
+            text = answered.say.text
+            self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
+            await self._run_turn(text, stop)
         if answered.over:
             self.leave()
 
     async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+        self._doing = self._conversation.status.model
         async with aclosing(self._conversation.say(text, stop)) as events:
             async for event in events:
+                if isinstance(event, Accepted):
+                    self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
                 self._screen.show(event)
                 self._front.refresh(self)
+        if self._conversation.session_id is not None:
+            await self._watch.turn_over(self._conversation.session_id)
 
 
 @contextmanager

@@ -19,15 +19,13 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import new_owner
+from hermes.db.leases import Lease, new_owner
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
@@ -37,6 +35,8 @@ from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
+from hermes.store.chats import Chats
+from hermes.store.inbox import LEASE, let_go, stop_requested
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -83,7 +83,8 @@ class Gateway:
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
-        self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
+        chats = Chats(store, terms.agent_name, terms.people)
+        self._inbox = Inbox(store, chats, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)

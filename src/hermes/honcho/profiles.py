@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from hermes.config_file import load_env, read_entries
 from hermes.errors import HermesError, SettingsError
-from hermes.home import PROFILE_NAME, PROFILES, Home
+from hermes.home import Home
 from hermes.honcho.config_file import ConfigPlaces
 from hermes.honcho.configuration import HonchoConfiguration, load
 from hermes.honcho.keys import ENV_HOST
@@ -14,12 +14,10 @@ from hermes.honcho.server import HonchoServer, Machine, find_server, meant_serve
 from hermes.settings import PROVIDER
 from hermes.settings.layers import Layer, environment
 
-DEFAULT = "default"
-
 
 def machines(machine: Machine) -> Iterator[Machine]:
     """The machine as every profile sees it, the default one first; this one itself where it is its turn."""
-    for home in _homes(machine):
+    for home in machine.home.all():
         yield machine if home.path == machine.home.path else _at(home)
 
 
@@ -27,22 +25,14 @@ def find_sharing(machine: Machine, config: HonchoConfiguration) -> Iterator[tupl
     """The other profiles that tell the same workspace of the same server, or will once Honcho is chosen there; False
     with one whose configuration is broken, of which nobody can tell."""
     ours = _memory(machine, find_server(config), config.workspace)
-    for home in _homes(machine):
+    for home in machine.home.all():
         if home.path == machine.home.path:
             continue
         try:
             if ours in _memories(_at(home)):
-                yield home.profile or DEFAULT, True
+                yield home.name, True
         except HermesError:
-            yield home.profile or DEFAULT, False
-
-
-def _homes(machine: Machine) -> Iterator[Home]:
-    shared = machine.home.shared
-    yield Home(shared)
-    for folder in sorted((shared / PROFILES).glob("*")):
-        if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
-            yield Home(folder, folder.name)
+            yield home.name, False
 
 
 def _memories(machine: Machine) -> list[tuple[str, ...]]:

@@ -17,7 +17,7 @@ from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_documen
 from hermes.honcho.configuration import HonchoConfiguration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
-from hermes.honcho.profiles import DEFAULT, machines
+from hermes.honcho.profiles import machines
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
 from hermes.settings import PROVIDER
@@ -33,7 +33,7 @@ class Workbench(Struct, frozen=True):
 
     @property
     def profile(self) -> str:
-        return self.machine.home.profile or DEFAULT
+        return self.machine.home.name
 
     @property
     def places(self) -> ConfigPlaces:

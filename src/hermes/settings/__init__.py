@@ -13,8 +13,7 @@ from hermes.settings.compound_kinds import List
 from hermes.settings.kinds import Boolean, Choice, Integer, Number, Secret, Text, Url
 from hermes.settings.layers import Settings as Settings
 from hermes.settings.setting import Setting as Setting
-from hermes.settings.setting import collect
-from hermes.settings.spelling import nearest
+from hermes.settings.setting import collect, nearest
 
 LOCK_TIMEOUT = Setting(
     "store.lock_timeout",
@@ -35,6 +34,12 @@ COLOR = Setting(
 )
 MEMORY_NOTICES = Setting(
     "display.memory_notices", Boolean(), True, "Say `💾 Memory updated` when a built-in note changes."
+)
+MARKDOWN = Setting(
+    "display.markdown",
+    Boolean(),
+    True,
+    "Show Markdown in replies as it is meant. Off, and wherever rows cannot be drawn over, it stays as it was written.",
 )
 SHOW_REASONING = Setting("display.reasoning", Boolean(), False, "Show what the model thinks aloud.")
 

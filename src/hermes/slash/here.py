@@ -9,7 +9,9 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.memory.notes import Notes
+from hermes.llm.offer import ModelOffer
+from hermes.memory.book import MemoryBook
+from hermes.store.chosen_models import ChosenModel
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -17,12 +19,24 @@ Word: TypeAlias = tuple[str, str]
 """What may be typed, and what it means."""
 
 
+class Say(Struct, frozen=True):
+    """A command's answer where it leads to a turn: this is said as if the person had typed it."""
+
+    text: str
+
+
+Answer: TypeAlias = str | Say
+"""What a command comes to: what the person is told, or what is said for them."""
+
+
 class Beginning(Struct):
     """A session that the next message will begin, and what it will have."""
 
-    notes: Notes
+    book: MemoryBook
+    offer: ModelOffer | None = None
     title: str | None = None
     incognito: bool = False
+    model: ChosenModel | None = None
 
 
 class Console(Protocol):
@@ -38,6 +52,10 @@ class Console(Protocol):
 
     async def resume(self, name: str) -> str:
         """Go on with another session; what the person is told of it."""
+        ...
+
+    async def copy(self, text: str) -> str:
+        """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
         ...
 
     def leave(self) -> None:
@@ -68,3 +86,9 @@ class Here(Protocol):
     async def begin_session(self) -> str:
         """Go on in a new session; what the person is told of it."""
         ...
+
+
+def console_of(here: Here) -> Console:
+    """The console, for commands that the table offers only where there is one."""
+    assert here.console is not None, "the table offers it only where there is one"
+    return here.console

@@ -1,8 +1,8 @@
 """The table of slash commands, for every surface on which people talk.
 
-    text ── find_command ── TypedCommand ── run over a Here ── what the person is told
+    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
 
-A new command is a function in `acts.py` and its line in `TABLE`.
+A new command is a function of this room and its line in `TABLE`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts
-from hermes.slash.here import Here, Surface, Word
+from hermes.slash import acts, keeping, models, remembering, spending
+from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
@@ -39,7 +39,7 @@ class Command(Struct, frozen=True):
     name: str
     takes: str
     help: str
-    run: Callable[[Here, str], Awaitable[str]]
+    run: Callable[[Here, str], Awaitable[Answer]]
     where: tuple[Surface, ...] = ("terminal", "chat")
     overtakes: bool = False
     """It acts at once, whatever waits; every other command waits its turn like a message."""
@@ -68,12 +68,35 @@ TABLE = (
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
     Command(
         "memory",
-        "[on|off]",
-        "Show the notes; off makes this conversation incognito.",
-        acts.memory,
-        words=acts.memory_words,
+        remembering.TAKES,
+        "What memory holds of you, to see, correct and forget; off makes this conversation incognito.",
+        remembering.memory,
+        words=remembering.memory_words,
+    ),
+    Command(
+        "model",
+        "[NAME]",
+        "Show which model answers and what there is; NAME answers in this session from now on.",
+        models.model,
+        words=models.model_words,
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
+    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command(
+        "save",
+        "[FILE] [--force]",
+        "Write this conversation to a file: .md, .json or .jsonl.",
+        keeping.save,
+        where=("terminal",),
+    ),
+    Command(
+        "copy",
+        "[N|code]",
+        "Put the last reply into the clipboard, the Nth from the end, or the last code block.",
+        keeping.copy,
+        where=("terminal",),
+        words=keeping.copy_words,
+    ),
     Command("help", "", "This list.", _help),
     Command("quit", "", "Leave.", acts.leave, where=("terminal",), overtakes=True, aliases=("exit",)),
 )
@@ -88,8 +111,8 @@ class TypedCommand(Struct, frozen=True):
     command: Command
     rest: str
 
-    async def run(self, here: Here) -> str:
-        """Do it; what the person is told. Raises UsageError for what the person can mend."""
+    async def run(self, here: Here) -> Answer:
+        """Do it. Raises UsageError for what the person can mend."""
         return await self.command.run(here, self.rest)
 
 

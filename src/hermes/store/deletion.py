@@ -75,6 +75,8 @@ class Deletions:
                 "hermes_inbox_messages",
                 "hermes_prompts",
                 "hermes_injections",
+                "hermes_chosen_models",
+                "hermes_usage",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -20,6 +20,15 @@ def to_jsonl(session: Session, messages: Iterable[Message], compressions: Sequen
         yield _line("compression", to_builtins(compression))
 
 
+def to_json(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> dict[str, Json]:
+    """The session, its messages in order and its compressions as one value."""
+    return {
+        "session": to_builtins(session),
+        "messages": [message_to_json(message) for message in messages],
+        "compressions": [to_builtins(compression) for compression in compressions],
+    }
+
+
 def to_markdown(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
     """A readable transcript; a compression is noted where its horizon lies."""
     yield f"# {session.title or session.id}"

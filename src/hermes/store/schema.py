@@ -17,7 +17,9 @@ from hermes.db.engine import Tx
 from hermes.db.migrations import Migration
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    chosen_models,
     compression_failures,
+    corrections,
     inbox,
     incognito,
     injections,
@@ -29,6 +31,7 @@ from hermes.store import (
     prompts,
     reviews,
     told,
+    usage,
 )
 from hermes.types import Json
 
@@ -167,6 +170,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
 )
 
 

@@ -1,0 +1,98 @@
+"""What a terminal costs: a core while a reply of 200 tokens a second is shown, and Enter on a long paste."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.table import Row, report, summarise
+from hermes.types import Json
+from tests.cli.screen import ENTER, Screen
+
+RUNS = 3
+RATE = 200
+"""Tokens a second, of four characters each."""
+SECTION = """## Section {number}
+
+Sorting **large** files takes *memory*, time and a `compare()`; [the manual](https://example.org/sort) says which, and
+a plan helps: read what fits, sort it, write it, then merge what was written, which is what databases do every day.
+
+1. Read a **chunk** that fits into memory.
+2. Sort it, and write it to a file of its own.
+
+```python
+def merge(parts: list[Path]) -> None:
+    for part in parts:
+        print(part.name)
+```
+
+| way | cost | good for |
+|-----|-----:|----------|
+| merge sort | 1,234 | files that do not fit into memory, as **databases** have them |
+| quick sort | 20 | what fits |
+
+"""
+REPLY = "".join(SECTION.format(number=number) for number in range(12))
+PASTE = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
+
+
+def run() -> None:
+    """Measure and print."""
+    streaming = [{"says": {"text": REPLY, "piece": 4, "pause": 1 / RATE}}]
+    shares = [_share_of_core(streaming) for _ in range(RUNS)]
+    pastes = [_time_paste() for _ in range(RUNS)]
+    rows: list[Row] = [
+        summarise("CPU per second of a 200 tokens/s stream", shares),
+        summarise(f"Enter on a paste of {len(PASTE) // 1000} KB, until shown", pastes),
+    ]
+    report("Rendering: hermes chat at a terminal", rows)
+
+
+@contextmanager
+def _chat(answers: list[Json]) -> Iterator[Screen]:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        script = Path(folder) / "script.json"
+        script.write_text(json.dumps({"answers": answers, "then": {"says": {"text": "Done."}}}))
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.llm.loopback", "--script", str(script)], stdout=subprocess.PIPE, text=True
+        ) as server:
+            try:
+                assert server.stdout is not None
+                port = json.loads(server.stdout.readline())["port"]
+                endpoint = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "HERMES_MODEL": "loop"}
+                with Screen("chat", env={**endpoint, "HERMES_HOME": folder}, columns=100, patience=120) as screen:
+                    yield screen.wait_for_prompt()
+            finally:
+                server.kill()
+
+
+def _share_of_core(answers: list[Json]) -> float:
+    """Seconds of CPU that the program takes for each second in which the reply comes."""
+    with _chat(answers) as screen:
+        screen.type("go" + ENTER)
+        screen.wait_for("Section 0")
+        began, used = time.monotonic(), _cpu(screen.process.pid)
+        screen.wait_for("Section 11")
+        return (_cpu(screen.process.pid) - used) / (time.monotonic() - began)
+
+
+def _cpu(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _time_paste() -> float:
+    with _chat([]) as screen:
+        screen.type(f"\x1b[200~{PASTE}\x1b[201~")
+        screen.wait(lambda screen: "lines]" in screen.prompt)
+        began = time.monotonic()
+        screen.type(ENTER)
+        screen.wait(lambda screen: screen.prompt == "›")
+        return time.monotonic() - began

@@ -1,0 +1,130 @@
+"""A reply in Markdown as rows, while it comes.
+
+    text ── lines ── fence │ table │ LineRows (prefix, inline) ── rows
+
+A row that is full, or whose line has ended, is finished and never changes. What still grows is one line, or the first
+rows of a table, whose columns are not known yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from hermes.cli.inline import CODE, DIM
+from hermes.cli.markdown_line import LineRows
+from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
+from hermes.cli.styled import paint
+
+RULE_COLUMNS = 40
+FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)$")
+RULE = re.compile(r" {0,3}([-*_])(?: *\1){2,} *$")
+UNDECIDED = re.compile(r"[> ]*(?:#{0,6} *|\d{1,9}[.)]? *|[-+*_ ]*|`{1,2}|~{1,2}|(?:`{3}|~{3}|\|).*)$")
+"""A beginning of a line that may still become anything."""
+
+
+class Markdown:
+    """Makes rows of a reply. `colored` paints; without it signs stay as written, and only the shape is made."""
+
+    def __init__(self, columns: Callable[[], int], *, colored: bool) -> None:
+        self._columns = columns
+        self._colored = colored
+        self._line = ""
+        self._rows: LineRows | None = None
+        self._fence: re.Match[str] | None = None
+        self._header = ""
+        self._table: MarkdownTable | None = None
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether something has begun that has not ended."""
+        return bool(self._line.strip() or self._header or self._table)
+
+    def feed(self, text: str) -> list[str]:
+        """Take the next piece; the rows that are finished by it."""
+        *lines, rest = (self._line + text).split("\n")
+        finished: list[str] = []
+        for line in lines:
+            finished += self._end_line(line)
+        self._line = rest
+        return finished + self._go_on()
+
+    def end(self) -> list[str]:
+        """The text is over: the rows that were still growing. The next piece begins a new text."""
+        line, self._line = self._line, ""
+        finished = self._end_line(line) if line.strip() or self._rows is not None else []
+        finished += [*self._end_table(), *self._end_header()]
+        self._fence = None
+        return finished
+
+    def growing(self) -> list[str]:
+        """What is to be seen of all that has not ended yet."""
+        columns = self._columns()
+        rows = self._table.rows(columns) if self._table is not None else []
+        if self._header:
+            rows += self._rows_of(self._header).end()
+        if self._rows is not None:
+            rows += self._rows.growing()
+        elif self._line.strip():
+            rows.append(paint([(self._line, self._code if self._fence else "")]))
+        return rows
+
+    @property
+    def _code(self) -> str:
+        return CODE if self._colored else ""
+
+    def _go_on(self) -> list[str]:
+        """Finish what can be of the line that grows."""
+        if self._fence or self._header or self._table or (self._rows is None and UNDECIDED.match(self._line)):
+            return []
+        if self._rows is None:
+            self._rows = self._rows_of("")
+        return self._rows.grow(self._line)
+
+    def _end_line(self, line: str) -> list[str]:
+        if self._fence is not None:
+            return [self._code_row(line, self._fence)]
+        if self._rows is not None:
+            rows, self._rows = self._rows, None
+            return [*rows.grow(line), *rows.end()]
+        if self._table is not None and is_row(line):
+            return self._table.add(line, self._columns())
+        if self._header and (aligned := alignments(line, self._header)):
+            self._table, self._header = MarkdownTable(self._header, aligned, colored=self._colored), ""
+            return []
+        return [*self._end_table(), *self._end_header(), *self._begin_block(line)]
+
+    def _begin_block(self, line: str) -> list[str]:
+        """A line that nothing before it explains."""
+        if not line.strip():
+            return [""]
+        if fence := FENCE.match(line):
+            self._fence = fence
+            return [paint([(line.strip(), DIM if self._colored else "")])]
+        if is_row(line):
+            self._header = line
+            return []
+        if RULE.match(line):
+            return [paint([("─" * min(RULE_COLUMNS, self._columns()), DIM)])] if self._colored else [line.strip()]
+        return self._rows_of(line).end()
+
+    def _code_row(self, line: str, fence: re.Match[str]) -> str:
+        """A row of code as it was written, but for the indent of its fence: it can be copied."""
+        indent, mark = fence[1], fence[2]
+        if line.strip().startswith(mark) and not line.strip().strip(mark[0]):
+            self._fence = None
+            return paint([(line.strip(), DIM if self._colored else "")])
+        row = line.removeprefix(indent)
+        return paint([(row, self._code)]) if row.strip() else ""
+
+    def _end_table(self) -> list[str]:
+        table, self._table = self._table, None
+        return table.end(self._columns()) if table is not None else []
+
+    def _end_header(self) -> list[str]:
+        """What looked like the header of a table is a line like any other."""
+        header, self._header = self._header, ""
+        return self._rows_of(header).end() if header else []
+
+    def _rows_of(self, line: str) -> LineRows:
+        return LineRows(line, self._columns, colored=self._colored)

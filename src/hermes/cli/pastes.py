@@ -1,0 +1,57 @@
+"""Long pasted texts: a mark stands for each while it is edited and shown, and the text itself is what is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prompt_toolkit.history import History
+
+LINES, CHARACTERS = 10, 800
+"""A pasted text with more than that is shown as a mark."""
+MARK = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
+
+
+class Pastes:
+    """The texts behind the marks of one conversation."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def shorten(self, text: str) -> str:
+        """A mark for a long text, the text itself for any other."""
+        lines = text.count("\n") + 1
+        if lines <= LINES and len(text) <= CHARACTERS:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        mark, number = f"[pasted {size}]", 1
+        while self._texts.setdefault(mark, text) != text:
+            number += 1
+            mark = f"[pasted {size} #{number}]"
+        return mark
+
+    def expand(self, text: str) -> str:
+        """`text` with the pasted texts in place of their marks."""
+        return MARK.sub(lambda mark: self._texts.get(mark[0], mark[0]), text)
+
+    def mark_before(self, text: str) -> str:
+        """The mark that `text` ends with, "" when it ends with something else."""
+        found = [mark[0] for mark in MARK.finditer(text) if mark.end() == len(text)]
+        return found[0] if found and found[0] in self._texts else ""
+
+
+def open_history(path: Path, pastes: Pastes) -> History:
+    """What was typed before, whole in the file and with marks for what is long."""
+    from prompt_toolkit.history import FileHistory
+
+    class ShortenedHistory(FileHistory):
+        def load_history_strings(self) -> Iterable[str]:
+            return map(pastes.shorten, super().load_history_strings())
+
+        def store_string(self, string: str) -> None:
+            super().store_string(pastes.expand(string))
+
+    return ShortenedHistory(str(path))

@@ -1,0 +1,67 @@
+"""A model whose tokens are counted: as the endpoint says, else estimated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from msgspec import Struct, field
+
+from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, TextPiece, Usage
+from hermes.llm.model import Model, ModelRequest
+from hermes.llm.tokens import estimate_request, estimate_tokens
+from hermes.types import Spent
+
+
+class Spending(Struct):
+    """What was spent and is not written down yet, by the model's name."""
+
+    unwritten: dict[str, Spent] = field(default_factory=dict)
+
+    def add(self, name: str, spent: Spent) -> None:
+        before = self.unwritten.get(name)
+        self.unwritten[name] = spent if before is None else before + spent
+
+    def take(self) -> dict[str, Spent]:
+        """All of it, to be written down in the next commit; what that cannot commit is not counted."""
+        taken, self.unwritten = self.unwritten, {}
+        return taken
+
+
+class Metered:
+    """A `Model` that answers as another one does and adds up what it spends."""
+
+    def __init__(self, model: Model, spending: Spending) -> None:
+        self.context_length = model.context_length
+        self._model = model
+        self._spending = spending
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        usage: Usage | None = None
+        said: list[str] = []
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, TextPiece | ReasoningPiece):
+                        said.append(event.text)
+                    elif isinstance(event, Completed | ModelFailed):
+                        reply = event.reply if isinstance(event, Completed) else event.partial
+                        usage = reply.usage
+                        said += [call.name + call.arguments for call in reply.tool_calls]
+                    yield event
+        finally:  # also when nobody wants to hear the rest
+            if usage is not None or said:
+                self._spending.add(self.name, _spent(request, usage, said))
+
+
+def _spent(request: ModelRequest, usage: Usage | None, said: list[str]) -> Spent:
+    if usage is not None:
+        return Spent(1, 0, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+    return Spent(1, 1, estimate_request(request.messages, request.tools), estimate_tokens("".join(said)))

@@ -1,0 +1,106 @@
+"""`/save` and `/copy`: what was said, taken along as a file or in the clipboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hermes.agent.agent import Agent
+from hermes.db.engine import Tx
+from hermes.errors import UsageError
+from hermes.files import creating, replacing
+from hermes.slash.here import Beginning, Here, Word, console_of
+from hermes.store.export import to_json, to_jsonl, to_markdown
+from hermes.types import Compression, Message, Session
+
+FORCE = "--force"
+LONGEST_NAME, MOST_NAMES = 60, 99
+NOTHING_SAID = "nothing was said here yet"
+CODE_BLOCK = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+Form = Callable[[Session, Iterable[Message], Sequence[Compression]], Iterator[str]]
+
+
+def _one_document(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
+    yield json.dumps(to_json(session, messages, compressions), ensure_ascii=False, indent=2, default=repr)
+
+
+FORMS: Mapping[str, Form] = {".md": to_markdown, ".json": _one_document, ".jsonl": to_jsonl}
+
+
+async def save(here: Here, text: str) -> str:
+    name, forced = (text.removesuffix(FORCE).strip(), True) if text.endswith(FORCE) else (text, False)
+    agent = await _agent_here(here)
+    store, session_id = agent.store, agent.session_id
+    session = await store.read(lambda tx: store.sessions.get(tx, session_id))
+    path = _path_of(name, session)
+    form = FORMS.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"'{path.name}' does not say what to write", hint=f"End it in {', '.join(FORMS)}")
+    if path.exists() and not forced:
+        raise UsageError(f"{path} is there already", hint=f"`/save {name} {FORCE}` replaces it")
+
+    def write(tx: Tx) -> int:
+        parts = list(store.messages.history(tx, session_id)), store.compressions.all(tx, session_id)
+        with replacing(path) if forced else creating(path) as file:
+            file.writelines(f"{line}\n" for line in form(session, *parts))
+        return len(parts[0])
+
+    return f"Saved {await store.read(write)} messages to {path}."
+
+
+async def copy(here: Here, text: str) -> str:
+    agent = await _agent_here(here)
+    view = await agent.store.view(agent.session_id)
+    replies = [m.content for m in reversed(view.messages) if m.role == "assistant" and m.content]
+    if not replies:
+        raise UsageError("there is no reply to copy yet")
+    if text.lower() == "code":
+        what, found = "The last code block", next((code for reply in replies if (code := _last_code(reply))), None)
+        if found is None:
+            raise UsageError("no reply here has a code block")
+    else:
+        number = _number(text, len(replies))
+        what, found = "The last reply" if number == 1 else f"Reply {number} from the end", replies[number - 1]
+    how = await console_of(here).copy(found)
+    return f"{what}, {len(found):,} characters, {how}."
+
+
+async def copy_words(_: Here) -> Sequence[Word]:
+    return [("code", "The last code block alone.")]
+
+
+def _number(text: str, most: int) -> int:
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise UsageError(f"/copy takes `code` or a number from 1, the last reply, to {most}")
+    return int(text)
+
+
+def _last_code(reply: str) -> str | None:
+    found = CODE_BLOCK.findall(reply)
+    return found[-1][1] if found else None
+
+
+async def _agent_here(here: Here) -> Agent:
+    place = await here.place()
+    if isinstance(place, Beginning):
+        raise UsageError(NOTHING_SAID)
+    return place
+
+
+def _path_of(name: str, session: Session) -> Path:
+    """Where to write: the file that was named, or a free name of the session's own, in a folder or right here."""
+    given = Path(name).expanduser() if name else Path()
+    folder = given if given.is_dir() else None
+    if folder is None:
+        return given.absolute()
+    words = "-".join(re.findall(r"\w+", session.title or ""))[:LONGEST_NAME].strip("-") or session.id
+    stem = "-".join(re.findall(r"[\w.-]+", words))
+    names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, MOST_NAMES))]
+    free = next((folder / name for name in names if not (folder / name).exists()), None)
+    if free is None:
+        raise UsageError(f"{folder.absolute()} has too many files of that name", hint="`/save FILE` names another")
+    return free.absolute()

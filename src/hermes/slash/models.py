@@ -1,0 +1,128 @@
+"""`/model`: which model answers in a session, and switching to another one of the same endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from hermes.agent.agent import Agent
+from hermes.errors import ModelError, UsageError
+from hermes.llm.discover import ListedModel
+from hermes.llm.offer import ModelOffer
+from hermes.scope import OWNER
+from hermes.slash.here import Beginning, Here, Word
+from hermes.store.chosen_models import ChosenModel, set_chosen_model
+
+DEFAULT = "default"
+"""The word that goes back to the configured model."""
+LONGEST_NAME, QUOTED = 200, 60
+SHOWN, NEAR = 40, 3
+NO_MODEL = "no model is configured"
+HOW_TO_GET_ONE = "`hermes model` finds one on this machine"
+OWNERS = "the model is the owner's business"
+HOW_TO_KEEP = "`hermes config set model.default NAME` changes the default."
+
+
+async def model(here: Here, name: str) -> str:
+    place = await here.place()
+    if here.surface == "chat" and isinstance(place, Agent) and place.scope != OWNER:
+        raise UsageError(OWNERS)
+    if not name:
+        return await _show(place)
+    remark = await choose_model(place, name)
+    assert place.offer is not None, "else there is nothing to choose"
+    if name in (DEFAULT, place.offer.default):
+        return f"{place.offer.default or 'The default model'} answers from your next message on: the default again."
+    told = (f"{name} answers in this session from your next message on.", remark, HOW_TO_KEEP)
+    return " ".join(part for part in told if part)
+
+
+async def model_words(here: Here) -> Sequence[Word]:
+    """The names that the endpoint lists. Whoever types on does not wait for them."""
+    offer = (await here.place()).offer
+    if offer is None:
+        return ()
+    try:
+        listed = await offer.list()
+    except ModelError:  # there is nothing to offer; `/model` says why
+        return ()
+    return [*((one.name, _length(one)) for one in listed), (DEFAULT, "The configured one.")]
+
+
+async def choose_model(place: Agent | Beginning, name: str) -> str:
+    """Let another model answer in a session, from the next message on and in every process; what there is to remark.
+
+    Raises UsageError for a name that the endpoint does not list. One that lists nothing is believed.
+    """
+    offer = place.offer
+    if offer is None:
+        raise UsageError(NO_MODEL, hint=HOW_TO_GET_ONE)
+    if len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
+        raise UsageError("that cannot be a model's name", hint="`/model` lists those that there are")
+    chosen, remark = (None, "") if name in (DEFAULT, offer.default) else await _find(offer, name)
+    await _keep(place, chosen)
+    return remark
+
+
+async def _find(offer: ModelOffer, name: str) -> tuple[ChosenModel, str]:
+    """A model by its name, and what there is to say of how it was found."""
+    try:
+        listed = await offer.list()
+    except ModelError as error:
+        return ChosenModel(name, offer.endpoint), f"Whether {name} exists could not be checked ({error.line()})."
+    found = next((one for one in listed if one.name == name), None)
+    if found is not None:
+        return ChosenModel(name, offer.endpoint, found.context_length), ""
+    if not listed:
+        return ChosenModel(name, offer.endpoint), f"Whether {name} exists could not be checked: no model is listed."
+    near = "".join(f" (did you mean {meant}?)" for meant in [" or ".join(_near(name, listed))] if meant)
+    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{near}", hint="`/model` lists what it has")
+
+
+def _near(name: str, listed: Sequence[ListedModel]) -> list[str]:
+    """Names that hold what was typed, then those that look like it."""
+    names, typed = [one.name for one in listed], name.lower()
+    holding = [known for known in names if typed in known.lower()]
+    like = [known for known in get_close_matches(name, names, n=NEAR) if known not in holding]
+    return [*holding, *like][:NEAR]
+
+
+async def _keep(place: Agent | Beginning, chosen: ChosenModel | None) -> None:
+    if isinstance(place, Beginning):
+        place.model = chosen
+        return
+    session_id = place.session_id
+    await place.store.write(lambda tx: set_chosen_model(tx, session_id, chosen))
+    place.speak_with(chosen)
+
+
+async def _show(place: Agent | Beginning) -> str:
+    offer = place.offer
+    if offer is None:
+        return f"No model answers: {NO_MODEL}. {HOW_TO_GET_ONE}."
+    now = _answering(place, offer)
+    try:
+        listed = list(await offer.list())
+    except ModelError as error:
+        return f"{now}\nWhat else there is could not be asked: {error.line()}"
+    lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:SHOWN]]
+    if more := len(listed) - SHOWN:
+        lines += [f"  … and {more} more, which Tab completes"] if more > 0 else []
+    how = f"`/model NAME` switches this session, `/model {DEFAULT}` goes back. {HOW_TO_KEEP}"
+    return "\n".join([now, f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none.", *lines, how])
+
+
+def _answering(place: Agent | Beginning, offer: ModelOffer) -> str:
+    default = offer.default or "the endpoint's first one"
+    if isinstance(place, Beginning):
+        chosen = place.model
+        return (
+            f"{chosen.name} will answer; the default is {default}." if chosen else f"The default, {default}, answers."
+        )
+    name, length = place.model.name, place.model.context_length
+    is_default = place.model is place.configured_model
+    return f"{name} answers here ({length:,} tokens){'' if is_default else f'; the default is {default}'}."
+
+
+def _length(one: ListedModel) -> str:
+    return f"{one.context_length:,} tokens" if one.context_length else ""

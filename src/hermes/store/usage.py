@@ -1,0 +1,62 @@
+"""Tokens that a session has spent, by model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hermes.db.engine import Tx
+from hermes.types import Spent
+
+SCHEMA = """
+CREATE TABLE hermes_usage (
+    session_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    estimated INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    PRIMARY KEY (session_id, model)
+) WITHOUT ROWID
+"""
+
+
+COUNTS = Spent.__struct_fields__
+ELSEWHERE = ("input_tokens", "output_tokens")
+
+
+def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent]) -> None:
+    """Add what was spent, by the model's name."""
+    sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTS)
+    for model, one in spent.items():
+        tx.execute(
+            f"INSERT INTO hermes_usage (session_id, model, {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            f"ON CONFLICT (session_id, model) DO UPDATE SET {sums}",
+            (session_id, model, *(getattr(one, name) for name in COUNTS)),
+        )
+
+
+def usage_of(tx: Tx, session_id: str) -> dict[str, Spent]:
+    """What a session has spent, by the model's name; the most first."""
+    rows = tx.execute(
+        f"SELECT model, {', '.join(COUNTS)} FROM hermes_usage WHERE session_id = ? "
+        "ORDER BY prompt_tokens + completion_tokens DESC, model",
+        (session_id,),
+    )
+    return {row["model"]: Spent(*row[1:]) for row in rows}
+
+
+def count_turns(tx: Tx, session_id: str) -> int:
+    """How often somebody spoke in a session."""
+    row = tx.execute("SELECT count(*) FROM messages WHERE session_id = ? AND role = 'user'", (session_id,)).fetchone()
+    return int(row[0])
+
+
+def usage_elsewhere(tx: Tx, session_id: str) -> Spent | None:
+    """What another program that shares the file has counted for a session; None where it keeps no count."""
+    columns = {row["name"] for row in tx.execute("PRAGMA table_info(sessions)")}
+    if not columns.issuperset(ELSEWHERE):
+        return None
+    row = tx.execute(f"SELECT {', '.join(ELSEWHERE)} FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    counts = [value if isinstance(value, int) else 0 for value in row or ()]
+    return Spent(prompt_tokens=counts[0], completion_tokens=counts[1]) if any(counts) else None

@@ -1,0 +1,90 @@
+"""Turns of others in the session that is open at a terminal."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import configure
+from tests.cli.screen import ENTER, Chat, Screen, plain_env, stored
+
+pytestmark = pytest.mark.processes
+
+
+def say_elsewhere(home: Path, session: str, *said: str) -> None:
+    """One question each from another process, in the same session."""
+    for text in said:
+        command = [sys.executable, "-m", "hermes", "chat", "-s", session, "-q", text]
+        subprocess.run(command, env=plain_env(home), capture_output=True, check=True)
+
+
+def session_of(home: Path) -> str:
+    """The only session there is."""
+    connection = sqlite3.connect(home / "state.db")
+    try:
+        [(session,)] = connection.execute("SELECT id FROM sessions").fetchall()
+        return str(session)
+    finally:
+        connection.close()
+
+
+def shown(screen: Screen) -> str:
+    return "\n".join(screen.rows)
+
+
+@pytest.mark.contract("10.24")
+def test_turns_of_others_appear_once_in_order_and_are_told_apart(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("mine" + ENTER)
+        screen.wait_for_rows("› mine", "mine", "", "›")
+        say_elsewhere(home, session_of(home), "first of another", "second of another")
+        screen.wait_for("» second of another").type("half a li")
+        screen.wait(lambda screen: screen.prompt == "› half a li").type("ne" + ENTER)
+        screen.wait_for_rows("› half a line", "half a line", "", "›")
+        order = [shown(screen).index(text) for text in ("› mine", "» first of", "» second of", "› half a line")]
+        assert order == sorted(order)
+        assert shown(screen).count("» first of another") == 1
+        assert shown(screen).count("(elsewhere, ") == 2
+    assert len(stored(home)) == 8
+
+
+@pytest.mark.contract("10.24")
+def test_no_turn_of_another_is_shown_in_the_middle_of_a_reply(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "one"}}, {"says": {"text": "two words\nand\nmore", "pause": 0.2}}) as screen:
+        screen.wait_for_prompt().type("mine" + ENTER)
+        screen.wait_for_rows("one", "", "›").type("again" + ENTER)
+        screen.wait_for("two")
+        say_elsewhere(home, session_of(home), "of another")
+        screen.wait_for("» of another")
+        screen.wait_for_rows("› again", "two words", "and", "more", "")
+
+
+@pytest.mark.contract("10.24")
+def test_what_was_said_before_a_session_was_opened_here_does_not_come_as_news(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("an old one" + ENTER)
+        screen.wait_for_rows("an old one", "", "›")
+        session = session_of(home)
+    with chat(session=session) as screen:
+        screen.wait_for("Going on with").wait_for_prompt()
+        screen.wait(lambda screen: "tokens" in screen.status)
+        say_elsewhere(home, session, "a new one")
+        screen.wait_for("» a new one")
+        assert "» an old one" not in shown(screen)
+
+
+@pytest.mark.contract("10.22")
+def test_the_status_line_tells_what_was_spent_and_how_full_the_window_is(chat: Chat, home: Path) -> None:
+    counted = {"says": {"text": "one", "usage": {"prompt_tokens": 700, "completion_tokens": 34}}}
+    configure(home, "model:\n  context_length: 8192\n")
+    with chat(counted, {"says": {"text": "two"}}, columns=120) as screen:
+        screen.wait_for_prompt().type("go" + ENTER)
+        screen.wait(lambda screen: " · 734 tokens · window " in screen.status).type("on" + ENTER)
+        screen.wait_for("two").wait(lambda screen: " · ~" in screen.status)
+        assert screen.status.endswith("% · memory notes")
+        screen.type("/new" + ENTER)
+        screen.wait(lambda screen: screen.status == "model loop-1 · session new · memory notes")
