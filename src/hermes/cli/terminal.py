@@ -23,6 +23,7 @@ from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
+from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
@@ -168,7 +169,7 @@ class Terminal:
             else:
                 await self._run_turn(Say(text), self._stop)
         except HermesError as error:
-            self._screen.say(f"hermes: {error.line()}")
+            self._screen.say(advise(f"hermes: {error.line()}"))
         finally:
             self._stop, self._doing = None, ""
         self._screen.end()
@@ -178,7 +179,7 @@ class Terminal:
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
         answered = await run_command(self._conversation, line, stop)
         if answered.text:
-            self._screen.say(answered.text)
+            self._screen.say(advise(answered.text))
         if answered.say is not None:
             if isinstance(answered.say, Say):
                 self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
@@ -228,5 +229,5 @@ async def _leave(conversation: TerminalConversation) -> None:
     await leaving
     with suppress(OSError):
         if here is not None:
-            sys.stdout.write(f"`hermes chat -s {here}` goes on with it.\n")
+            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
         sys.stdout.flush()
