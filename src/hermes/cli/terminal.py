@@ -35,7 +35,7 @@ from hermes.events import Accepted
 from hermes.settings import COLOR
 from hermes.slash.table import find_command
 
-GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
+GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
 FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
 PATIENCE = 0.5
 LOOK = 1.0
