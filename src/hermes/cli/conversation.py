@@ -88,6 +88,7 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self._is_hurried = False
         self.project: ProjectFile | None = None
         """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
@@ -218,11 +219,16 @@ class TerminalConversation:
             await self._close(self._agent, "exit")
         self._agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
-            self._all_told = await self._deliveries.finish(seconds) and self._all_told
+            told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
+            self._all_told = await self._deliveries.finish(0.0 if self._is_hurried else seconds) and told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         self.untold += await self._take_remarks()
         return self._all_told
+
+    def hurry(self) -> None:
+        """The person does not wait: `end` leaves to another process what memory was not told."""
+        self._is_hurried = True
 
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
