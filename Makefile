@@ -3,31 +3,40 @@ PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# What a user needs, and what a developer needs on top of it, in one environment.
+INSTALLED := $(VENV)/.installed
+DEVELOPED := $(VENV)/.developed
+COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --quiet
 STOCK ?= $(HOME)/.cache/hermes-stock-homes
 # Many tests wait for processes: three workers keep two cores busy.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install test quick matrix suite check fmt docs bench stress slow lock clean
+.PHONY: run install develop test quick matrix suite check fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
 
-install: $(STAMP)
+install: $(INSTALLED)
 
-$(STAMP): requirements.lock pyproject.toml
+develop: $(DEVELOPED)
+
+$(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up $(VENV) (first time only) ..." >&2
+	@echo "setting up $(VENV), this first time only: about 290 MB on the disk, a minute or two" >&2
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements.lock >&2
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable . >&2
-	@touch $(STAMP)
+	@$(BIN)/python scripts/install.py requirements.lock
+	@touch $(INSTALLED)
+
+$(DEVELOPED): $(INSTALLED) requirements-dev.lock
+	@$(BIN)/python scripts/install.py requirements-dev.lock
+	@touch $(DEVELOPED)
 
 test: check
 	$(PARALLEL)
 
-suite: install
+suite: develop
 	$(PARALLEL)
 
 # The suite on every Python that is promised, each in a folder of its own.
@@ -40,40 +49,41 @@ matrix:
 
 # Much of it waits for deadlines, so more workers than cores.
 quick: WORKERS = $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 3)))
-quick: install
+quick: develop
 	$(PARALLEL) -m 'not processes and not slow'
 
-check: install
+check: develop
 	$(BIN)/ruff format --check src tests bench scripts
 	$(BIN)/ruff check src tests bench scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-fmt: install
+fmt: develop
 	$(BIN)/ruff format src tests bench scripts
 	$(BIN)/ruff check --fix src tests bench scripts
 
-docs: install
+docs: develop
 	$(BIN)/python -m scripts.write_reference
+	$(BIN)/python -m scripts.write_command_tree
 	$(BIN)/python -m scripts.write_honcho_reference
 	$(BIN)/python -m scripts.draw_rooms
 
-bench: install
+bench: develop
 	$(BIN)/python -m bench
 
-stress: install
+stress: develop
 	HERMES_STRESS=1 $(BIN)/python -m pytest -m stress --timeout 3600
 	$(BIN)/python -m scripts.stock_homes make $(STOCK)
 	$(BIN)/python -m scripts.stock_homes check $(STOCK)
 	$(BIN)/python -m scripts.stock_homes together $(STOCK)
 
-slow: install
+slow: develop
 	$(BIN)/python -m scripts.real_model fetch
 	HERMES_SLOW=1 $(BIN)/python -m pytest -m slow
 
-lock:
-	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-		--no-header --no-annotate --no-emit-index-url --output-file requirements.lock
+lock: develop
+	$(COMPILE) --group build --output-file requirements.lock
+	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
 clean:
 	rm -rf $(VENV)

@@ -12,12 +12,11 @@ from bench.table import Row, report, summarise
 from hermes.agent.context import build_context
 from hermes.clock import SystemClock
 from hermes.compression.compressor import Compressor
-from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
-from hermes.llm.tokens import estimate_request
+from hermes.llm.tokens import estimate_request, view_tokens
 from hermes.store.store import Store
 from hermes.types import Draft
 

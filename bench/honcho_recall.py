@@ -98,7 +98,7 @@ def _time_reply(env: dict[str, str], text: str) -> float:
     begun = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-m", "hermes", "chat", "-q", text],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         replied = process.stdout.readline()

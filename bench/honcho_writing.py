@@ -14,7 +14,7 @@ from bench.embedded import new_place
 from bench.table import Row, report, summarise
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory

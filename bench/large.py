@@ -2,7 +2,7 @@
 
 For each size a folder is filled and then served by a process of its own: the first search after a start, searches of a
 workspace, a session and a peer, the first search after one message was deleted, adding, and the memory that it takes. A
-million takes a quarter of an hour and 3 GB of disk.
+million takes some five minutes and 3 GB of disk.
 """
 
 from __future__ import annotations

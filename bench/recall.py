@@ -165,12 +165,15 @@ def serving(data: str, embedder: str = "none") -> Iterator[httpx.Client]:
         process.wait()
 
 
-def compare(talks: Sequence[Talk], data: str) -> list[dict[str, Any]]:
-    """Plain full text, and the public API."""
+def compare(talks: Sequence[Talk], data: str, *, minilm: bool) -> list[dict[str, Any]]:
+    """Plain full text, and the public API with one kind of vectors or both."""
     rows = [show("plain FTS5", *run_all(talks, by_full_text(talks)))]
     with serving(data) as client:
         fill(client, talks)
         rows.append(show("search over HTTP", *run_all(talks, over_http(client))))
+    if minilm:
+        with serving(data, "minilm") as client:
+            rows.append(show("HTTP, with MiniLM", *run_all(talks, over_http(client))))
     return rows
 
 
@@ -179,15 +182,11 @@ def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
     talks = read_talks(folder)
     print(f"\nRecall: {len(talks)} conversations, {sum(len(talk.questions) for talk in talks)} questions")  # noqa: T201
     with tempfile.TemporaryDirectory() as data:
-        rows = compare(talks, data)
+        drawn = compare(talks, data, minilm=minilm)
         inside = Inside()
         asyncio.run(inside.read(Path(data), talks))
-        drawn = rows[:2]
-        rows += weigh(inside, talks, WEIGHTS, fitting=fitting)
+        rows = [*drawn, *weigh(inside, talks, WEIGHTS, fitting=fitting)]
         if minilm:
-            with serving(data, "minilm") as client:
-                rows.append(show("HTTP, with MiniLM", *run_all(talks, over_http(client))))
-            drawn = [*drawn, rows[-1]]
             finer = Inside()
             asyncio.run(finer.read(Path(data), talks, MiniLm()))
             rows += weigh(finer, talks, FINER, fitting=fitting)
@@ -199,22 +198,24 @@ def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
     draw_bars(RESULTS / "recall.svg", "Turn recall@10 by category", [row["name"] for row in drawn], kinds)
 
 
-def run_samples() -> None:
+def run_samples(*, minilm: bool) -> None:
     """Our own conversations, each kind apart."""
     drawn: dict[str, list[float]] = {}
+    names: list[str] = []
     for talk in samples():
         print(f"\n{talk.name}: {len(talk.turns)} messages, {len(talk.questions)} questions")  # noqa: T201
         with tempfile.TemporaryDirectory() as data:
-            drawn[talk.name] = [row["MRR"] for row in compare([talk], data)]
+            rows = compare([talk], data, minilm=minilm)
+        drawn[talk.name], names = [row["MRR"] for row in rows], [row["name"] for row in rows]
     RESULTS.mkdir(exist_ok=True)
     title = "Mean reciprocal rank by kind of conversation"
-    draw_bars(RESULTS / "samples.svg", title, ["plain FTS5", "search over HTTP"], drawn)
+    draw_bars(RESULTS / "samples.svg", title, names, drawn)
 
 
 if __name__ == "__main__":
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     if given == ["samples"]:
-        run_samples()
+        run_samples(minilm="--minilm" in sys.argv)
     elif len(given) != 1 or not any(Path(given[0]).glob("*.json")):
         sys.exit(__doc__)
     else:

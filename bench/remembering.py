@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench.table import Row, report, summarise
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.turn import run_turn
-from hermes.assembly import builtin_tools
 from hermes.clock import SystemClock
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply

@@ -13,9 +13,8 @@ from pathlib import Path
 from bench.table import Row, report, summarise
 from hermes.agent.context import build_context
 from hermes.clock import SystemClock
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
-from hermes.llm.tokens import estimate_request
+from hermes.llm.tokens import estimate_request, view_tokens
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, LiveView

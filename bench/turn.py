@@ -47,4 +47,6 @@ def _time_turns(folder: Path) -> list[float]:
 
 def _run(env: dict[str, str], *arguments: str) -> None:
     compiled = {name: value for name, value in env.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=compiled)
+    subprocess.run(
+        [sys.executable, *arguments], check=True, stdin=subprocess.DEVNULL, capture_output=True, env=compiled
+    )

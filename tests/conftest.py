@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -81,6 +82,19 @@ def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     assert left == {}, "these memory servers were left behind"
 
 
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A command that runs in this process begins a log; the next test finds logging as it was."""
+    loggers = [logging.getLogger(name) for name in ("hermes", "asyncio", "uvicorn")]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        for handler in logger.handlers if logger.handlers is not handlers else ():
+            handler.close()
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """What a command line printed and ended with."""
@@ -101,8 +115,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def hermes(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs a command line in this process: `hermes("sessions", "list")`."""
+def hermes(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Ran]]:
+    """Runs a command line in this process, without any input: `hermes("sessions", "list")`."""
 
     def call(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -110,7 +126,9 @@ def hermes(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 
-    return call
+    with Path(os.devnull).open(encoding="utf-8") as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield call
 
 
 @pytest_asyncio.fixture

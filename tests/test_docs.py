@@ -13,6 +13,8 @@ import pytest
 
 from hermes import doctor, errors, settings
 from hermes.audit import damage, log
+from hermes.cli.json_lines import Ended
+from hermes.events import TurnEvent
 from hermes.slash.table import OFFERED, TABLE
 from scripts import draw_rooms
 from scripts.write_reference import TARGET, render
@@ -108,3 +110,11 @@ def test_the_page_about_chat_names_every_command_and_where_it_is_offered() -> No
         where = "everywhere" if set(command.where) == set(OFFERED) else ", ".join(command.where)
         row = rf"^\| `/{command.name}\b.*\| {where} \|$"
         assert re.search(row, text, re.MULTILINE), f"docs/chat.md does not name /{command.name}, {where}"
+
+
+@pytest.mark.contract("10.46")
+def test_the_page_about_scripts_names_every_event_with_its_fields() -> None:
+    text = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z]\w+)` \| ([^|]*) \|", text, re.MULTILINE)
+    named = {name: re.findall(r"`(\w+)`", fields) for name, fields in rows}
+    assert named == {kind.__name__: list(kind.__struct_fields__) for kind in (*get_args(TurnEvent), Ended)}

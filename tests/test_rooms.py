@@ -10,7 +10,7 @@ import pytest
 
 import hermes
 
-VALUES = {"clock", "errors", "events", "fence", "loopback", "proof", "redaction", "types"}
+VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
 ALLOWED = {
     "hermes.honcho": VALUES
     | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "scope", "settings"},

@@ -14,6 +14,10 @@ def main() -> int:
 
         sys.stdout.write(f"hermes {__version__}\n")
         return 0
+    if sys.argv[1:2] == ["__complete"]:
+        from hermes.cli.completing import main as complete
+
+        return complete(sys.argv[2:])
     from hermes.cli.main import run
 
     return run(sys.argv[1:])

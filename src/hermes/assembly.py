@@ -8,20 +8,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory, Policy
-from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
-from hermes.agent.memory_tool import memory_tool
-from hermes.agent.notes_tool import read_notes_tool
-from hermes.agent.recall_tool import recollect, session_search_tool
-from hermes.agent.tools import Tool
+from hermes.agent.builtin_tools import builtin_tools
+from hermes.agent.recall_tool import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import ListedModel, list_models
-from hermes.llm.first_listed import FirstListed
 from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import ModelOffer
+from hermes.llm.offer import FirstListed, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
@@ -61,6 +57,7 @@ from hermes.settings import (
     USER_LIMIT,
     Settings,
 )
+from hermes.store.memory_rows import told_title
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -238,7 +235,8 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
     known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
-    return replace(found, directory=store.untold.directory(tx, session.id))
+    title = told_title(tx, session.id, session.title)
+    return replace(found, directory=store.untold.directory(tx, session.id), title=title)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:
@@ -263,15 +261,3 @@ def _here() -> Path | None:
 def tools_off(settings: Settings) -> frozenset[str]:
     """The tools that the policy switches off."""
     return frozenset(settings.get(TOOLS_OFF))
-
-
-def builtin_tools(agent: Agent) -> list[Tool]:
-    """The tools every agent has. A sub-agent gets those that only read."""
-    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
-    allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
-    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
-    return [
-        memory_tool(agent.notes, agent.memory.note_written),
-        reading[0],
-        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
-    ]

@@ -17,8 +17,7 @@ from hermes.errors import SettingsError
 from hermes.redaction import HIDDEN, hide_passwords
 from hermes.settings import TABLE, Setting, Settings
 from hermes.settings.layers import Given, Layer, check, environment, try_resolve
-from hermes.settings.setting import Table
-from hermes.settings.spelling import nearest
+from hermes.settings.setting import Table, nearest
 
 AGREEING: Mapping[str, Sequence[object]] = {"model.provider": ("custom", "auto")}
 """Keys of a stock Hermes that are no settings here, with values that say what is done here anyway."""

@@ -12,7 +12,7 @@ from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
@@ -65,7 +65,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     get = app.settings.get
     agents = AgentCache(
         make=make,
-        signature=_nothing_frozen if provider is None else provider.signature,
+        signature=None if provider is None else provider.signature,
         largest=get(CACHED_AGENTS),
         idle=get(AGENT_IDLE),
         now=app.clock.now,
@@ -81,10 +81,6 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     )
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
-
-
-async def _nothing_frozen() -> None:
-    """Without a provider nothing is frozen into an agent."""
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:

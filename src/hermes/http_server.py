@@ -40,7 +40,7 @@ class GuestServer(uvicorn.Server):
         )
         super().__init__(config)
         ours, its = logging.getLogger("hermes"), logging.getLogger("uvicorn")
-        its.handlers, its.propagate = ours.handlers, False
+        its.handlers, its.propagate = list(ours.handlers), False
         its.setLevel(logging.WARNING)
 
     @contextmanager

@@ -1,4 +1,5 @@
-"""This machine, as addresses and `Host` headers name it, and who may speak to a server on it."""
+"""This machine, as addresses and `Host` headers name it, who may speak to a server on it, and how that server shows
+that it is the one that wrote a file: it knows a text in it, which is never sent."""
 
 from __future__ import annotations
 
@@ -58,3 +59,18 @@ def shows_key(authorization: str | None, key: str) -> bool:
 def is_loopback_url(url: str) -> bool:
     """Whether a URL leads to this machine: what is sent there goes past any proxy."""
     return is_loopback(urlsplit(url).hostname or "")
+
+
+CHALLENGE, PROOF = "Hermes-Challenge", "Hermes-Proof"
+"""The headers that ask and answer."""
+CHALLENGE_CHARS = 128
+
+
+def prove(known: str, challenge: str) -> str:
+    """What only those who know the text can answer to a challenge."""
+    return hmac.new(known.encode(), challenge.encode(), "sha256").hexdigest()
+
+
+def is_proof(given: str, known: str, challenge: str) -> bool:
+    """Whether it is the right answer; takes as long for a wrong one."""
+    return hmac.compare_digest(given.encode(), prove(known, challenge).encode())

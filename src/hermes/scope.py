@@ -30,10 +30,7 @@ class Owner(Struct, frozen=True):
     """The owner's own conversations."""
 
     kind: Literal["owner"] = "owner"
-
-    @property
-    def name(self) -> str:
-        return "owner"
+    name: Literal["owner"] = "owner"
 
 
 class Guest(Struct, frozen=True):

@@ -52,13 +52,6 @@ class ToolSpec(Struct, frozen=True):
     description: str
     parameters: Json
 
-    def to_wire(self) -> dict[str, Json]:
-        """The shape that OpenAI-compatible endpoints take."""
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
-        }
-
 
 class Draft(Struct, frozen=True):
     """A message that is not stored yet."""

@@ -8,11 +8,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.lane import LaneTerms
+from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.tools import Tool
 from hermes.agent.turn import run_turn
-from hermes.assembly import builtin_tools
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.events import Failed, Replied, Stopped, TurnEvent
 from hermes.llm.model import Model
 from hermes.memory.active import ActiveProvider, Surroundings
@@ -21,6 +20,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation
 from hermes.scope import Owner
+from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from hermes.types import Json, Message
 from tests.memory.providers import OWNER, Recorder

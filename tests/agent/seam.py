@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.turn import run_turn
-from hermes.assembly import builtin_tools
 from hermes.clock import SystemClock
 from hermes.events import TurnEvent
 from hermes.llm.events import Reply
@@ -90,6 +90,13 @@ async def settle(agent: Agent) -> None:
     if isinstance(agent.memory, Memory):
         await agent.memory.flush(10.0)
         await agent.memory.provider.flush("notes", 10.0)
+
+
+async def finish(agent: Agent) -> None:
+    """Wait for the reviews that run."""
+    while agent.background:
+        await asyncio.wait(agent.background)
+    await settle(agent)
 
 
 def requests(agent: Agent) -> list[ModelRequest]:

@@ -10,12 +10,12 @@ import sys
 from contextlib import aclosing
 from pathlib import Path
 
-from hermes.agent.lane import LaneTerms
 from hermes.agent.turn import run_turn
-from hermes.cli.chat import event_line
+from hermes.cli.json_lines import event_line
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.scripted import ScriptedModel
+from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from tests.agent.agents import make_agent
 

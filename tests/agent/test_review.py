@@ -11,14 +11,14 @@ import pytest
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.review import LONGEST, PROMPT, review
-from hermes.events import MemoryUpdated, Replied
+from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptStep
 from hermes.store.note_remarks import take_remarks
 from hermes.store.reviews import reviewed_upto
 from hermes.types import Draft
-from tests.agent.seam import calls, open_seam, requests, say, settle
+from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)
@@ -41,11 +41,13 @@ def reviews(agent: Agent) -> list[str]:
     return [str(text).split("New conversation:\n")[1] for text in asked]
 
 
-async def finish(agent: Agent) -> None:
-    """Wait for the reviews that run."""
-    while agent.background:
-        await asyncio.wait(agent.background)
-    await settle(agent)
+async def read_by_a_review(agent: Agent) -> None:
+    """Returns when a review has read the conversation and asks its model."""
+    for _ in range(3000):
+        if reviews(agent):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("no review has begun")
 
 
 async def mark(agent: Agent) -> int:
@@ -236,3 +238,35 @@ async def test_notes_that_cannot_be_read_end_a_review_with_one_line(
         await finish(agent)
     [line] = [record.getMessage() for record in caplog.records if record.name == "hermes.review"]
     assert "cannot read" in line
+
+
+@pytest.mark.contract("1.8", "4.12")
+async def test_a_review_that_read_a_session_which_was_deleted_since_notes_nothing_of_it(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    slow: list[ScriptStep] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
+    async with open_seam(tmp_path, answering(slow, Reply("done")), None, EVERY_TURN) as agent:
+        await say(agent, "I like figs")
+        await read_by_a_review(agent)
+        await agent.store.write(lambda tx: agent.store.deletions.delete(tx, agent.session_id))
+        gate.set()
+        await finish(agent)
+        assert agent.notes.read("user") == ""
+        assert await agent.store.write(lambda tx: take_remarks(tx, agent.scope)) == []
+
+
+@pytest.mark.contract("7.12", "4.12")
+async def test_a_review_that_read_what_was_forgotten_since_notes_nothing_and_reads_the_rest_later(
+    tmp_path: Path,
+) -> None:
+    gate = asyncio.Event()
+    note = calls("memory", action="add", target="user", content="likes figs")
+    slow: list[ScriptStep] = [gate, Completed(note)]
+    async with open_seam(tmp_path, answering(slow, Reply("done"), Reply("done")), None, EVERY_TURN) as agent:
+        [accepted, *_] = [event for event in await say(agent, "I like figs") if isinstance(event, Accepted)]
+        await read_by_a_review(agent)
+        await agent.store.write(lambda tx: agent.store.incognito.leave_out(tx, agent.session_id, accepted.message_id))
+        gate.set()
+        await finish(agent)
+        assert agent.notes.read("user") == ""
+        await review(agent)
+        assert reviews(agent)[-1] == "assistant: reply"

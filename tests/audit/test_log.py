@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.audit.log import LogAudit, audit_log, log_files, pair_lines
-from hermes.audit.log_line import LogLine, parse_line
+from hermes.audit.log import LogAudit, LogLine, audit_log, log_files, pair_lines, parse_line
 from tests.audit.wounds import EVIDENCE, X, Y
 from tests.conftest import Ran
 

@@ -148,18 +148,16 @@ def test_a_repair_nobody_agreed_to_changes_nothing(hermes: Hermes, home: Path, m
     assert bytes_of(home) == before
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("answer", "code", "copies"), [("n\n", 130, 0), ("y\n", 0, 1)])
+@pytest.mark.parametrize(("answer", "code", "copies"), [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 1)])
 def test_a_person_is_asked_first(
     hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, copies: int
 ) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
-    assert hermes("doctor", "--repair").code == code
+    monkeypatch.setattr("hermes.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    ran = hermes("doctor", "--repair")
+    assert ran.code == code
+    assert ("Nothing was changed." in ran.err) == (code == 1)
     assert len(backups(home)) == copies
 
 

@@ -92,9 +92,9 @@ def events(output: str) -> list[Json]:
 
 
 def turns(output: str) -> list[list[Json]]:
-    """The events of `--json`, turn by turn; each turn has one ending, the last."""
+    """The events of `--json`, turn by turn; each turn has one ending, the last. After one question comes `Ended`."""
     split: list[list[Json]] = [[]]
-    for event in events(output):
+    for event in [event for event in events(output) if event["type"] != "Ended"]:
         split[-1].append(event)
         if event["type"] in ENDINGS:
             split.append([])

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -35,9 +35,10 @@ class Screen:
         columns: int = 80,
         rows: int = 40,
         patience: float = DEADLINE,
+        program: Sequence[str] = (sys.executable, "-m", "hermes"),
     ) -> None:
         self._patience = patience
-        self._command = [sys.executable, "-m", "hermes", *arguments]
+        self._command = [*program, *arguments]
         kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER")}
         self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)

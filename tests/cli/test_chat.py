@@ -220,12 +220,14 @@ def test_a_question_without_words_is_a_mistake(home: Path) -> None:
     assert "no question" in ran.err
 
 
-@pytest.mark.contract("2.6")
+@pytest.mark.contract("2.6", "10.46")
 def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(home: Path, tmp_path: Path) -> None:
     answers = [{"says": {"text": "Once upon a time", "ending": "hang"}}]
     with serving(tmp_path, answers, **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
         process = start_chat(env, "--json", "-q", "a story")
+        assert process.stdin is not None
+        process.stdin.close()
         seen = [json.loads(hear(process))]
         while "".join(event["text"] for event in seen[1:]) != "Once upon a time":
             seen.append(json.loads(hear(process)))
@@ -233,7 +235,9 @@ def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(home: Path, tmp_path: Pat
         output, errors = await_end(process)
         assert errors == ""
         assert process.returncode == 130
-        assert events(output)[-1]["type"] == "Stopped"
+        stopped, ended = events(output)[-2:]
+        assert stopped["type"] == "Stopped"
+        assert (ended["reason"], ended["exit_code"], ended["reply"]) == ("stopped", 130, "Once upon a time")
         assert chat(env, "-c", "-q", "go on").out == "go on\n"
         sent = endpoint.requests()[-1]["messages"]
         assert {"role": "assistant", "content": "Once upon a time"} in sent

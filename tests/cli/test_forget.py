@@ -10,7 +10,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.db.lanes import release_lane
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue import claim
 from hermes.db.queue_items import stats
 from hermes.memory.outbox import Outbox, Spot
@@ -110,3 +110,31 @@ def test_an_entry_that_is_being_delivered_is_waited_for_and_said_when_that_takes
     assert "being delivered right now" in done.err
     assert ("may still arrive" in done.out) is not ends
     assert done.code == 1, "honcho was not asked"
+
+
+@pytest.mark.contract("7.12")
+def test_notes_that_hold_it_are_named_and_nothing_is_called_forgotten(home: Path, hermes: Hermes) -> None:
+    write_into(home, leave_entries)
+    guests = home / "memories" / "people" / "telegram-17"
+    guests.mkdir(parents=True)
+    for path, text in {
+        home / "memories" / "USER.md": "Likes Plums.",
+        home / "memories" / "MEMORY.md": "Works in Rome.",
+        home / "SOUL.md": "You speak of plums.",
+        guests / "USER.md": "Sells plums.",
+        guests / "MEMORY.md": "Nothing.",
+    }.items():
+        path.write_text(text, encoding="utf-8")
+    done = hermes("memory", "forget", "plums", "--yes")
+    assert done.code == 1
+    assert "Forgotten" not in done.err
+    for path in (home / "memories" / "USER.md", home / "SOUL.md"):
+        assert f"{path} holds it" in done.out
+    assert "MEMORY.md" not in done.out
+    assert "1 note of guests and groups" in done.out
+
+
+def test_a_note_that_cannot_be_read_is_named(home: Path, hermes: Hermes) -> None:
+    (home / "memories" / "USER.md").mkdir(parents=True)
+    done = hermes("memory", "forget", "plums", "--json")
+    assert "USER.md may hold it and cannot be read" in json.loads(done.out)["stays"][0]

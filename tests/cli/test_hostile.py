@@ -41,7 +41,7 @@ def test_a_failed_export_leaves_the_file_that_was_there(hermes: Hermes, home: Pa
     session, target = fill(home, "stamps"), tmp_path / "out.jsonl"
     assert hermes("sessions", "export", session, "-o", str(target)).code == 0
     before = target.read_bytes()
-    assert hermes("sessions", "export", session, "nope", "-o", str(target)).code == 1
+    assert hermes("sessions", "export", session, "nope", "-f", "-o", str(target)).code == 1
     assert target.read_bytes() == before
     assert hermes("sessions", "export", "nope", "-o", str(tmp_path / "new.jsonl")).code == 1
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "home") == ["out.jsonl"]

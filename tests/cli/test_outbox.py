@@ -76,8 +76,8 @@ def test_a_deliverer_serves_the_home_that_it_was_started_for(
     started: list[tuple[Any, dict[str, Any]]] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HERMES_HOME", "here")
+    Home.find(os.environ, profile).ensure()
     found = App.load(profile)
-    found.home.ensure()
     monkeypatch.setattr(subprocess, "Popen", lambda command, **how: started.append((command, how)))
     outbox.start_deliverer(found)
     [(command, how)] = started

@@ -13,7 +13,7 @@ import pytest
 from hermes.cli.outbox import LEASE
 from hermes.clock import SystemClock
 from hermes.db import leases
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.store.store import Store
 from tests.conftest import Ran
 from tests.memory.page import install

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.db import leases
-from hermes.gateway.holding import LEASE
+from hermes.store.inbox import LEASE
 from hermes.store.store import Store
 from tests.cli.filling import fill
 from tests.conftest import Ran

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from hermes.cli.rows import columns_of, fold, head, tail
 from hermes.cli.status import ChatStatus
-from hermes.cli.table import LEAST, fit_widths
+from hermes.cli.table import APART, INDENT, LEAST, block, last_width
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
 COLUMNS = st.integers(4, 30)
+WORD = st.text("ab漢", min_size=1, max_size=12)
 
 
 @given(TEXT, COLUMNS)
@@ -45,12 +46,27 @@ def test_a_status_line_fits_and_memory_is_cut_last(model: str, session: str, col
         assert line.endswith("incognito")
 
 
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(1, 200))
-def test_columns_of_a_table_are_cut_from_the_right_and_the_first_one_never(widths: list[int], room: int) -> None:
-    fitted = fit_widths(widths, room)
-    assert fitted[0] == widths[0]
-    assert all(min(LEAST, before) <= after <= before for before, after in zip(widths, fitted, strict=True))
-    if sum(fitted) > room:
-        assert fitted[1:] == [min(LEAST, width) for width in widths[1:]]
-    elif fitted != widths:
-        assert sum(fitted) == room
+@given(st.lists(st.integers(0, 60), min_size=2, max_size=6), st.integers(1, 200))
+def test_only_the_last_column_of_a_table_is_cut_and_never_below_what_can_be_read(
+    widths: list[int], screen: int
+) -> None:
+    last = last_width(widths, screen)
+    if last is not None:
+        assert min(LEAST, widths[-1]) <= last <= widths[-1]
+        assert sum(widths[:-1]) + last + APART * (len(widths) - 1) + 2 <= screen
+
+
+@given(st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=5), st.integers(20, 60))
+def test_a_row_as_a_block_loses_nothing_and_fits_unless_a_word_or_the_first_cell_does_not(
+    row: list[str], screen: int
+) -> None:
+    lines = block(["name"] * len(row), row, screen)
+    assert " ".join(lines).split() == " ".join(row).split()
+    assert lines[0].startswith(row[0])
+    longest = max(columns_of(word) for word in " ".join(row[1:]).split())
+    for line in lines[1:]:
+        assert columns_of(line) <= max(screen, len(INDENT) + longest)
+
+
+def test_a_count_in_a_block_has_its_name() -> None:
+    assert block(["id", "messages", "title"], ["a", "2", "Tea"], 60) == ["a  2 messages", "    Tea"]

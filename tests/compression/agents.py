@@ -9,7 +9,7 @@ from contextlib import aclosing
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.tools import Tool
 from hermes.agent.turn import run_turn
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.events import TurnEvent
 from hermes.llm.model import Model
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,11 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def log_file(tmp_path: Path) -> Iterator[Path]:
+def log_file(tmp_path: Path) -> Path:
     """The log of this process, written for the time of a test."""
     path = tmp_path / "logs" / "agent.log"
     start_log(path)
-    yield path
-    logger = logging.getLogger("hermes")
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers = []
-    logger.propagate = True
-    logger.setLevel(logging.NOTSET)
+    return path
 
 
 @pytest.fixture

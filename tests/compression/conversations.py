@@ -9,7 +9,7 @@ from hermes.compression.compressor import Compressor, LastLook
 from hermes.compression.policy import CompressionPolicy
 from hermes.compression.summarise import PROMPT
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel

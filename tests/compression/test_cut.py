@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.compression.cut import Cut, choose_cut, message_tokens
+from hermes.compression.cut import Cut, choose_cut
+from hermes.llm.tokens import message_tokens
 from hermes.types import LiveView, Message, ToolCall
 from tests.scale import scale
 

@@ -11,12 +11,12 @@ import pytest
 from hermes.agent.agent import Policy
 from hermes.agent.compress import compressor_of
 from hermes.compression.compressor import Request
-from hermes.compression.cut import view_tokens
 from hermes.errors import NoteError
 from hermes.events import Failed, Notice, Replied, Stopped
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
+from hermes.llm.tokens import view_tokens
 from hermes.memory.active import Deadlines
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall

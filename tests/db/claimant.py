@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes.db import lanes
 from hermes.db.engine import StoreDatabase
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 
 
 async def hold(path: Path, queue: str, lane: str) -> None:

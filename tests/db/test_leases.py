@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.db import leases
 from hermes.db.engine import StoreDatabase
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file
 from tests.db.processes import finish, hear, say, start

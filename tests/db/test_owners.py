@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import lanes
-from hermes.db.owners import is_gone, new_owner
+from hermes.db.leases import is_gone, new_owner
 from tests.db.files import make_file, transaction
 from tests.db.processes import await_end, hear, start
 

@@ -16,8 +16,8 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
+from hermes.db.leases import new_owner
 from hermes.db.outcomes import MAX_CRASHES, Dead, Done, ItemOutcome, Postponed, Retry
-from hermes.db.owners import new_owner
 from hermes.db.queue import Claim, Item
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import StaleError, StoreBusyError

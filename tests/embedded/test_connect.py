@@ -22,9 +22,8 @@ from msgspec.structs import replace
 
 from hermes.embedded.asking import look
 from hermes.embedded.connect import ServerConnection, connect, find_running, stop
-from hermes.embedded.place import Place, find_place
+from hermes.embedded.place import Place, find_place, is_taken
 from hermes.embedded.rendezvous import Rendezvous, publish, read_rendezvous
-from hermes.embedded.seat import is_taken
 from hermes.errors import MemoryServerError
 from hermes.home import Home
 from tests.embedded.clients import client_of, place_of, read_all, write

@@ -13,11 +13,9 @@ import httpx
 import pytest
 
 from hermes.embedded.asking import look
-from hermes.embedded.connect import ServerConnection, connect, find_running, stop
-from hermes.embedded.keeping import keeping
-from hermes.embedded.place import Place
+from hermes.embedded.connect import ServerConnection, connect, find_running, keeping, stop
+from hermes.embedded.place import Place, is_taken
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.embedded.seat import is_taken
 from hermes.errors import MemoryServerError
 from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.memory_server.serving import SECRET, running
@@ -62,7 +60,7 @@ def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
-    monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.1)
+    monkeypatch.setattr("hermes.embedded.connect.KEEP_EVERY", 0.1)
     with keeping(place):
         connection = connect(place)
         time.sleep(5)  # more than twice as long as it takes to end
@@ -89,11 +87,11 @@ def test_trouble_on_the_way_to_the_server_does_not_end_its_being_kept(
             raise trouble
         recovered.set()
 
-    monkeypatch.setattr("hermes.embedded.keeping.KEEP_EVERY", 0.01)
-    monkeypatch.setattr("hermes.embedded.keeping.find_running", find)
+    monkeypatch.setattr("hermes.embedded.connect.KEEP_EVERY", 0.01)
+    monkeypatch.setattr("hermes.embedded.connect.find_running", find)
     with keeping(place):
         assert recovered.wait(20)
-    said = [record.getMessage() for record in caplog.records if record.name == "hermes.embedded.keeping"]
+    said = [record.getMessage() for record in caplog.records if record.name == "hermes.embedded.connect"]
     assert [str(trouble) in line for line in said] == [True], "once, however often it comes"
 
 

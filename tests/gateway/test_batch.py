@@ -42,6 +42,8 @@ def batches(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:
         (["a", "/new@bot", "/title x"], "group", [["a"], ["/new@bot"], ["/title x"]]),
         (["a", "/etc", "b"], "dm", [["a", "/etc", "b"]]),
         (["/new", "/new"], "api", [["/new"], ["/new"]]),
+        (["a", " /stop", "b", "c"], "dm", [["a"], [" /stop"], ["b", "c"]]),
+        (["a", " /new", "b"], "dm", [["a", " /new", "b"]]),
     ],
 )
 def test_waiting_messages_join_up_to_a_command(texts: list[str], kind: ChatType, expected: list[list[str]]) -> None:

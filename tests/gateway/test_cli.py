@@ -65,6 +65,17 @@ def test_status_stop_and_a_second_gateway(model: ModelProcess, empty_home: Path)
     assert hermes(empty_home, "gateway", "status").returncode == 1
 
 
+def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(model: ModelProcess, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model))
+    with GatewayProcess(empty_home) as gateway:
+        assert f"gateway: api is there: {gateway.url}\n" in gateway.output()
+        gateway.kill()
+        status = hermes(empty_home, "gateway", "status")
+        assert (status.returncode, status.stdout.splitlines()[0]) == (1, "not running")
+        assert "api" not in status.stdout
+        assert json.loads(hermes(empty_home, "gateway", "status", "--json").stdout)["parts"] == []
+
+
 def test_a_gateway_without_a_platform_says_what_to_do(empty_home: Path) -> None:
     done = hermes(empty_home, "gateway", "run")
     assert done.returncode == 2

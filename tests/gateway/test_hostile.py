@@ -50,7 +50,7 @@ async def test_incognito_is_not_missed_by_a_hair(tmp_path: Path, said: str, hidd
         await core.platform.deliver(message(said))
         await core.platform.until(lambda: len(core.platform.sent) == 2)
     told = core.platform.texts("7")[1]
-    assert told.startswith("Incognito" if hidden else "/memory takes on or off")
+    assert told.startswith("Incognito" if hidden else "/memory takes more,")
     assert bool(rows(tmp_path, "SELECT 1 FROM hermes_incognito")) is hidden
 
 

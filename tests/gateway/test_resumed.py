@@ -14,6 +14,7 @@ from hermes.gateway.inbox_record import remind
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
+from hermes.store.chats import Chats
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Draft, Message, ToolCall
@@ -61,7 +62,9 @@ async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_an
 
     await _cut_off(tmp_path, "afterwards")
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
-        inbox = Inbox(store, "main", Access(frozenset({"*"}), min), People(), stop=die, wake=asyncio.Event())
+        inbox = Inbox(
+            store, Chats(store, "main", People()), Access(frozenset({"*"}), min), stop=die, wake=asyncio.Event()
+        )
         with pytest.raises(SystemError):
             await inbox.receive(message("/stop"))
         await inbox.receive(message("the last"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.gateway.chunks import count_units, cut_text, split_text
+from hermes.gateway.outbound import count_units, cut_text, split_text
 from hermes.gateway.platforms.telegram_text import render
 from tests.gateway.bot_api import units
 

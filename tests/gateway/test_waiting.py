@@ -14,11 +14,12 @@ from secrets import token_hex
 import httpx
 import pytest
 
-from hermes.agent.lane import UNSAID, WAITING, LaneTerms, hold_lane
 from hermes.db.engine import Tx
 from hermes.events import Failed, Replied, Stopped, Waiting
 from hermes.gateway.platforms.api_follow import follow
+from hermes.store.held_lease import UNSAID, WAITING, LaneTerms
 from hermes.store.store import Store
+from tests.agent.lanes import hold_lane
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.bot_api import BotApi

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.honcho.chunks import MARK, MOST_CHARS, split_text
+from hermes.honcho.messages import MARK, MOST_CHARS, split_text
 
 TEXTS = st.text(st.sampled_from("ab \n\t.ü👋"), max_size=400) | st.text(max_size=200)
 LIMITS = st.integers(1, 120)

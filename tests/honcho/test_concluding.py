@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory

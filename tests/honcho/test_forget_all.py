@@ -160,3 +160,19 @@ def test_a_key_that_the_server_refuses_is_told_in_one_line_with_what_to_do(
     done = hermes("memory", "forget", "Zanzibar")
     assert done.code == 1
     assert done.err == f"hermes: the server answered {status}: Invalid JWT. Check `apiKey`\n"
+
+
+@pytest.mark.contract("7.12")
+def test_a_conclusion_is_found_by_what_it_was_drawn_from(recalling: Recalling, hermes: Hermes) -> None:
+    for peer in (ANN, BOT):
+        post(recalling, "/peers", {"id": peer})
+    drawn = {
+        **{"id": "a" * 21, "observer_id": BOT, "observed_id": ANN, "level": "deductive"},
+        **{"content": "Ann has a safe.", "metadata": {"premises": ["It opens with Zanzibar."]}},
+        "created_at": "2025-01-01T00:00:00Z",
+    }
+    post(recalling, "/ext/import/conclusions", {"items": [drawn]})
+    shown = {"target": ANN}
+    assert "Zanzibar" in post(recalling, f"/peers/{BOT}/representation", shown)["representation"]
+    assert hermes("memory", "forget", "Zanzibar", "--yes").code == 0
+    assert "Zanzibar" not in post(recalling, f"/peers/{BOT}/representation", shown)["representation"]

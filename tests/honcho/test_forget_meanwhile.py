@@ -11,10 +11,11 @@ import pytest
 
 from hermes.assembly import earlier_conversation
 from hermes.db.engine import Tx
-from hermes.db.queue_items import stats
+from hermes.db.queue_items import items, stats
 from hermes.memory.backfill import Backfill
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Speaker
+from hermes.scope import OWNER as MINE
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -22,6 +23,7 @@ from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Asked
 from tests.honcho.recalling import ANN, HERE, Recalling
+from tests.memory.remembering import reply
 
 Hermes = Callable[..., Ran]
 SECRET = "My safe opens with Zanzibar."
@@ -106,6 +108,40 @@ async def test_a_turn_that_recalled_before_and_ends_afterwards_leaves_no_record(
         await memory.turn_over()
         shown = await asyncio.to_thread(hermes, "memory", "explain")
         assert "anzibar" not in shown.out
+
+
+@pytest.mark.contract("7.12")
+async def test_the_reply_of_a_turn_that_recalled_before_and_ends_afterwards_is_neither_told_nor_found(
+    recalling: Recalling, hermes: Hermes
+) -> None:
+    async with recalling.host() as talk:
+        memory, said = await talk.memory(), await talk.say("How does my safe open?")
+        until = memory.begin()
+        await memory.prompt_block(until)
+        assert "Zanzibar" in (await memory.recall([said], until)).text
+        assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+        store = talk.provider.store
+        await reply(memory, SECRET, HERE.session_id)
+        await memory.turn_over()
+        assert await told(store) == [said.content]
+        await store.index()
+        assert not await store.read(
+            lambda tx: store.search.related(tx, "Zanzibar", MINE, limit=5, roles=("assistant",))
+        )
+        assert "Nothing" in (await asyncio.to_thread(hermes, "memory", "forget", "Zanzibar")).err
+        await talk.say("And my bike?")
+        await reply(memory, "With a key.", HERE.session_id)
+        assert await told(store) == [said.content, "And my bike?", "With a key."], "the next turn is told as ever"
+
+
+async def told(store: Store) -> list[str | None]:
+    """What messages that wait would tell the provider, in order."""
+
+    def look(tx: Tx) -> list[str | None]:
+        found = [store.messages.get(tx, item.payload["message"]) for item in items(tx, "memory:honcho", "waiting")]
+        return [message.content for message in found if message is not None]
+
+    return await store.read(look)
 
 
 @pytest.mark.contract("7.12")

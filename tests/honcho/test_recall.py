@@ -9,8 +9,8 @@ import pytest
 from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import CANCELLED
-from hermes.honcho.recall_floor import NOTICE
 from hermes.honcho.recall_policy import COLD, WARM
+from hermes.honcho.recall_reader import NOTICE
 from hermes.honcho.recall_source import RecallSource
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD

@@ -16,7 +16,7 @@ from hermes.agent.delegate_tool import PROMPT as DELEGATE
 from hermes.agent.review import PROMPT as REVIEW
 from hermes.clock import SystemClock
 from hermes.compression.summarise import PROMPT as SUMMARISE
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue_items import items
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from hermes.honcho.acts import Conclude, Remove, decode_act
 from hermes.honcho.keys import LEVELS
 from hermes.honcho.tools import tool_specs
+from hermes.memory.deliveries import Deliveries
 from hermes.memory.outbox import Outbox
 from tests.honcho.between import Instead, like_a_model
 from tests.honcho.configuring import Machine
 from tests.honcho.recalling import ANN, BOT, HERE, SESSIONS, Recalling, Talk
 
+FACT = re.compile(r"- (.*) \(id ([^)]*)\)")
 NAMES = ["honcho_profile", "honcho_search", "honcho_context", "honcho_reasoning", "honcho_conclude"]
 GIVEN: dict[str, dict[str, Any]] = {
     "honcho_profile": {},
@@ -157,3 +160,28 @@ async def test_a_conclusion_is_saved_before_the_model_hears_of_it_and_queued_whi
         assert await queued(talk) == [Conclude("Prefers tea."), Remove(known)]
     assert said.startswith("Saved. It is queued")
     assert gone.startswith("Saved. The deletion is queued")
+
+
+@pytest.mark.contract("7.7", "P6")
+async def test_a_fact_that_both_views_hold_is_deleted_in_both(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell(SESSIONS[HERE.session_id], (ANN, "My cat is called Miso."), (ANN, "I work in Rome."))
+    async with recalling.host() as talk:
+        deliveries = Deliveries(talk.provider, "test", 4)
+        deliveries.start()
+        found = FACT.findall(await talk.use("honcho_search", query="cat"))
+        [miso] = [key for text, key in found if "Miso" in text]
+        assert await talk.use("honcho_conclude", delete_id=miso) == "Deleted."
+        left = FACT.findall(await talk.use("honcho_search", query="cat", max_tokens=900))
+        assert [text for text, _ in left] == ["ann: I work in Rome."]
+        await deliveries.finish(5)
+
+
+@pytest.mark.contract("7.7", "P6")
+async def test_a_fact_of_the_persons_own_view_can_be_deleted_as_it_is_shown(recalling: Recalling) -> None:
+    recalling.configure()
+    known = recalling.conclude(ANN, ANN, "Ann rides a bike.")
+    async with recalling.host() as talk:
+        assert FACT.findall(await talk.use("honcho_search", query="bike")) == [("Ann rides a bike.", known)]
+        assert (await talk.use("honcho_conclude", delete_id=known)).startswith("Saved. The deletion is queued")
+        assert await queued(talk) == [Remove(known)]

@@ -8,8 +8,7 @@ from contextlib import aclosing
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, Retrying, TextPiece
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
-from hermes.llm.retry import Retries
+from hermes.llm.patience import Retries, Timeouts
 from tests.llm.loopback import LoopbackServer
 from tests.llm.steady_clock import SteadyClock
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes.llm.assemble import Assembler, MalformedChunk, StreamedError
 from hermes.llm.events import ReasoningPiece, Reply, TextPiece, Usage
-from hermes.llm.sse import EventDecoder
+from hermes.llm.reading import EventDecoder
 from hermes.types import Json, ToolCall
 from tests.llm.loopback import chunk, says
 

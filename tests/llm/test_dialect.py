@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.dialect import MANY, Dialect
 from hermes.llm.model import ModelRequest
+from hermes.llm.openai_compatible import MANY, Dialect
 from hermes.types import Json, ToolSpec
 
 TEXT = st.text(st.characters(), max_size=20)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import ErrorBody, read_error
 from hermes.llm.events import ModelFailureKind
 from hermes.llm.failures import (
     CODES,
@@ -20,9 +19,11 @@ from hermes.llm.failures import (
     NATURES,
     STATUSES,
     TRANSPORT,
+    ErrorBody,
     from_status,
     from_stream,
     from_transport,
+    read_error,
 )
 
 ENDPOINT = Endpoint.parse("https://api.example.com/v1", "sk-12345678")

@@ -12,8 +12,7 @@ from hermes.errors import SettingsError
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying, TextPiece
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
-from hermes.llm.retry import Retries
+from hermes.llm.patience import Retries, Timeouts
 from hermes.types import Json, ToolCall
 from tests.llm.calling import IMPATIENT, KEY, closed_port, collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, fails, says

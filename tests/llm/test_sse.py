@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.sse import EventDecoder, ServerEvent
+from hermes.llm.reading import EventDecoder, ServerEvent
 
 
 def decode(*chunks: bytes) -> list[ServerEvent]:

@@ -46,7 +46,12 @@ async def test_the_request_is_what_the_endpoint_gets() -> None:
         "messages": [{"role": "user", "content": "Grüße ?"}],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "tools": [tool.to_wire()],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "read", "description": "Reads a file.", "parameters": {"type": "object"}},
+            }
+        ],
         "max_tokens": 9,
         "temperature": 0.5,
     }

@@ -50,7 +50,7 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
-    *("find_remembered", "forget"),
+    *("find_remembered", "forget", "facts", "fact_sources"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0

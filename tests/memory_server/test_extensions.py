@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.memory_server.api.health import EXTENSIONS
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.engine import removal
@@ -23,7 +24,6 @@ from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.worker import JobWorker
-from hermes.memory_server.extensions import EXTENSIONS
 from hermes.memory_server.faults import Invalid
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.in_file import rows, wait_for_work

@@ -11,7 +11,9 @@ import pytest
 from sqlalchemy import delete, select
 
 from hermes import __version__
+from hermes.loopback import CHALLENGE, PROOF, is_proof
 from hermes.memory_server import times
+from hermes.memory_server.api.health import EXTENSIONS
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, open_database, open_for_work
@@ -19,8 +21,6 @@ from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import message_vectors, meta
 from hermes.memory_server.engine.jobs import claim_job, fail_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.extensions import EXTENSIONS
-from hermes.proof import CHALLENGE, PROOF, is_proof
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.facts import FACTS, MANY, facts_of, pattern_facts
 from hermes.memory_server.db.functions import holds_json
+from hermes.memory_server.db.matching import FACTS, MANY, facts_of, pattern_facts
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine import allowed, candidates, messages, narrowing, search, words
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from hermes.clock import SystemClock
-from hermes.memory_server.api.loading import Loading
+from hermes.memory_server.api.app import Loading
 from hermes.memory_server.db import tables
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database

@@ -80,7 +80,8 @@ class TwoMessages:
 
 
 def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postings, "HOLDERS", 2)
+    for bound in ("HOLDERS", "WHOLE"):
+        monkeypatch.setattr(postings, bound, 2)
     say(tx, "one", "Bees.", "Bees again.")
     outlines = new_index().outlines
     earlier = outlines.load(tx, 1)

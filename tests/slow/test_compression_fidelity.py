@@ -17,7 +17,7 @@ from hermes.agent.context import build_context
 from hermes.clock import SystemClock
 from hermes.compression.compressor import Compressor
 from hermes.compression.policy import CompressionPolicy
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.llm.events import Completed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +14,7 @@ import pytest
 from hermes.errors import StoreStoppedError
 from hermes.memory_server.db.sqlite import LANES, SqliteFile
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.turns import Asker, asker
+from hermes.sqlite.turns import Asker, Threads, asker
 from tests.sqlite.databases import Tx, run
 
 ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"
@@ -135,3 +136,25 @@ async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
 
     await asyncio.gather(*(db.read(slow()) for _ in range(4)))
     assert (most, len(ended)) == ([1], 4)
+
+
+def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads(1, "test")
+    assert threads.submit(lambda: "begun", 0).result(20) == "begun"
+    ending = threading.Thread(target=threads.end)
+    numbers = itertools.count(10)
+
+    class EndingMeanwhile:
+        """Somebody ends the threads while something is being handed over."""
+
+        def __next__(self) -> int:
+            if ending.ident is None:
+                ending.start()
+                ending.join(0.2)
+            return next(numbers)
+
+    monkeypatch.setattr(threads, "_numbers", EndingMeanwhile())
+    assert threads.submit(lambda: "done", 0).result(20) == "done"
+    ending.join(20)
+    with pytest.raises(RuntimeError):
+        threads.submit(lambda: "late", 0)

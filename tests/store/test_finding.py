@@ -177,6 +177,23 @@ async def test_what_was_said_incognito_is_no_answer_and_no_neighbour(store: Stor
     )
 
 
+@pytest.mark.contract("4.11")
+async def test_what_is_kept_out_of_memory_hides_nothing_else_however_much_it_is(store: Store) -> None:
+    await talk(store, "The parrot is called Figaro.")
+    session = await talk(store, *[f"parrot {n} that was forgotten" for n in range(HOLDERS + 10)])
+    messages = (await store.view(session)).tail
+
+    def forget(tx: Tx) -> None:
+        for message in messages[::2]:
+            store.incognito.leave_out(tx, session, message.id)
+        for message in messages[1::2]:
+            store.incognito.leave_out(tx, session, message.id)
+
+    await store.write(forget)
+    assert await recall(store, "parrot") == ["The parrot is called Figaro."]
+    assert len(await ask(store, "parrot")) == 10, "a person still finds it"
+
+
 async def test_a_frequent_word_counts_however_old_a_message_is(store: Store) -> None:
     await talk(store, "the marmot runs in the snow", "the marmot sleeps")
     await talk(store, *[f"snow again {n}" for n in range(HOLDERS + 10)])

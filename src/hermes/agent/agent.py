@@ -16,7 +16,6 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.lane import LaneTerms
 from hermes.agent.loop import Responder, converse
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
@@ -27,12 +26,14 @@ from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
+from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
 from hermes.scope import Scope
 from hermes.store.chosen_models import ChosenModel, chosen_model
+from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
 from hermes.types import Draft
@@ -98,6 +99,14 @@ class Agent(Struct):
     """Background work that starts when nobody speaks for a while; the next turn cancels it."""
     note_problems: tuple[str, ...] = ()
     """The notes that could not be read last time, a line for each."""
+    opened_book: MemoryBook | None = None
+
+    @property
+    def book(self) -> MemoryBook:
+        """What memory holds of whose conversation this is, for that person to see and correct."""
+        if self.opened_book is None:
+            self.opened_book = self.memory.open_book(self.store, self.notes)
+        return self.opened_book
 
     @property
     def clock(self) -> Clock:

@@ -10,10 +10,10 @@ from functools import partial
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_messages
 from hermes.compression.compressor import CompressionResult, Compressor, Request
-from hermes.compression.cut import view_tokens
 from hermes.compression.policy import CompressionPolicy
 from hermes.errors import HermesError
-from hermes.types import Message
+from hermes.llm.tokens import estimate_request, view_tokens
+from hermes.types import Json, LiveView, Message, ToolSpec
 
 log = logging.getLogger("hermes.compression")
 
@@ -22,32 +22,44 @@ BUSY_POLL = 0.2
 
 def compressor_of(agent: Agent) -> Compressor:
     """What compresses this agent's session. It keeps nothing, so it is made when needed."""
-    policy = agent.policy
     return Compressor(
         agent.store,
         None if agent.answers_from_memory else agent.model,
-        CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead),
+        _policy_of(agent),
         owner=agent.owner,
-        deadline=policy.compress_deadline,
+        deadline=agent.policy.compress_deadline,
         last_look=partial(_last_look, agent),
     )
 
 
-async def make_room(agent: Agent, conversation: int, whole: int, until: float) -> CompressionResult | None:
-    """Before a request of `whole` tokens, `conversation` of which were said: compress what was said, if that is needed.
+def _policy_of(agent: Agent) -> CompressionPolicy:
+    policy = agent.policy
+    return CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead)
+
+
+def waiting_ends(agent: Agent) -> float:
+    """Until when one waits for others who compress the session, from now on."""
+    return agent.clock.now() + agent.policy.compress_deadline
+
+
+async def make_room(
+    agent: Agent, view: LiveView, messages: Sequence[dict[str, Json]], tools: Sequence[ToolSpec], until: float
+) -> CompressionResult | None:
+    """Before a request of `messages` and `tools`, made of `view`: compress what was said, if that is needed.
 
     None when the request can be sent as it is, or nothing can be done. After any result it is to be made again; where
     that says "busy", another process has compressed the session, and the request may still be too long. `until` is
     when waiting for others ends.
     """
+    conversation, whole = view_tokens(view), estimate_request(messages, tools)
     agent.overhead = max(0, whole - conversation)
-    compressor = compressor_of(agent)
-    policy = compressor.policy
+    policy = _policy_of(agent)
     request = Request(automatic=True, must_fit=whole > policy.hard_limit)
     if whole <= policy.limit or (conversation <= policy.room and not request.must_fit):
         return None
     if not (agent.policy.compresses_itself or request.must_fit):
         return None
+    compressor = compressor_of(agent)
     if not await compressor.would_try(agent.session_id, request):
         return None
     result = await compressor.compress(agent.session_id, request)
@@ -64,7 +76,7 @@ async def compress_smaller(agent: Agent) -> bool:
     request = Request(must_fit=True, budget=budget)
     result = await compressor.compress(agent.session_id, request)
     if result.outcome == "busy":
-        await _wait_for_others(agent, compressor, agent.clock.now() + agent.policy.compress_deadline)
+        await _wait_for_others(agent, compressor, waiting_ends(agent))
         if (await agent.store.view(agent.session_id)).epoch != view.epoch:
             return True
         result = await compressor.compress(agent.session_id, request)

@@ -88,6 +88,8 @@ def _readable(arguments: str) -> str:
 
 
 def _put_recalled(messages: list[dict[str, Json]], recalled: str) -> None:
+    if not recalled:
+        return
     last = next((message for message in reversed(messages) if message["role"] == "user"), None)
     if last is not None and (block := fence(recalled)):
         last["content"] = f"{last['content']}\n\n{block}"

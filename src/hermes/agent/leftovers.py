@@ -8,9 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
-from hermes.db.engine import Tx
 from hermes.errors import HermesError
-from hermes.store.reviews import due_sessions
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -27,14 +25,8 @@ async def review_leftovers(
 
     Must not raise but for being cancelled: what is not read stays due.
     """
-    before = store.clock.now()
-
-    def find(tx: Tx) -> list[Session]:
-        known = [key for key in due_sessions(tx, before=before, limit=MOST) if store.sessions.exists(tx, key)]
-        return [store.sessions.get(tx, key) for key in known]
-
     try:
-        for session in filter(ours, await store.read(find)):
+        for session in filter(ours, await store.unreviewed(MOST)):
             async with use(session) as agent:
                 await review_now(agent)
     except HermesError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from hermes.agent.corrected import TOLD
 from hermes.errors import HomeError
 from hermes.fence import fence
 from hermes.files import read_file
@@ -39,6 +40,8 @@ class PromptParts(Struct, frozen=True):
     notes: NotesRead = field(default_factory=lambda: NotesRead({}))
     provider_block: str = ""
     has_memory_tool: bool = False
+    corrected: str = ""
+    """What the person corrected by hand, a line each."""
 
 
 def read_soul(path: Path) -> str:
@@ -52,18 +55,20 @@ def read_soul(path: Path) -> str:
         raise HomeError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
 
 
-def made_of(scope: Scope, provider_block: str | None) -> str:
-    """What a prompt is made of, as far as a change of it asks for a new one; None is a block that is not known yet."""
-    return f"{RULES}:{scope.name}:{'?' if provider_block is None else sha256(provider_block.encode()).hexdigest()[:16]}"
+def made_of(scope: Scope, provider_block: str | None, corrected: str = "") -> str:
+    """What a prompt is made of, as far as a change of it asks for a new one; None is a block that is not known yet.
+    `corrected` marks what the person has corrected by then."""
+    block = "?" if provider_block is None else sha256(provider_block.encode()).hexdigest()[:16]
+    return f"{RULES}:{scope.name}:{f'{corrected}:' if corrected else ''}{block}"
 
 
-def is_current(kept: str | None, scope: Scope, provider_block: str | None) -> bool:
+def is_current(kept: str | None, scope: Scope, provider_block: str | None, corrected: str = "") -> bool:
     """Whether a prompt that was made of `kept` may be used: while the block is not known any will do, but only one that
-    was made for the same scope."""
+    was made for the same scope and corrections."""
     if kept is None:
         return False
-    return kept == made_of(scope, provider_block) or (
-        provider_block is None and kept.rpartition(":")[0] == made_of(scope, None).rpartition(":")[0]
+    return kept == made_of(scope, provider_block, corrected) or (
+        provider_block is None and kept.rpartition(":")[0] == made_of(scope, None, corrected).rpartition(":")[0]
     )
 
 
@@ -73,6 +78,7 @@ def build_system_prompt(parts: PromptParts) -> str:
         parts.soul.strip() or IDENTITY,
         NOTES_GUIDE if parts.has_memory_tool else "",
         *(_section(parts, target) for target in TITLES),
+        f"## What the person corrected\n{TOLD}\n{fence(parts.corrected)}" if parts.corrected else "",
         parts.provider_block.strip(),
         f"This conversation began on {datetime.fromtimestamp(parts.started_at, UTC):%A, %d %B %Y} (UTC).",
     ]

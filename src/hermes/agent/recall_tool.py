@@ -9,6 +9,7 @@ from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.db.engine import Tx
 from hermes.fence import fence
 from hermes.llm.floor import is_asking
+from hermes.memory.corrections import Corrections
 from hermes.memory.notes import Notes
 from hermes.ranking.words import split_words, telling_words
 from hermes.scope import Scope
@@ -43,10 +44,11 @@ def session_search_tool(store: Store, scope: Scope) -> Tool:
         most = max(1, min(MOST, limit)) if isinstance(limit, int) else 5
         await store.index()
         hits = await store.read(lambda tx: store.search.related(tx, query, scope, limit=most, roles=SPEAKERS))
+        corrections = await store.read(lambda tx: Corrections.read(tx, scope))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")
         found = [f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits]
-        return ToolResult(fence("\n".join(found)))
+        return ToolResult(fence(corrections.marked("\n".join(found))))
 
     return Tool(SPEC, run)
 
@@ -62,7 +64,9 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
         if any(word in line.lower() for word in words)
     ]
     await store.index()
-    return list(dict.fromkeys([*noted, *await _told(store, notes.scope, question, limit)]))[:limit]
+    corrections = await store.read(lambda tx: Corrections.read(tx, notes.scope))
+    told = [corrections.marked(text) for text in await _told(store, notes.scope, question, limit)]
+    return list(dict.fromkeys([*noted, *told]))[:limit]
 
 
 def _texts(notes: Notes) -> list[str]:

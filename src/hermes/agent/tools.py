@@ -1,6 +1,6 @@
 """Tools: what the model may call, and the policy that is applied after every tool was added.
 
-A new tool is a function in `agent/…_tool.py` that makes a `Tool`, and its line in `assembly.builtin_tools`. One that
+A new tool is a function in `agent/…_tool.py` that makes a `Tool`, and its line in `builtin_tools`. One that
 reads or writes what outlasts a conversation is also named in `agent.MEMORY_TOOLS`: an incognito turn does without it.
 """
 

@@ -7,29 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compress_when_idle
-from hermes.agent.lane import UNSAID, Lane, LaneDoor
+from hermes.agent.corrected import heeding
 from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
 from hermes.agent.tools import Tool, Toolbox, ToolResult
-from hermes.agent.turn_record import NoRecord, TurnRecord
-from hermes.db.engine import Tx
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
+from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
-from hermes.store.chosen_models import ChosenModel, chosen_model
-from hermes.store.prompts import prompt_made_of, set_prompt_made_of
-from hermes.types import Draft, Json, Message, Session, ToolSpec
+from hermes.store.held_lease import UNSAID, LaneDoor
+from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
+from hermes.types import Draft, Json, Session, ToolSpec
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -50,8 +48,9 @@ async def answer(
     """
     await agent.be_busy()
     try:
-        accept = _acceptance(agent, said, record)
-        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, accept) as door:
+        drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
+        begin = opening(agent.store, agent.session_id, drafts, agent.scope, agent.memory, record)
+        async with LaneDoor(agent.store, agent.session_id, agent.owner, agent.policy.lane, begin) as door:
             async with aclosing(door.wait(stop)) as waiting:
                 async for _ in waiting:
                     yield Waiting(agent.session_id)
@@ -59,7 +58,8 @@ async def answer(
                 yield Notice(UNSAID)
                 yield Stopped(agent.session_id, "")
                 return
-            async with aclosing(_answer_in(agent, door.entered.lane, door.entered.begun, stop, record)) as events:
+            turn = StoredTurn(agent.store, door.entered, agent.memory, record)
+            async with aclosing(_answer_in(agent, turn, stop)) as events:
                 async for event in events:
                     yield event
     except SessionBusyError as error:
@@ -84,74 +84,57 @@ async def _exists(agent: Agent) -> bool:
     return await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id))
 
 
-async def _answer_in(
-    agent: Agent, lane: Lane, accepted: _Accepted, stop: asyncio.Event, record: TurnRecord
-) -> AsyncGenerator[TurnEvent, None]:
-    for message in accepted.messages:
+async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+    for message in turn.opening.messages:
         yield Accepted(agent.session_id, message.id)
-    agent.speak_with(accepted.model)
-    prepared = await _prepare(agent, lane, accepted)
+    agent.speak_with(turn.opening.model)
+    prepared = await _prepare(agent, turn)
     for notice in agent.memory.take_notices():
         yield Notice(notice, is_outage=True)
     while agent.untold:
         yield agent.untold.pop(0)
-    transcript = StoredTranscript(agent, lane, prepared, record)
+    transcript = StoredTranscript(agent, turn, prepared)
     async with aclosing(converse(prepared.speaker, transcript, agent.session_id, stop)) as events:
         async for event in events:
             if isinstance(event, Replied | Stopped | Failed):
                 await prepared.memory.turn_over()
             yield event
-    _after(agent, accepted)
+    _after(agent, turn.opening)
 
 
-class _Accepted(Struct, frozen=True):
-    messages: tuple[Message, ...]
-    session: Session
-    incognito: bool
-    prompt_made_of: str | None
-    model: ChosenModel | None
-
-
-def _acceptance(agent: Agent, said: Sequence[Draft], record: TurnRecord) -> Callable[[Tx], _Accepted]:
-    """The transaction that commits what was said. From its end on nothing can lose it."""
-    drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
-
-    def commit(tx: Tx) -> _Accepted:
-        stored = agent.store.messages.append(tx, agent.session_id, drafts, now=agent.clock.now())
-        messages = tuple(record.accepted(tx, stored))
-        session = agent.store.sessions.get(tx, agent.session_id)
-        known = agent.store.incognito.remembered(tx, agent.session_id, messages)
-        incognito = len(known) < len(messages) or agent.store.incognito.is_on(tx, agent.session_id)
-        if not incognito:
-            agent.memory.said(tx, messages)
-        made = prompt_made_of(tx, agent.session_id)
-        return _Accepted(messages, session, incognito, made, chosen_model(tx, agent.session_id))
-
-    return commit
-
-
-async def _prepare(agent: Agent, lane: Lane, accepted: _Accepted) -> Preparation:
+async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
+    accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    memory, own = speaking.memory, speaking.tools(speaking)
+    memory, own = speaking.memory, _own_tools(speaking, accepted, corrections)
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
     recall = await memory.recall(accepted.messages, until)
     agent.turns += not accepted.incognito
-    toolbox = Toolbox([*own, *(_provider_tool(agent, spec) for spec in given)], off=speaking.policy.tools_off)
-    prompt = await _prompt(agent, lane, accepted, block, toolbox)
+    provided = [_provider_tool(agent, spec, corrections) for spec in given]
+    toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
+    prompt = await _prompt(agent, turn, corrections, block, toolbox)
     speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
-    return Preparation(prompt, recall.text, speaker, memory)
+    return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
-async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | None, toolbox: Toolbox) -> str:
+def _own_tools(agent: Agent, accepted: TurnOpening, corrections: Corrections) -> list[Tool]:
+    """The agent's own tools; what the person corrected is noted again only where the person says so now."""
+    spoken = "\n".join(message.content or "" for message in accepted.messages)
+    return [
+        heeding(agent, tool, corrections, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)
+    ]
+
+
+async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, block: str | None, toolbox: Toolbox) -> str:
     """The prompt that the session has, byte for byte, unless what it was made of has changed."""
+    accepted = turn.opening
     if accepted.incognito:
         return _bare_prompt(agent, accepted.session)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
-    if kept and is_current(accepted.prompt_made_of, agent.scope, block):
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
@@ -161,10 +144,11 @@ async def _prompt(agent: Agent, lane: Lane, accepted: _Accepted, block: str | No
             provider_block=block or "",
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
+            corrected=corrections.lines(),
         )
     )
-    if not notes.problems:
-        await _keep_prompt(agent, lane, prompt, made_of(agent.scope, block))
+    if not notes.problems:  # one that lacks a note is not kept
+        await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
     return prompt
 
 
@@ -173,30 +157,19 @@ def _bare_prompt(agent: Agent, session: Session) -> str:
     return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at, agent.scope))
 
 
-async def _keep_prompt(agent: Agent, lane: Lane, prompt: str, of: str) -> None:
-    """A later turn, also after a restart, uses the very same prompt. One that lacks a note is not kept."""
-
-    def keep(tx: Tx) -> None:
-        lane.check(tx)
-        agent.store.sessions.set_system_prompt(tx, agent.session_id, prompt)
-        set_prompt_made_of(tx, agent.session_id, of)
-
-    await agent.store.write(keep)
-
-
-def _provider_tool(agent: Agent, spec: ToolSpec) -> Tool:
+def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
         if isinstance(found, Returned):
-            return ToolResult(fence(found.value))
+            return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
 
     return Tool(spec, run)
 
 
-def _after(agent: Agent, accepted: _Accepted) -> None:
+def _after(agent: Agent, accepted: TurnOpening) -> None:
     """What happens off the turn: memory prepares for the next one, and now and then the notes are reviewed."""
     compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:

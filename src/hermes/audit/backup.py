@@ -1,4 +1,4 @@
-"""A copy of a store file as it is now, checked before anything is changed."""
+"""A copy of a store file as it is now, checked before anything is changed, and who else has that file open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.audit.users import other_users
 from hermes.errors import StoreDamagedError, StoreFullError, StoreReadOnlyError
 from hermes.sqlite.faults import translate
 from hermes.store.reading import open_unchanged
@@ -80,3 +79,26 @@ def check_sound(target: Path) -> None:
         raise StoreDamagedError(f"the backup {target} cannot be read ({error}); nothing was changed") from error
     if found != ["ok"]:
         raise StoreDamagedError(f"the backup {target} is not sound ({found[0]}); nothing was changed")
+
+
+def other_users(path: Path, processes: Path = Path("/proc")) -> list[int]:
+    """The process ids; none where the system does not say, or only lets the owner look."""
+    wanted = str(path.resolve())
+    found = []
+    for entry in processes.glob("[0-9]*"):
+        if int(entry.name) != os.getpid() and wanted in _open_files(entry):
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def _open_files(process: Path) -> set[str]:
+    names = set()
+    try:
+        for handle in (process / "fd").iterdir():
+            try:
+                names.add(str(handle.readlink()))
+            except OSError:  # closed meanwhile
+                continue
+    except OSError:  # another person's process, or gone
+        return names
+    return names

@@ -15,7 +15,7 @@ from hermes.assembly import earlier_conversation, open_people, open_provider
 from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer, until_nothing_moves
 from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue_items import overdue
 from hermes.errors import UsageError
 from hermes.memory.active import ActiveProvider

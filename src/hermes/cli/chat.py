@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_lines
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Annotated
 
 import typer
-from msgspec import to_builtins
 
-from hermes.agent.lane import WAITING
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
+from hermes.cli.piped import ask_with_input
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
@@ -28,8 +27,8 @@ from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
 from hermes.slash.models import choose_model
+from hermes.store.held_lease import WAITING
 
-INTERRUPTED = 130
 ONE_SHOT = 2.0
 """Seconds that one question takes after its reply to tell memory what it has not been told yet."""
 ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
@@ -38,17 +37,26 @@ ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 def chat(
     ctx: typer.Context,
     question: Annotated[
-        str | None, typer.Option("-q", "--question", help="Ask one thing, print the reply, end.")
+        str | None,
+        typer.Option("-q", "--question", help="Ask one thing, print the reply, end; - reads it from a pipe."),
     ] = None,
     session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
     latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest terminal session.")] = False,
     model: Annotated[str | None, typer.Option("-m", "--model", help="This model answers in the session.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
 ) -> int:
-    """Talk to the agent. From a pipe, each line is a message and each reply a line."""
+    """Talk to the agent. From a pipe each line is a message and each reply a line; with -q the text goes with the
+    question."""
     if session is not None and latest:
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
-    return asyncio.run(_chat(load_app(ctx), question, session, latest, model, json))
+    try:
+        app = load_app(ctx)
+        asked = None if question is None else ask_with_input(question)
+        return asyncio.run(_chat(app, asked, session, latest, model, json))
+    except HermesError as error:
+        if json and question is not None:
+            say(event_line(how_it_ended(error)))
+        raise
 
 
 async def _chat(
@@ -62,39 +70,53 @@ async def _chat(
             secrets=secrets_in(app.settings),
         )
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
-        try:
-            if session is not None:
-                await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
-            elif latest:
-                listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1, source=TERMINAL))
-                if not listed:
-                    hint = "`-s ID` goes on with one of another kind; `hermes sessions list` shows them"
-                    raise NotFoundError("there is no terminal session to go on with yet", hint=hint)
-                await conversation.resume(listed[0].session)
+        async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
+            await _go_on(conversation, session, latest)
             if model is not None and (remark := await choose_model(await conversation.place(), model)):
                 note(remark)
-            if question is not None:
-                return await _ask(conversation, question, as_json)
-            if as_json or not sys.stdin.isatty():
-                return await _read_lines(conversation, as_json)
-            return await talk(conversation)
-        finally:
-            delivered = await conversation.end(ONE_SHOT if question is not None else AT_THE_END)
-            for event in conversation.untold:
-                _tell(conversation, event, as_json)
-            if not delivered:
-                start_deliverer(app)
+            if question is None:
+                here = _read_lines(conversation, as_json) if as_json or not sys.stdin.isatty() else talk(conversation)
+                return await here
+            last = await _ask(conversation, question, as_json)
+        ended = how_it_ended(last)
+        if as_json:
+            say(event_line(ended))
+        return ended.exit_code
 
 
-async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> int:
-    """One turn; the reply alone goes to standard output."""
-    if not text.strip():
-        raise UsageError("there is no question to ask", hint='`hermes chat -q "…"` takes it, in quotes')
+@asynccontextmanager
+async def _ending(conversation: TerminalConversation, seconds: float, as_json: bool) -> AsyncIterator[None]:
+    """Close the conversation whatever happens within; what memory is not told by then, another process tells it."""
+    try:
+        yield
+    finally:
+        delivered = await conversation.end(seconds)
+        for event in conversation.untold:
+            _tell(conversation, event, as_json)
+        if not delivered:
+            start_deliverer(conversation.app)
+
+
+async def _go_on(conversation: TerminalConversation, session: str | None, latest: bool) -> None:
+    """Go on with the session that is asked for; a new one begins with the first message."""
+    store = conversation.store
+    if session is not None:
+        await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
+    elif latest:
+        listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1, source=TERMINAL))
+        if not listed:
+            hint = "`-s ID` goes on with one of another kind; `hermes sessions list` shows them"
+            raise NotFoundError("there is no terminal session to go on with yet", hint=hint)
+        await conversation.resume(listed[0].session)
+
+
+async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
+    """One turn, and how it ended; the reply alone goes to standard output."""
     last = await _turn(conversation, text, as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
-    return _exit_code(last)
+    return last
 
 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
@@ -125,14 +147,10 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
-        code = code or _exit_code(last)
+        code = code or how_it_ended(last).exit_code
         if isinstance(last, Stopped):
             break
     return code
-
-
-def _exit_code(last: TurnEvent) -> int:
-    return 0 if isinstance(last, Replied) else INTERRUPTED if isinstance(last, Stopped) else 1
 
 
 async def _turn(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
@@ -173,11 +191,6 @@ def _stop_on_interrupt() -> Iterator[asyncio.Event]:
     finally:
         while watched:
             loop.remove_signal_handler(watched.pop())
-
-
-def event_line(event: TurnEvent) -> str:
-    """An event as one line of JSON; `type` is its name."""
-    return json_lines.dumps({"type": type(event).__name__, **to_builtins(event)}, ensure_ascii=False)
 
 
 def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:

@@ -11,13 +11,14 @@ from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
 from hermes.configuration import MOST_NAMED, configure, name_foreign
+from hermes.errors import UsageError
 from hermes.memory.registry import provider_names
 from hermes.settings import PROVIDER, TABLE, find_setting
-from hermes.settings.kinds import in_words
+from hermes.settings.kinds import Secret, in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
-SettingName = Annotated[str, typer.Argument(help="A setting's name, such as store.lock_timeout.")]
+SettingName = Annotated[str, typer.Argument(metavar="SETTING", help="A setting's name, such as store.lock_timeout.")]
 
 
 @app.command("list")
@@ -47,7 +48,10 @@ def get_setting(ctx: typer.Context, name: SettingName, json: AsJson = False) -> 
     home = find_home(ctx)
     entries = [entry for entry in read_entries(home.config_file) if entry.key in setting.keys]
     settings = configure(entries, load_env(home), [setting]).checked()
-    shown = setting.shown(settings.get(setting))
+    value = settings.get(setting)
+    if isinstance(setting.kind, Secret) and value:
+        raise UsageError(f"{setting.key} is set, and is a secret: it is never printed", hint="")
+    shown = setting.shown(value)
     if json:
         print_json(shown)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
@@ -30,24 +29,24 @@ from hermes.assembly import (
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
-from hermes.cli.rows import head
+from hermes.cli.recap import recap
 from hermes.cli.status import ChatStatus
-from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.errors import StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
 from hermes.logs import SESSION
+from hermes.memory.book import MemoryBook
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.registry import NONE
-from hermes.memory.values import Ending
+from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
 from hermes.slash.here import Beginning
 from hermes.store.chosen_models import set_chosen_model
-from hermes.store.note_remarks import has_remarks, take_remarks
+from hermes.store.memory_rows import hide_title
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -67,12 +66,13 @@ class TerminalConversation:
         self.store = store
         self._owner = new_owner()
         self._provider = open_provider(app, store, for_one_turn=for_one_turn)
+        self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
         self._agent: Agent | None = None
         self._offer = open_offer(app)
-        self._beginning = Beginning(open_notes(app, OWNER), self._offer)
+        self._beginning = Beginning(self._owners_book(), self._offer)
         self._is_incognito = False
         self._said_floor = False
         self._said_default = False
@@ -143,15 +143,7 @@ class TerminalConversation:
 
     async def recap(self) -> str:
         """Which session is gone on with and what was said in it last; "" for a new one."""
-        if self._session is None:
-            return ""
-        here, title = self._session.id, self._session.title
-        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
-        room = shutil.get_terminal_size().columns - len(PROMPT)
-        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
-        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
-        called = f" “{printable(title)}”" if title else ""
-        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
+        return "" if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
@@ -167,6 +159,16 @@ class TerminalConversation:
 
     async def _open_agent(self, model: Model, session: Session) -> None:
         self._agent = await self._agent_of(model, session)
+        if self._agent.scope == OWNER:
+            self._agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
+        self._start_deliveries()
+
+    def _owners_book(self) -> MemoryBook:
+        notebook = Notebook(Speaker(is_owner=True))
+        notes = open_notes(self.app, OWNER)
+        return MemoryBook(self.store, notes, self._provider, notebook, self._start_deliveries)
+
+    def _start_deliveries(self) -> None:
         if self._deliveries is not None:
             self._deliveries.start()
 
@@ -177,7 +179,7 @@ class TerminalConversation:
         elif self._agent is not None:
             await self._close(self._agent, why)
         self._agent, self._session, self._is_incognito = None, None, False
-        self._beginning = Beginning(self._beginning.notes, self._offer)
+        self._beginning = Beginning(self._beginning.book, self._offer)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
         """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.
@@ -206,12 +208,10 @@ class TerminalConversation:
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
         written it waits."""
-        if not self.app.settings.get(MEMORY_NOTICES):
+        if not self._tells_notes:
             return []
         try:
-            if not await self.store.read(lambda tx: has_remarks(tx, OWNER)):
-                return []
-            return await self.store.write(lambda tx: take_remarks(tx, OWNER))
+            return await self.store.take_remarks(OWNER)
         except StoreError as error:
             log.warning("what reviews have noted cannot be told yet: %s", error.line())
             return []
@@ -283,6 +283,7 @@ class TerminalConversation:
         def prepare(tx: Tx) -> None:
             if wanted.incognito:
                 self.store.incognito.begin(tx, session.id)
+                hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
 
         if wanted.incognito or wanted.model is not None:

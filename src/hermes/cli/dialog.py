@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import textwrap
 import webbrowser
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from getpass import getpass
 
 import typer
 
+from hermes.cli.asking import can_ask
 from hermes.cli.output import printable, say
 
 WIDEST = 100
@@ -24,7 +24,7 @@ class TerminalDialog:
 
     @property
     def can_ask(self) -> bool:
-        return sys.stdin.isatty()
+        return can_ask()
 
     def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
         shown = f"{text} [{'kept' if secret else printable(default)}]" if default else text

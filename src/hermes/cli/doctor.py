@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec import to_builtins
 
-from hermes.audit.repair import Repair, repair
-from hermes.audit.restore import restore
-from hermes.audit.users import other_users
+from hermes.audit.backup import other_users
+from hermes.audit.repair import Repair, repair, restore
+from hermes.cli.asking import agreed
+from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
@@ -34,7 +36,7 @@ def doctor(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair or --restore: do not ask.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Check store, conversations, log, settings and versions. Ends with 1 when something is wrong and stays so."""
+    """Check store, conversations, log, settings, model and versions. Ends with 1 when something is and stays wrong."""
     home, clock = find_home(ctx), SystemClock()
     if backup is not None:
         _go_back(home, clock, backup, mend=mend, yes=yes, quiet=json)
@@ -59,7 +61,7 @@ def doctor(
 
 def _examine(home: Home, clock: Clock, *, quiet: bool) -> list[Finding]:
     findings = []
-    for finding in examine(home, clock):
+    for finding in chain(examine(home, clock), check_model(home)):
         findings.append(finding)
         if not quiet:
             say(_line(finding))
@@ -73,26 +75,24 @@ def _ask(home: Home, findings: list[Finding], yes: bool) -> None:
     if users := other_users(home.state_file):
         ids = ", ".join(map(str, users))
         note(f"hermes: process {ids} has {home.state_file} open and may go on with what it remembers: end it first")
-    _confirm("Make a backup and mend this?", "repairing", yes)
+    _stop_unless(agreed("Make a backup and mend this?", "repairing", yes))
 
 
 def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, quiet: bool) -> None:
     """Restore a backup, when someone wants it."""
     if mend:
         raise UsageError("--restore and --repair do not go together", hint="Restore first")
-    _confirm(f"Put {backup} in the place of {home.state_file}?", "restoring", yes)
+    _stop_unless(agreed(f"Put {backup} in the place of {home.state_file}?", "restoring", yes))
     done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT)
     if not quiet:
         kept = f"; what was there is kept as {done.kept}" if done.kept else ""
         say(f"Restored from {done.backup}{kept}\n")
 
 
-def _confirm(question: str, doing: str, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(f"{doing} needs a yes", hint="Add --yes when nobody is there to answer")
-    typer.confirm(question, abort=True, err=True)
+def _stop_unless(wanted: bool) -> None:
+    if not wanted:
+        note("Nothing was changed.")
+        raise typer.Exit(1)
 
 
 def _tell(done: Repair) -> None:

@@ -13,11 +13,15 @@ from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.forgetting import HostMemory, find_there, forget_all
+from hermes.cli.memory_book import tell_outcome, work_on
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
+from hermes.memory.book import MemoryBook, Remembering
+from hermes.memory.facts import FactSource
 from hermes.memory.forgetting import Kept, find_kept, find_told
+from hermes.memory.noted import find_noted
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Remembered, Wording
@@ -27,7 +31,7 @@ SHOWN = 50
 LONGEST = 100
 STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
-    "agent does not look it up there any more. Notes in MEMORY.md and USER.md are yours to edit."
+    "agent does not look it up there any more."
 )
 
 
@@ -47,27 +51,67 @@ class FoundEverywhere(Struct, frozen=True):
 
 def forget(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(help="Words that all stand in what is to be forgotten.")],
+    words: Annotated[list[str] | None, typer.Argument(help="Words that all stand in what is to be forgotten.")] = None,
+    entry_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="One entry alone, by the id that `hermes memory list` shows."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     json: AsJson = False,
 ) -> int:
     """Delete what memory holds of something. It is shown first; without a terminal nothing is deleted unless --yes.
     The code is 1 when it was to be deleted and something stays, or may."""
     app = load_app(ctx)
-    wording = Wording(tuple(word for text in words for word in text.split()))
-    if not wording.words:
-        raise UsageError("there are no words to look for", hint="`hermes memory forget WORDS`")
+    wording = Wording(tuple(word for text in words or () for word in text.split()))
+    if bool(wording.words) == bool(entry_id):
+        raise UsageError("give words to look for, or an id", hint="`hermes memory forget WORDS`, or `--id ID`")
+    if entry_id:
+        return _forget_one(app, entry_id, yes=yes, as_json=json)
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
     found, unseen = _find(app, plugin, wording)
+    noted = [line for one in (app, *map(App.load, found.profiles)) for line in find_noted(one.home, wording)]
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
     stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
-    stays += [*unseen, *map(_not_asked, found.not_asked)]
+    stays += [*noted, *unseen, *map(_not_asked, found.not_asked)]
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
         _say_what_came(found, wording, deletes, stays)
     return 1 if stays and (yes or deletes) else 0
+
+
+def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
+    """Forget one entry, a fact with the messages it was learnt from."""
+
+    async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource]]:
+        entry = await book.find(entry_id)
+        return entry, await book.sources(entry)
+
+    entry, sources = work_on(app, look)
+    if not as_json:
+        print_table(
+            ["kind", "text"], [("entry", _shorten(entry.text)), *(("message", _shorten(s.text)) for s in sources)]
+        )
+    if not yes and (as_json or not _is_sure()):
+        settled = None
+    else:
+        settled = work_on(app, lambda book: book.forget(entry, sources))
+    stays = [source.text for source in sources if not source.can_go]
+    if as_json:
+        print_json({**to_builtins(entry), "deleted": settled is not None, "outcome": settled, "stays": stays})
+    else:
+        note("Nothing was deleted." if settled is None else "Forgotten.")
+        tell_outcome(settled or "done")
+    return 1 if settled is not None and (settled == "refused" or stays) else 0
+
+
+def _is_sure() -> bool:
+    dialog = TerminalDialog()
+    if not dialog.can_ask:
+        note("`--yes` deletes it.")
+        return False
+    return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
 
 
 def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
@@ -114,13 +158,10 @@ def _is_confirmed(found: FoundEverywhere) -> bool:
     for name, kept in hosts.items():
         if kept.messages:
             say(f"messages of {name} that memory may know: {len(kept.messages)}")
-    dialog = TerminalDialog()
-    if not dialog.can_ask:
-        note("`--yes` deletes it.")
-        return False
-    for line in found.at_provider.stays:
-        say(printable(line))
-    return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
+    if TerminalDialog().can_ask:
+        for line in found.at_provider.stays:
+            say(printable(line))
+    return _is_sure()
 
 
 def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated
 
 import typer
@@ -11,21 +10,20 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
+from hermes.cli.asking import confirm
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.cli.waiting import saying
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
-from hermes.embedded.keeping import keeping
+from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.errors import UsageError
 from hermes.files import check_room
-from hermes.gateway.holding import request_stop, running_gateway
 from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
@@ -39,7 +37,16 @@ from hermes.settings import (
     PROVIDER,
     secrets_in,
 )
-from hermes.store.inbox import PartStatus, allow_pairing, find_code, pairings, read_status, remove_pairing
+from hermes.store.inbox import (
+    PartStatus,
+    allow_pairing,
+    find_code,
+    pairings,
+    read_status,
+    remove_pairing,
+    request_stop,
+    running_gateway,
+)
 from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json
@@ -113,9 +120,11 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
         waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        parts = [to_builtins(part) for part in [*read_status(tx), *_store_status(host)]]
+        running = running_gateway(tx, now=now)
+        # One that was killed has left behind how its parts were.
+        parts = [to_builtins(part) for part in [*(read_status(tx) if running else []), *_store_status(host)]]
         who = [_as_json(host, one) for one in people(tx)]
-        return {"running": running_gateway(tx, now=now), "parts": parts, "queues": waiting, "people": who}
+        return {"running": running, "parts": parts, "queues": waiting, "people": who}
 
     found = with_store(host, lambda store: store.read(look))
     if json:
@@ -152,13 +161,16 @@ def stop_gateway(ctx: typer.Context) -> int:
         if not await store.write(lambda tx: request_stop(tx, now=now())):
             say("not running")
             return 0
-        until = now() + STOP_PATIENCE
-        with saying("It finishes the turns that are under way (Ctrl-C leaves it to end by itself)"):
-            while await store.read(lambda tx: running_gateway(tx, now=now())):
-                if now() > until:
-                    note("it has not ended yet; it may be finishing a long turn")
-                    return 1
-                await host.clock.sleep(0.2)
+        begun = now()
+        until, is_told = begun + STOP_PATIENCE, False
+        while await store.read(lambda tx: running_gateway(tx, now=now())):
+            if not is_told and now() > begun + 1.0:
+                note("it finishes what is under way …")
+                is_told = True
+            if now() > until:
+                note("it has not ended yet; it may be finishing a long turn")
+                return 1
+            await host.clock.sleep(0.2)
         say("ended")
         return 0
 
@@ -211,8 +223,8 @@ def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
         raise UsageError("--me and --guest cannot go together", hint="Give one of them")
     found = with_store(host, lambda store: store.read(lambda tx: find_code(tx, code)))
     who = f"{found.platform}:{found.user_id}"
-    if not (me or guest) and sys.stdin.isatty():
-        me = typer.confirm(f"Is {_shown(found.name)} ({who}) you? Else they are a guest", default=False, err=True)
+    if not (me or guest):
+        me = confirm(f"Is {_shown(found.name)} ({who}) you? Else they are a guest")
 
     def allow(tx: Tx) -> None:
         allow_pairing(tx, code)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import typer.main
 
 from hermes import __version__
+from hermes.cli.help_texts import show_whole
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -30,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "config": "app",
     "profiles": "app",
     "doctor": "doctor",
+    "completion": "completion",
 }
 """Each command is a module of this room; this is what it holds: a function, a group of commands called `app`, or what
 makes such a group of the word that follows, called `build`."""
@@ -148,9 +151,12 @@ def run(arguments: list[str]) -> int:
         note("hermes: standard output is closed")
         return 1
     try:
+        arguments = arguments or ["--help"]
         app = build_app(_needed(arguments), _asked_for(arguments)[2])
         _add_provider(app, arguments)
-        result = app(arguments, prog_name="hermes", standalone_mode=False)
+        command = typer.main.get_command(app)
+        show_whole(command)
+        result = command(arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except HermesError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hermes.cli.inline import CODE, DIM
 from hermes.cli.markdown_line import LineRows
-from hermes.cli.markdown_table import Table, alignments, is_row
+from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
 from hermes.cli.styled import paint
 
 RULE_COLUMNS = 40
@@ -33,7 +33,7 @@ class Markdown:
         self._rows: LineRows | None = None
         self._fence: re.Match[str] | None = None
         self._header = ""
-        self._table: Table | None = None
+        self._table: MarkdownTable | None = None
 
     @property
     def is_growing(self) -> bool:
@@ -90,7 +90,7 @@ class Markdown:
         if self._table is not None and is_row(line):
             return self._table.add(line, self._columns())
         if self._header and (aligned := alignments(line, self._header)):
-            self._table, self._header = Table(self._header, aligned, colored=self._colored), ""
+            self._table, self._header = MarkdownTable(self._header, aligned, colored=self._colored), ""
             return []
         return [*self._end_table(), *self._end_header(), *self._begin_block(line)]
 

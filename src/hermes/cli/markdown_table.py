@@ -46,7 +46,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in CELL_END.split(inner)]
 
 
-class Table:
+class MarkdownTable:
     """Grows by a line at a time."""
 
     def __init__(self, header: str, aligned: Sequence[Alignment], *, colored: bool) -> None:

@@ -24,6 +24,9 @@ from hermes.loopback import is_loopback
 COMMANDS = {
     "outbox": "outbox:app",
     "status": "memory_status:status",
+    "list": "memory_book:list_",
+    "why": "memory_book:why",
+    "edit": "memory_book:edit",
     "explain": "explain:explain",
     "backfill": "backfill:backfill",
     "forget": "forget:forget",
@@ -104,7 +107,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
 
     place = _place(ctx, data)
     folder = place.folder
-    finer = import_module("hermes.cli.finer_embedder").choose_finer(place.home)  # by name: only who works needs it
+    finer = import_module("hermes.cli.memory_serving").choose_finer(place.home)  # by name: only who works needs it
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
 
     async def run() -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from hermes.cli.server_process import set_up_process
 from hermes.embedded.asking import look
-from hermes.embedded.place import Place
+from hermes.embedded.place import Place, try_lock
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.embedded.seat import try_lock
 from hermes.errors import HermesError, MemoryServerError
 
 PATIENCE = 30.0

@@ -9,11 +9,11 @@ import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
+from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
-from hermes.cli.finer_embedder import choose_finer
 from hermes.cli.server_process import end_loading
 from hermes.cli.signals import ending_on_signals
 from hermes.clock import SystemClock
@@ -32,8 +32,11 @@ from hermes.memory_server.api.connection import PatientConnection
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.settings import MEMORY_IDLE
+from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
+from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE
 
 log = logging.getLogger("hermes.memory_server")
 DRAIN = 4
@@ -164,3 +167,27 @@ class _LogStream(io.TextIOBase):
         if line := text.strip():
             log.error("%s", line)
         return len(text)
+
+
+def choose_finer(home: Path) -> Embedder | None:
+    """What makes finer vectors, or None. A wrong value is told in the log and does not keep memory from being served;
+    what cannot be reached or is not installed is told by `/health`."""
+    place = Home(home)
+    wanted = [FINER_EMBEDDER, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY]
+    try:
+        found = configure(read_entries(place.config_file), load_env(place), wanted)
+    except HermesError as error:
+        log.warning("memory server: %s", error.line())
+        return None
+    for problem in found.problems:
+        log.warning("memory server: %s", problem.line())
+    settings = found.settings
+    kind, url = settings.get(FINER_EMBEDDER), settings.get(EMBEDDINGS_URL)
+    if kind == "endpoint" and not url:
+        log.warning("memory server: memory.finer_embedder is an endpoint, and memory.embeddings_url is empty")
+        return None
+    if kind == "endpoint":
+        return EmbeddingEndpoint(url, settings.get(EMBEDDINGS_MODEL), settings.get(EMBEDDINGS_KEY))
+    if kind == "minilm" and (missing := missing_packages()):
+        log.warning("memory server: MiniLM is not installed (%s): %s", ", ".join(missing), INSTALL)
+    return MiniLm() if kind == "minilm" else None

@@ -20,7 +20,7 @@ from hermes.cli.output import note, print_json, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
-from hermes.db.owners import new_owner
+from hermes.db.leases import new_owner
 from hermes.db.queue import ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive, stats

@@ -20,9 +20,9 @@ from hermes.clock import SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import configure
 from hermes.errors import HermesError, HomeError, UsageError
-from hermes.gateway.holding import running_gateway
 from hermes.home import PROFILES, Home
 from hermes.settings import BASE_URL, MODEL, PROVIDER
+from hermes.store.inbox import running_gateway
 from hermes.store.reading import lend_tables, open_unchanged
 
 app = typer.Typer(help="List, make, show and delete profiles: homes of their own.", rich_markup_mode=None)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from hermes.agent.lane import WAITING
 from hermes.cli.inline import BOLD, DIM
 from hermes.cli.markdown import Markdown
 from hermes.cli.output import printable
@@ -32,6 +31,7 @@ from hermes.events import (
     Waiting,
 )
 from hermes.settings import MARKDOWN, MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.store.held_lease import WAITING
 
 PERSON = f"{BOLD};32"
 """The style of what the person says."""

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.cli.status import Gauge
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.errors import StoreError
+from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
 from hermes.store.usage import usage_of
 from hermes.types import Message, Spent

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 from msgspec import to_builtins
 
+from hermes.cli.asking import agreed
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.snapshots import read_snapshots
@@ -23,7 +24,7 @@ from hermes.settings import COLOR
 from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
-from hermes.store.memory_rows import providers_of
+from hermes.store.memory_rows import hide_title, providers_of
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -81,7 +82,9 @@ def show_session(
         view = with_store(host, lambda store: store.read(lambda tx: store.compressions.snapshot(tx, name)))
         _print_view(view, json)
     elif live:
-        view = with_store(host, lambda store: store.read(_find_view(store, name)))
+        session, view = with_store(host, lambda store: store.read(_find_view(store, name)))
+        if not json:
+            _print_head(session)
         _print_view(view, json)
     else:
         with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, json)))
@@ -129,6 +132,8 @@ def title_session(
             if title is None and not clear:
                 return session.title
             store.sessions.set_title(tx, session.id, None if clear else title)
+            if title is not None and store.incognito.is_on(tx, session.id):
+                hide_title(tx, session.id, title)
             return None if clear else title
 
         return await store.write(change)
@@ -143,6 +148,7 @@ def export_sessions(
     everything: Annotated[bool, typer.Option("--all", help="Every session of this profile.")] = False,
     form: Annotated[Literal["jsonl", "md"], typer.Option("--format", help="JSON lines or Markdown.")] = "jsonl",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write sessions out, every message in order."""
     if bool(names) == everything:
@@ -160,6 +166,8 @@ def export_sessions(
     if output is None:
         with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, sys.stdout.write)))
         return
+    if output.is_file() and not force:
+        raise UsageError(f"{output} is there already", hint="--force replaces it")
     with replacing(output) as file:
         count = with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, file.write)))
     note(f"{count} sessions written to {output}")
@@ -189,10 +197,9 @@ def delete_session(
         say(f"This deletes {_describe(planned)}.")
         for provider in told:
             say(_describe_memory(provider, everywhere=everywhere))
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("deleting needs a yes", hint="Add --yes when nobody is there to answer")
-        typer.confirm("Delete it for good?", abort=True)
+    if not agreed("Delete it for good?", "deleting", yes):
+        note("Nothing was deleted.")
+        raise typer.Exit(1)
 
     def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
         unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
@@ -229,8 +236,12 @@ def _describe(planned: Deletion) -> str:
     )
 
 
-def _find_view(store: Store, name: str) -> Callable[[Tx], LiveView]:
-    return lambda tx: store.compressions.view(tx, store.sessions.find(tx, name).id)
+def _find_view(store: Store, name: str) -> Callable[[Tx], tuple[Session, LiveView]]:
+    def find(tx: Tx) -> tuple[Session, LiveView]:
+        session = store.sessions.find(tx, name)
+        return session, store.compressions.view(tx, session.id)
+
+    return find
 
 
 def _all_sessions(store: Store, tx: Tx) -> list[Session]:
@@ -246,11 +257,15 @@ def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
         told = to_json(session, messages, compressions)
         print_json({**told, "continued_in": following if following != session.id else None})
         return
-    title = printable(session.title or "(no title)")
-    say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
+    _print_head(session)
     _print_messages(messages, compressions)
     if following != session.id:
         note(f"(an older version continued this session as {following})")
+
+
+def _print_head(session: Session) -> None:
+    title = printable(session.title or "(no title)")
+    say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
 
 
 def _print_messages(messages: Iterator[Message], compressions: list[Compression]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
+from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
 from hermes.types import Compression
 

@@ -31,7 +31,7 @@ def export(
     """Write a workspace of a Honcho server to a file. One that was cut off goes on. HONCHO_API_KEY is the key."""
     # Only these two commands need a client.
     from hermes.transfer.export import export_workspace
-    from hermes.transfer.own_source import OwnSource
+    from hermes.transfer.own_server import OwnSource
     from hermes.transfer.public_source import PublicSource
     from hermes.transfer.remote import Remote
 
@@ -64,7 +64,7 @@ def import_(
     The code is 1 when the server refused something."""
     from hermes.transfer.importing import import_file
     from hermes.transfer.lines import check_file
-    from hermes.transfer.own_target import OwnTarget
+    from hermes.transfer.own_server import OwnTarget
     from hermes.transfer.progress import Progress
     from hermes.transfer.public_target import PublicTarget
     from hermes.transfer.remote import Remote

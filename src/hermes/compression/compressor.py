@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.compression.cut import Cut, choose_cut, message_tokens, view_tokens
+from hermes.compression.cut import Cut, choose_cut
 from hermes.compression.digest import DigestLine, add_missing, make_digest, read_telling
 from hermes.compression.policy import CompressionPolicy, backoff_seconds
 from hermes.compression.summarise import NoSummary, UsableSummary, summarise
@@ -20,7 +20,7 @@ from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
-from hermes.llm.tokens import estimate_tokens
+from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
 from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease

@@ -12,10 +12,8 @@ from itertools import takewhile
 
 from msgspec import Struct
 
-from hermes.llm.tokens import estimate_tokens
+from hermes.llm.tokens import message_tokens
 from hermes.types import LiveView, Message
-
-PER_MESSAGE = 8
 
 
 class Cut(Struct, frozen=True):
@@ -100,19 +98,6 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
     horizon_id = leaving[-1].last_id if leaving else view.tail[0].id - 1
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
-
-
-def message_tokens(message: Message) -> int:
-    """About how many tokens a message has in a request."""
-    tokens = PER_MESSAGE + estimate_tokens(message.content or "")
-    for call in message.tool_calls:
-        tokens += estimate_tokens(call.name) + estimate_tokens(call.arguments)
-    return tokens
-
-
-def view_tokens(view: LiveView) -> int:
-    """About how many tokens a view has in a request."""
-    return estimate_tokens(view.summary or "") + sum(map(message_tokens, view.messages))
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[_Group]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes.sqlite.connection import Opened, connect
+from hermes.sqlite.connection import connect_plainly
 from hermes.sqlite.database import SqliteDatabase, accept
 from hermes.sqlite.reading import ReadLane
 
@@ -24,15 +25,9 @@ class StoreDatabase(SqliteDatabase[Tx]):
         """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it."""
         super().__init__(
             path,
-            lambda: _connect(path),
+            partial(connect_plainly, path),
             lock_timeout=lock_timeout,
             lanes=LANES,
             pragmas=("temp_store = MEMORY",),
             inspect=inspect,
         )
-
-
-def _connect(path: Path) -> Opened[Tx]:
-    connection = connect(path)
-    connection.row_factory = sqlite3.Row
-    return Opened(connection, connection)

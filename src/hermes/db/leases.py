@@ -1,17 +1,21 @@
 """Leases with fencing epochs: who may act on a name, until when, and proof that it is still so.
 
 An epoch only grows, also when a lease is released or taken over, so that a result under an old epoch can be refused.
-An owner whose process has certainly ended holds nothing. All functions run inside the caller's transaction; `now` is
-passed in.
+An owner is a process, by a name that tells whether it is still there: one that has certainly ended holds nothing. What
+takes a `tx` runs inside the caller's transaction; `now` is passed in.
 """
 
 from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.db.engine import Tx
-from hermes.db.owners import is_gone
 from hermes.errors import StaleError
 
 SCHEMA = """
@@ -96,3 +100,50 @@ def release(tx: Tx, lease: Lease) -> None:
     """Let go. Raises StaleError when the lease was lost before."""
     check(tx, lease)
     tx.execute("UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ?", (lease.name,))
+
+
+_OURS: set[str] = set()
+"""The names that this process has given itself."""
+
+
+def new_owner() -> str:
+    """A name for this process, different at every start."""
+    owner = f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+    _OURS.add(owner)
+    return owner
+
+
+def is_gone(owner: str) -> bool:
+    """Whether the process behind `owner` has certainly ended: only then may its lease be taken before it expires."""
+    place, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if os.name == "nt" or place != _place() or not pid.isdigit():
+        return False
+    if int(pid) == os.getpid():  # in a container each start may get the same id: an owner we never were is gone
+        return owner not in _OURS
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return _is_zombie(int(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and only waits for its parent to notice; False where the system does not tell."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # "17 (name) Z …": a name may hold brackets and blanks itself.
+    return told.rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"])
+
+
+def _place() -> str:
+    """Where our process ids mean something: this machine and, on Linux, this container."""
+    try:
+        container = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}/{container}"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hermes.embedded.rendezvous import Rendezvous
-from hermes.proof import CHALLENGE, PROOF, is_proof
+from hermes.loopback import CHALLENGE, PROOF, is_proof
 
 SECONDS = 3.0
 """How long a server has for one of these answers."""

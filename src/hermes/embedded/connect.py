@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +16,11 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from hermes import __version__
-from hermes.embedded.asking import ask_to_end, look
-from hermes.embedded.place import Place
+from hermes.embedded.asking import ask_to_end, look, show_key
+from hermes.embedded.place import Place, is_taken, try_lock
 from hermes.embedded.process import last_words, let_run, start_process
 from hermes.embedded.rendezvous import Rendezvous, read_rendezvous
-from hermes.embedded.seat import is_taken, try_lock
-from hermes.errors import MemoryServerError
+from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ PATIENCE = 30.0
 """Seconds for all of it: an ending server to be gone, a new one to answer."""
 LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
 """Seconds between two looks at the rendezvous; who started the server itself looks more often."""
-Say = Callable[[str], None]
+TellStep = Callable[[str], None]
 
 
 class ServerConnection(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ServerConnection(Struct, frozen=True):
     api_key: str
 
 
-def connect(place: Place, *, patience: float = PATIENCE, say: Say = log.info) -> ServerConnection:
+def connect(place: Place, *, patience: float = PATIENCE, say: TellStep = log.info) -> ServerConnection:
     """A server that has just answered. Blocks, for `patience` seconds at most. Raises MemoryServerError or HomeError in
     one line; `say` is told in one line what was found to be wrong and mended."""
     found = _Search(place, patience, say).find()
@@ -99,7 +99,7 @@ def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvou
 class _Search:
     """One attempt to find or start a server."""
 
-    def __init__(self, place: Place, patience: float, say: Say) -> None:
+    def __init__(self, place: Place, patience: float, say: TellStep) -> None:
         self._place = place
         self._patience = patience
         self._end = time.monotonic() + patience
@@ -189,3 +189,32 @@ def _stubborn(found: Rendezvous) -> MemoryServerError:
         f"the memory server at {found.url} (version {found.version}) runs and does not answer",
         hint=f"End process {found.pid} and try again",
     )
+
+
+KEEP_EVERY = 20.0
+"""Seconds between two uses."""
+
+
+@contextmanager
+def keeping(place: Place) -> Iterator[None]:
+    """Show a running server now and then, for the length of the block, that it is still needed. None is started."""
+    over = threading.Event()
+    threading.Thread(target=_keep, args=(place, over), daemon=True, name="memory-server-kept").start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _keep(place: Place, over: threading.Event) -> None:
+    told = ""
+    while not over.wait(KEEP_EVERY):
+        try:
+            if (found := find_running(place)) is not None:
+                show_key(found)
+            told = ""
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: whatever is wrong now may be right next time
+            line = error.line() if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+            if told != line:
+                told = line
+                log.warning("could not tell the memory server that it is still needed: %s", line)

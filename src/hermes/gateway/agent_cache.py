@@ -49,7 +49,8 @@ class AgentCache(Struct):
     is marked as the owner, or no longer is, gets another agent."""
 
     make: MakeAgent
-    signature: Signature
+    signature: Signature | None
+    """None where nothing of the settings is frozen into an agent."""
     largest: int
     idle: float
     now: Callable[[], float]
@@ -102,7 +103,7 @@ class AgentCache(Struct):
     async def _enter(self, key: Hashable, session: Session, scope: Scope, person: Person) -> _Entry:
         """Find or make an entry and count one more user of it. Only callers that want the same entry wait for each
         other."""
-        signature = await self.signature()
+        signature = None if self.signature is None else await self.signature()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
             entry = self._entries.get(key)

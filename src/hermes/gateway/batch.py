@@ -35,14 +35,22 @@ def next_batch(items: Sequence[Item]) -> Batch:
     if (command := find_command("chat", first.text)) is not None:
         return Batch((items[0],), (first,), command)
     count = 1
-    if first.chat.chat_type != "api":
+    if first.chat.chat_type != "api" and _is_said(first):
         while count < len(items) and messages[count].chat == first.chat and _is_said(messages[count]):
             count += 1
     return Batch(tuple(items[:count]), tuple(messages[:count]))
 
 
+def is_stop(text: str) -> bool:
+    """Whether a message is `/stop`, which acts at once, before messages that wait. Blanks before it do not matter."""
+    typed = find_command("chat", text.lstrip())
+    return typed is not None and typed.command.overtakes
+
+
 def _is_said(message: Inbound) -> bool:
-    return find_command("chat", message.text) is None
+    """Whether a message is for the model: a command is not, nor one that overtakes, such as `/stop`, after blanks."""
+    typed = find_command("chat", message.text.lstrip())
+    return typed is None or (message.text[:1].isspace() and not typed.command.overtakes)
 
 
 def draft_of(message: Inbound, *, is_owner: bool) -> Draft:

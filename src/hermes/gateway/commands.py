@@ -40,10 +40,10 @@ class InChat(Struct, frozen=True):
         """Begin a new session, unless the present one is still empty: a `/new` that runs again after a crash must not
         begin a second one."""
         now = self.store.clock.now()
-        bound = self.inbox.open_session(tx, self.key, self.message)
+        bound = self.inbox.chats.open_session(tx, self.key, self.message, now=now)
         if self.store.messages.last_id(tx, bound.id) == 0:
             return bound.id
         self.store.sessions.end(tx, bound.id, "session_reset", now=now)
-        session = self.inbox.new_session(tx, bound.session_key or self.key, self.message)
+        session = self.inbox.chats.new_session(tx, bound.session_key or self.key, self.message, now=now)
         self.store.routes.bind(tx, self.key, session.id, now=now)
         return session.id

@@ -19,15 +19,13 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import review_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
-from hermes.db.owners import new_owner
+from hermes.db.leases import Lease, new_owner
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
 from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.holding import LEASE, let_go, stop_requested
 from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
@@ -37,6 +35,8 @@ from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.store import inbox as inbox_rows
+from hermes.store.chats import Chats
+from hermes.store.inbox import LEASE, let_go, stop_requested
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -83,7 +83,8 @@ class Gateway:
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
-        self._inbox = Inbox(store, terms.agent_name, access, terms.people, stop=self.stop_turn, wake=self._wake)
+        chats = Chats(store, terms.agent_name, terms.people)
+        self._inbox = Inbox(store, chats, access, stop=self.stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
@@ -169,13 +170,14 @@ class Gateway:
         self,
         platforms: Sequence[Platform],
         stopping: asyncio.Event,
-        complain: Callable[[str], None] = log.warning,
+        tell: Callable[[str], None] = log.warning,
         begun: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
         `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
-        `complain` is told once of each platform that does not start, or falls over for the first time.
+        `tell` is told once of each platform where it is to be found, and that it does not start or falls over for the
+        first time.
         """
         lease = await self._store.write(self._take_over)
         begun()
@@ -187,7 +189,7 @@ class Gateway:
             asyncio.create_task(self._delivery.run(), name="delivery"),
             asyncio.create_task(self._keep(lease, stopping), name="lease"),
         ]
-        intakes = [asyncio.create_task(self._serve(platform, complain), name=platform.name) for platform in platforms]
+        intakes = [asyncio.create_task(self._serve(platform, tell), name=platform.name) for platform in platforms]
         intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
@@ -210,18 +212,19 @@ class Gateway:
 
         await review_leftovers(self._store, lambda session: session.session_key is not None, use)
 
-    async def _serve(self, platform: Platform, complain: Callable[[str], None]) -> None:
+    async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
+        intake = _IntakeOf(self, tell)
         for failures in count():
             await self.report(platform.name, "starting", "")
             try:
-                await platform.run(_IntakeOf(self))
+                await platform.run(intake)
                 return
             except Exception as error:
                 log.exception("platform %s failed", platform.name)
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
-                    complain(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
+                    tell(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
                 await self.report(platform.name, "failing", reason)
             await self._store.clock.sleep(RESTART_AFTER)
 
@@ -294,9 +297,11 @@ class Gateway:
         return self._locks.setdefault(chat, asyncio.Lock())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
+    tell: Callable[[str], None]
+    has_told: bool = False
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
@@ -306,3 +311,6 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.gateway.report(part, state, detail)
+        if state == "ok" and not self.has_told:
+            self.has_told = True
+            self.tell(f"gateway: {part} is there: {detail}")

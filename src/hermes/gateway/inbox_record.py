@@ -196,7 +196,7 @@ class InboxRecord(Struct):
 
     def replied(self, tx: Tx, message: Message) -> None:
         done = done_with(Replied(self.session_id, message.id, ""))
-        queue.settle(tx, self.claimed, [done] * len(self.batch.items), now=self.ledger.store.clock.now())
+        queue.settle(tx, self.claimed, [done] * len(self.batch.items), now=message.timestamp)
         self.ledger.enqueue(
             tx,
             self.batch.first.chat,

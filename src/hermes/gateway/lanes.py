@@ -17,9 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.lane import UNSAID, WAITING
 from hermes.agent.turn import answer
-from hermes.db import queue, queue_items
+from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
@@ -27,38 +26,25 @@ from hermes.db.worker import Work
 from hermes.errors import SessionBusyError, UsageError
 from hermes.events import GONE, Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.batch import Batch, draft_of, next_batch
+from hermes.gateway.batch import Batch, draft_of, is_stop, next_batch
 from hermes.gateway.commands import InChat
-from hermes.gateway.inbox import Inbox, is_stop
+from hermes.gateway.inbox import Inbox, OpenedSession
 from hermes.gateway.inbox_record import AnsweredError, DroppedError, InboxRecord, Ledger, TurnEnding, done_with
 from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.logs import SESSION
-from hermes.scope import Scope
 from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.here import Answer, Say
 from hermes.slash.table import TypedCommand
-from hermes.store.inbox import said_already
+from hermes.store.held_lease import UNSAID, WAITING
 from hermes.store.store import Store
-from hermes.types import Session
 
 BUSY_PAUSE = 1.0
 KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Told every event of a turn, with the keys of the items it answers."""
-
-
-class OpenedSession(Struct, frozen=True):
-    """The session that a batch is said in."""
-
-    session: Session
-    scope: Scope
-    owners: tuple[bool, ...]
-    """Of each message, whether the owner says it."""
-    known: Mapping[int, int]
-    """The items that were said before a crash, with their messages."""
 
 
 class InboxTurns(Struct, frozen=True):
@@ -134,11 +120,11 @@ class InboxTurns(Struct, frozen=True):
         self, claimed: Claim, batch: Batch, end: TurnEnding, record: InboxRecord, *, accepted: bool
     ) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
-        ledger, now, live = self.ledger, self.ledger.store.clock.now(), record.live
+        ledger, live = self.ledger, record.live
         remark = record.remarks.line if accepted else ""
         match end:
             case Failed(kind="busy", message=message):
-                await ledger.settle(claimed, [Retry(now + BUSY_PAUSE, message)])
+                await ledger.settle(claimed, [Retry(self._later(BUSY_PAUSE), message)])
                 if not accepted:  # whoever waits over HTTP has waited long enough
                     self.hear(batch.keys, replace(end, message=f"{message}. {KEPT}"))
             case Failed(kind="gone"):
@@ -148,7 +134,7 @@ class InboxTurns(Struct, frozen=True):
                 self.hear(batch.keys, end)
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
-                await ledger.settle(claimed, [Retry(now + wait, message)])
+                await ledger.settle(claimed, [Retry(self._later(wait), message)])
             case Failed():
                 text = f"{apology(end, record.remarks.scope)} Your message is kept."
                 done = [done_with(end)] * len(batch.items)
@@ -161,6 +147,9 @@ class InboxTurns(Struct, frozen=True):
                 self.hear(batch.keys, end)
             case Replied() if batch.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()
+
+    def _later(self, seconds: float) -> float:
+        return self.ledger.store.clock.now() + seconds
 
 
 def _show(live: LiveReply | None, event: TurnEvent) -> None:
@@ -205,7 +194,7 @@ class Lanes(Work):
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Tell the chat of messages that were given up."""
         for item, failed in _given_up(claimed, recorded):
-            text = apology(failed, self.inbox.reach_of(tx, Inbound.from_json(item.payload)))
+            text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
@@ -214,7 +203,7 @@ class Lanes(Work):
             self.turns.hear([item.key], failed)
 
     async def _answer(self, claimed: Claim, batch: Batch) -> None:
-        opened = await self.store.write(lambda tx: self._open_session(tx, batch))
+        opened = await self.inbox.open_batch(batch)
         session = opened.session
         key = session.session_key or ""
         token = SESSION.set(session.id)
@@ -229,15 +218,6 @@ class Lanes(Work):
             if self.stops.get(session.id) is stop:
                 del self.stops[session.id]
             SESSION.reset(token)
-
-    def _open_session(self, tx: Tx, batch: Batch) -> OpenedSession:
-        """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
-        key, people = self.inbox.key_of(tx, batch.first), self.inbox.people
-        session = self.inbox.open_session(tx, key, batch.first)
-        queue_items.assign(tx, batch.items, session.id)
-        owners = [people.is_owner(tx, said.chat.platform, said.author_id) for said in batch.messages]
-        known = said_already(tx, [item.id for item in batch.items])
-        return OpenedSession(replace(session, session_key=key), people.scope_of(tx, session), tuple(owners), known)
 
     async def _to_say(
         self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event

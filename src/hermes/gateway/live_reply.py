@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from hermes.gateway.chunks import cut_text
+from hermes.gateway.outbound import cut_text
 from hermes.gateway.platform import Chat, Platform, SendLater, SendNever
 
 log = logging.getLogger("hermes.gateway")

@@ -1,4 +1,5 @@
-"""The outbound queue: a reply is recorded before it is sent, and sent in order, once where the platform can tell."""
+"""The outbound queue: a reply is recorded before it is sent, and sent in order, once where the platform can tell. A
+long one goes in pieces that the platform takes, cut at paragraphs, then lines, then words, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.db.worker import Work, WorkerTerms
-from hermes.gateway.chunks import split_text
 from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever
 
 log = logging.getLogger("hermes.gateway")
@@ -88,3 +88,38 @@ async def _put(platform: Platform, chat: Chat, item: Item) -> None:
     except MessageGone:
         log.info("the preview in %s is gone; the reply is sent anew", item.lane)
     await platform.send(chat, item.payload["text"])
+
+
+def split_text(text: str, longest: int) -> list[str]:
+    """`text` in pieces of at most `longest` UTF-16 units, in order; blank text gives none. Telegram and Discord count
+    so, and it is never less than characters."""
+    pieces: list[str] = []
+    rest = text.strip()
+    while len(window := cut_text(rest, longest)) < len(rest):
+        cut = _cut_place(rest, max(1, len(window)))
+        head, rest = rest[:cut], rest[cut:]
+        pieces.append(head.rstrip())
+        rest = rest.lstrip("\n") if head.endswith("\n") else rest.lstrip(" ")  # an indented line stays indented
+    return [piece for piece in [*pieces, rest] if piece.strip()]
+
+
+def cut_text(text: str, longest: int) -> str:
+    """As much of the beginning of `text` as fits."""
+    window = text[:longest]
+    while (over := count_units(window) - longest) > 0:
+        window = window[: -((over + 1) // 2)]
+    return window
+
+
+def count_units(text: str) -> int:
+    """How long a text is: what lies beyond the basic plane, such as most emoji, counts twice."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _cut_place(text: str, longest: int) -> int:
+    """The last good place for a cut, in the second half where there is one."""
+    for mark in ("\n\n", "\n", ". ", " "):
+        place = text.rfind(mark, longest // 2, longest)
+        if place > 0:
+            return place + len(mark.rstrip(" "))
+    return longest

@@ -103,7 +103,7 @@ class Platform(Protocol):
 
     @property
     def longest_message(self) -> int:
-        """UTF-16 units that one message may have (`chunks.py` counts them)."""
+        """UTF-16 units that one message may have (`outbound.py` counts them)."""
         ...
 
     @property

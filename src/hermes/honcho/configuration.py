@@ -20,7 +20,7 @@ from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Layer, Settings, environment, try_resolve
-from hermes.settings.spelling import nearest
+from hermes.settings.setting import nearest
 
 T = TypeVar("T")
 HOST, ROOT = "host block", "root"

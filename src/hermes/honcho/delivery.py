@@ -4,6 +4,7 @@ said, reply  ──> messages of the session, under the peer of whoever spoke
 note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
 own          ──> what the agent's tools do (`acts`)
 forget       ──> the messages of a conversation that was deleted go, where the server can do that
+correct      ──> every copy of a fact says what holds, or is deleted with the messages it was read from
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.correcting import correct_fact
 from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
@@ -106,6 +108,8 @@ async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome
         return await write_note(attempt, target, entry)
     if entry.kind == "forget":
         return await forget_conversation(attempt, target, str(entry.data["session_id"]))
+    if entry.kind == "correct":
+        return await correct_fact(attempt, target, entry)
     if entry.kind != "own":
         return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
     try:

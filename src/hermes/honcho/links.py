@@ -18,9 +18,10 @@ from hermes.honcho.wire import Wire, WireAnswer
 from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
-KEYS, DELETES, NARROW = "idempotency", "delete_messages", "narrow_answers"
+KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
-one by one; and a question that names sessions is answered from them alone, without cards."""
+one by one; a question that names sessions is answered from them alone, without cards; and a conclusion can be
+corrected in place, with what it said before."""
 
 
 class Link:
@@ -31,6 +32,7 @@ class Link:
         self.takes_keys = KEYS in extensions
         self.deletes_messages = DELETES in extensions
         self.answers_narrowly = NARROW in extensions
+        self.edits_conclusions = EDITS in extensions
         self.members = Members(wire)
 
 

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
-from hermes.honcho.chunks import split_text
 from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unanswered
 from hermes.honcho.members import session_path
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
@@ -188,3 +187,33 @@ def _ids(value: Json, count: int) -> list[str]:
     if not isinstance(value, list) or len(value) != count or not all(isinstance(one, dict) for one in value):
         raise Unanswered("the server's answer does not name the messages it wrote")
     return [str(one.get("id", "")) for one in value]
+
+
+MARK = "[continued] "
+"""Before every piece but the first, where there is room for it."""
+MOST_CHARS = 25_000
+"""Characters of one message that a Honcho server takes, whatever the configuration says."""
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """`text` in pieces of at most `limit` characters: parted after a paragraph, else after a word, else where it must
+    be. Without the marks they are the text again, character by character."""
+    limit = min(limit, MOST_CHARS)
+    mark = MARK if limit >= 2 * len(MARK) else ""
+    pieces, start, before = [], 0, ""
+    while len(text) - start > limit - len(before):
+        cut = _find_cut(text[start : start + limit - len(before)])
+        pieces.append(f"{before}{text[start : start + cut]}")
+        start, before = start + cut, mark
+    return [*pieces, f"{before}{text[start:]}"]
+
+
+def _find_cut(window: str) -> int:
+    """Where the first piece ends. A paragraph counts in the second half alone, so that pieces do not become many."""
+    paragraph = window.rfind("\n\n", len(window) // 2)
+    if paragraph >= 0:
+        return paragraph + 2
+    if window[-1].isspace():
+        return len(window)
+    words = window.rsplit(None, 1)
+    return len(window) - len(words[1]) if len(words) == 2 else len(window)

@@ -16,10 +16,13 @@ from hermes.honcho.addresses import find_address
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import ConfigPlaces, edit_document
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.delivery import Delivery
+from hermes.honcho.delivery import SWITCHED_OFF, Delivery
+from hermes.honcho.facts import FactReader, to_source
+from hermes.honcho.identity import find_peer
 from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
@@ -30,6 +33,10 @@ from hermes.memory.provider import (
     Conversation,
     Desk,
     Entry,
+    Fact,
+    FactQuery,
+    Facts,
+    FactSource,
     Holding,
     Host,
     MemoryPlugin,
@@ -118,6 +125,23 @@ class HonchoPlugin(MemoryPlugin):
             "writing": _writing(config) if is_on else "nothing",
             "recall": config.get(RECALL_MODE) if is_on else "nothing",
         }
+
+    async def facts(self, whose: Notebook, query: FactQuery) -> Facts:
+        if whose.person is None:
+            return Facts()  # a group's is nobody's own
+        if self.configuration().get(ENABLED) is False:
+            return Facts(remark=SWITCHED_OFF)
+        return await self._fact_reader(whose).find(query)
+
+    async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
+        can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
+        return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact.id)]
+
+    def _fact_reader(self, whose: Notebook) -> FactReader:
+        config = self.configuration()
+        peer = find_peer(config.identities, whose.person, whose.gateway_session_key).name
+        views = [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
+        return FactReader(RecallReader(lambda: self.links, self.host.clock.now, config.workspace), peer, views)
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people, self.host.clock.now())

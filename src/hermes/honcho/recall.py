@@ -28,8 +28,8 @@ from hermes.honcho.injection import (
     compose,
     cut_at_word,
 )
-from hermes.honcho.recall_floor import is_floor_answer, keep_what_fits
 from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
+from hermes.honcho.recall_reader import is_floor_answer, keep_what_fits
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
 from hermes.memory.provider import Question, Recalled
 

@@ -47,6 +47,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
+SAME = 10
+"""Of what is closest to a conclusion, how many are looked at for one that says the same."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
 DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
@@ -159,20 +161,37 @@ class RecallSource:
 
     async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[RecalledConclusion]:
         """Conclusions about a peer that fit a query, the best first; then what only the peer's own view holds."""
-        where = await self._where(peer)
-        pairs = [self._pair(peer), *([{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else [])]
-        bodies = [{"query": query, "top_k": most, "filters": {**pair, **where}} for pair in pairs]
-        agents, *own = await asyncio.gather(
+        agents, *own = await self._query_views(query, peer, most)
+        known = {one.content for one in agents}
+        return [*agents, *(one for view in own for one in view if one.content not in known)]
+
+    async def find_same(self, conclusion: str, peer: str) -> list[str]:
+        """The ids of a conclusion about a peer and of what says the same in the other view, which would still be
+        recalled; none when the conclusion is not within reach."""
+        filters = [{**view, "id": {"in": [conclusion]}} for view in await self._views(peer)]
+        pages = await asyncio.gather(
+            *(self.reader.post(Conclusions, "conclusions/list", {"filters": one}, size=1) for one in filters)
+        )
+        text = next((one.content for page in pages if page is not None for one in page.items), None)
+        if text is None:
+            return []
+        views = await self._query_views(text[:LONGEST_SEARCH], peer, SAME)
+        same = {one.id for view in views for one in view if one.content == text}
+        return [conclusion, *sorted(same - {conclusion})]
+
+    async def _query_views(self, query: str, peer: str, most: int) -> list[list[RecalledConclusion]]:
+        """What fits a query, the best first, for each view of a peer."""
+        bodies = [{"query": query, "top_k": most, "filters": view} for view in await self._views(peer)]
+        found = await asyncio.gather(
             *(self.reader.post(list[RecalledConclusion], "conclusions/query", body) for body in bodies)
         )
-        known = {one.content for one in agents or ()}
-        return [*(agents or ()), *(one for view in own for one in view or () if one.content not in known)]
+        return [view or [] for view in found]
 
-    async def has_conclusion(self, conclusion: str, peer: str) -> bool:
-        """Whether a conclusion about a peer is within reach."""
-        filters = {**self._pair(peer), **await self._where(peer), "id": {"in": [conclusion]}}
-        found = await self.reader.post(Conclusions, "conclusions/list", {"filters": filters}, size=1)
-        return found is not None and bool(found.items)
+    async def _views(self, peer: str) -> list[dict[str, Json]]:
+        """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
+        own: list[dict[str, Json]] = [{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else []
+        where = await self._where(peer)
+        return [{**pair, **where} for pair in (self._pair(peer), *own)]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""

@@ -147,8 +147,11 @@ class RememberedWords:
 
 
 def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
-    """A conclusion, also one that once said it in other words: our own server keeps those."""
-    said = [str(row["content"]), *(str(one["content"]) for one in row.get("versions") or ())]
+    """A conclusion, also one that once said it in other words, or that was drawn from it: our own server keeps those,
+    and shows what one was drawn from."""
+    before = [str(one["content"]) for one in row.get("versions") or ()]
+    premises = (row.get("metadata") or {}).get("premises")
+    said = [str(row["content"]), *before, *map(str, premises if isinstance(premises, list) else ())]
     fitting = [text for text in said if wording.is_in(text)]
     if fitting:
         yield Remembered(CONCLUSION, str(row["id"]), fitting[0], _about(row))

@@ -11,7 +11,7 @@ from typing import Any, cast
 from hermes.errors import ProviderError
 from hermes.fence import strip_fences
 from hermes.honcho import keys
-from hermes.honcho.acts import Conclude, Remove, Whom, encode_act
+from hermes.honcho.acts import Act, Conclude, Remove, Whom, encode_act
 from hermes.honcho.addresses import speaker_key
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
@@ -174,19 +174,32 @@ class Tools:
         if fact and len(fact) > LONGEST_CONCLUSION:
             raise ProviderError(f"a conclusion has at most {LONGEST_CONCLUSION:,} characters", hint="")
         peer = self._peer(speaker, about)
-        if old and not await self._source.has_conclusion(old, peer):
+        same = await self._source.find_same(str(old), peer) if old else []
+        if old and not same:
             raise ProviderError(f"there is no fact {old!r} about {peer} that can be deleted here", hint="")
-        act = Conclude(fact, about) if fact else Remove(str(old))
-        person = self._conversation.person or speaker
-        ticket = await self._host.put(self._conversation.session_id, use.key, encode_act(act), person)
-        done = await self._host.outcome(ticket, min(use.until - 1.0, self._host.clock.now() + PATIENCE))
-        match done:
+        acts = [Conclude(fact, about)] if fact else [Remove(one) for one in same]
+        match await self._put(use, acts, self._conversation.person or speaker):
             case Delivered(note):
                 return "Deleted." if old else f"Saved, and in memory now (id {note})." if note else "Saved."
             case Parked(reason):
                 raise ProviderError(f"the server refused it: {reason}", hint="")
             case _:
                 return QUEUED.format("The deletion" if old else "It")
+
+    async def _put(self, use: ToolUse, acts: Sequence[Act], person: Speaker) -> Delivered | Parked | None:
+        """Save what is to be done, then wait for it: the first outcome that is no delivery, else the last one."""
+        names = [use.key, *(f"{use.key}-{number}" for number in range(1, len(acts)))]
+        session = self._conversation.session_id
+        tickets = [
+            await self._host.put(session, key, encode_act(act), person) for key, act in zip(names, acts, strict=True)
+        ]
+        until = min(use.until - 1.0, self._host.clock.now() + PATIENCE)
+        done: Delivered | Parked | None = None
+        for ticket in tickets:
+            done = await self._host.outcome(ticket, until)
+            if not isinstance(done, Delivered):
+                break
+        return done
 
     def _peer(self, speaker: Speaker, about: Whom) -> str:
         """Whom a call is about: in a direct chat its person, in a group who spoke."""

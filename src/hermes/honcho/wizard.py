@@ -15,11 +15,10 @@ from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import Block, Edit
-from hermes.honcho.gateway_questions import ask_gateway
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
+from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
-from hermes.honcho.server_questions import SERVER_KEYS, SERVERS, ask_server
 from hermes.honcho.workbench import Workbench, find_bench, shown
 from hermes.settings.kinds import in_words
 

@@ -1,4 +1,4 @@
-"""HTTP to one endpoint. The only module that knows httpx; every trouble leaves it as a Fault."""
+"""HTTP to one endpoint. The only module that knows httpx; every trouble leaves it as a ModelFault."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class OpenResponse:
         self._heard_at = self._patience.spent
 
     async def next_chunk(self, limit: float | None = None) -> bytes | None:
-        """The next bytes, None at the end. Raises Fault after a gap of more than `limit` seconds, or of `idle`, after a
-        silence, and when all of it takes too long."""
+        """The next bytes, None at the end. Raises ModelFault after a gap of more than `limit` seconds, or of `idle`,
+        after a silence, and when all of it takes too long."""
         import httpx
 
         gap = limit or self._timeouts.idle
@@ -90,7 +90,7 @@ class ConnectionPool:
     async def exchange(
         self, method: str, path: str, patience: Patience, body: bytes | None = None
     ) -> AsyncGenerator[OpenResponse, None]:
-        """Send a request and give the answer, whatever its status. Raises Fault."""
+        """Send a request and give the answer, whatever its status. Raises ModelFault."""
         import httpx
 
         async with self._client() as client:

@@ -10,12 +10,11 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ModelError
+from hermes.llm.assemble import mapping, mappings, string
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import read_error
-from hermes.llm.failures import ModelFault, bad_reply, from_status
+from hermes.llm.failures import ModelFault, bad_reply, from_status, read_error
 from hermes.llm.patience import Patience, Timeouts
-from hermes.llm.pieces import mapping, mappings, string
 from hermes.types import Json
 
 LARGEST_LIST = 16 * 1024 * 1024
@@ -118,7 +117,7 @@ async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
 
 
 async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
-    """The JSON at `path`, or a Fault."""
+    """The JSON at `path`, or a ModelFault."""
     connection = ConnectionPool(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
     try:
         async with connection.exchange("GET", path, Patience(timeout)) as answer:

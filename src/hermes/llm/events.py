@@ -1,4 +1,4 @@
-"""What a call to a model gives, as one tagged union. Exactly one Completed or Failed comes, and it comes last."""
+"""What a call to a model gives, as one tagged union. Exactly one Completed or ModelFailed comes, and it comes last."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ class Spending(Struct):
     unwritten: dict[str, Spent] = field(default_factory=dict)
 
     def add(self, name: str, spent: Spent) -> None:
-        self.unwritten[name] = self.unwritten.get(name, Spent()) + spent
+        before = self.unwritten.get(name)
+        self.unwritten[name] = spent if before is None else before + spent
 
     def take(self) -> dict[str, Spent]:
         """All of it, to be written down in the next commit; what that cannot commit is not counted."""
@@ -31,16 +32,13 @@ class Metered:
     """A `Model` that answers as another one does and adds up what it spends."""
 
     def __init__(self, model: Model, spending: Spending) -> None:
+        self.context_length = model.context_length
         self._model = model
         self._spending = spending
 
     @property
     def name(self) -> str:
         return self._model.name
-
-    @property
-    def context_length(self) -> int:
-        return self._model.context_length
 
     async def close(self) -> None:
         await self._model.close()

@@ -20,6 +20,12 @@ class ModelRequest(Struct, frozen=True):
     temperature: float | None = None
 
 
+def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:
+    """The shape that OpenAI-compatible endpoints take."""
+    described = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": described}
+
+
 class Model(Protocol):
     """Something that answers."""
 
@@ -34,7 +40,7 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The reply as it comes; the last event is Completed or Failed. Raises nothing the endpoint caused.
+        """The reply as it comes; the last event is Completed or ModelFailed. Raises nothing the endpoint caused.
 
         Wrap it in `contextlib.aclosing` to hang up at once when leaving early.
         """

@@ -1,23 +1,78 @@
-"""A model behind any OpenAI-compatible endpoint."""
+"""A model behind any OpenAI-compatible endpoint. How one wants to be asked is learned from its refusals."""
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.clock import Clock, SystemClock
 from hermes.llm.assemble import LONGEST, Assembler
 from hermes.llm.connection import ConnectionPool, OpenResponse
-from hermes.llm.dialect import REFUSALS, Dialect
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.error_body import read_error
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, Retrying
-from hermes.llm.failures import ModelFault, from_status
-from hermes.llm.model import ModelRequest
-from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.failures import ModelFault, from_status, read_error
+from hermes.llm.model import ModelRequest, tool_to_wire
+from hermes.llm.patience import Patience, Retries, Timeouts, read_retry_after
 from hermes.llm.reading import read_reply
-from hermes.llm.retry import Retries, read_retry_after
+from hermes.types import Json
+
+REFUSALS = frozenset({400, 422})
+"""The statuses with which an endpoint may mean the form of a request."""
+
+MANY = 100
+"""Messages of a request from which on it is worth to load a quicker way of writing JSON."""
+
+UNSUPPORTED = re.compile("unsupported|not support|deprecated|only the default", re.IGNORECASE)
+
+
+class Dialect(Struct, frozen=True):
+    """What may be in a request's body."""
+
+    asks_usage: bool = True
+    limit_field: str = "max_tokens"
+    takes_temperature: bool = True
+
+    def encode(self, model: str, request: ModelRequest) -> bytes:
+        """The request's body. Half characters, which JSON could carry but few endpoints accept, become `?`."""
+        body: dict[str, Json] = {"model": model, "messages": list(request.messages), "stream": True}
+        if request.tools:
+            body["tools"] = [tool_to_wire(tool) for tool in request.tools]
+        if self.asks_usage:
+            body["stream_options"] = {"include_usage": True}
+        if request.max_tokens is not None:
+            body[self.limit_field] = request.max_tokens
+        if request.temperature is not None and self.takes_temperature:
+            body["temperature"] = request.temperature
+        if len(request.messages) >= MANY and (quickly := _encode_quickly(body)) is not None:
+            return quickly
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+    def after_refusal(self, request: ModelRequest, message: str) -> Dialect | None:
+        """The form to try next, or None when there is none left. Each change is made once."""
+        if request.max_tokens is not None and self.limit_field == "max_tokens" and "max_completion_tokens" in message:
+            return replace(self, limit_field="max_completion_tokens")
+        unsupported = "temperature" in message and UNSUPPORTED.search(message)
+        if unsupported and request.temperature is not None and self.takes_temperature:
+            return replace(self, takes_temperature=False)
+        # Few endpoints that do not know `stream_options` say so by its name.
+        return replace(self, asks_usage=False) if self.asks_usage else None
+
+
+def _encode_quickly(body: dict[str, Json]) -> bytes | None:
+    """The same bytes in a tenth of the time; None for what only the other way can write."""
+    import orjson
+
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # half characters, numbers of more than 64 bits
+        return None
+
 
 PATH = "/chat/completions"
 LARGEST_ERROR = 64 * 1024
@@ -41,8 +96,8 @@ class OpenAICompatible:
     ) -> None:
         """Opens nothing yet. Raises SettingsError for a URL or key that cannot be used."""
         self._endpoint = Endpoint.parse(base_url, api_key)
-        self._name = model
-        self._context_length = context_length
+        self.name = model
+        self.context_length = context_length
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
         self._longest_reply = longest_reply
@@ -52,15 +107,7 @@ class OpenAICompatible:
         self._connection = ConnectionPool(self._endpoint, self._timeouts)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatible({self._endpoint.netloc}, {self._name})"
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
+        return f"OpenAICompatible({self._endpoint.netloc}, {self.name})"
 
     async def close(self) -> None:
         await self._connection.close()
@@ -89,7 +136,7 @@ class OpenAICompatible:
             attempt += 1
 
     async def _attempt(self, request: ModelRequest, patience: Patience) -> AsyncGenerator[ModelEvent, None]:
-        """One reply, or a Failed with what came of it."""
+        """One reply, or a ModelFailed with what came of it."""
         assembler = Assembler(f"{int(self._chance() * 16**8):08x}", self._longest_reply)
         try:
             async with self._ask(request, patience) as answer:
@@ -106,7 +153,7 @@ class OpenAICompatible:
         """The endpoint's answer once it accepts the request's form; Fault for any other."""
         dialect = self._dialect
         while True:
-            body = dialect.encode(self._name, request)
+            body = dialect.encode(self.name, request)
             async with self._connection.exchange("POST", PATH, patience, body) as answer:
                 if answer.status == 200:
                     self._dialect = dialect

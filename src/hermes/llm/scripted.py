@@ -13,7 +13,7 @@ ScriptStep: TypeAlias = ModelEvent | asyncio.Event
 """An event to give, or one to wait for before going on."""
 
 ScriptedAnswer: TypeAlias = Reply | ModelFailed | Sequence[ScriptStep]
-"""A whole reply, a failure, or every step of a stream; the last step must be Completed or Failed."""
+"""A whole reply, a failure, or every step of a stream; the last step must be Completed or ModelFailed."""
 
 
 class ScriptedModel:
@@ -33,17 +33,9 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         self.closed = False
         self._answer = script if callable(script) else _read_in_order(script)
-        self._name = name
-        self._context_length = context_length
+        self.name = name
+        self.context_length = context_length
         self._piece = piece
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
 
     async def close(self) -> None:
         self.closed = True
@@ -68,7 +60,7 @@ class ScriptedModel:
         if isinstance(answer, ModelFailed):
             return [*(TextPiece(text) for text in _cut(answer.partial.text, self._piece)), answer]
         if not answer or not isinstance(answer[-1], Completed | ModelFailed):
-            raise ValueError("the last step of a scripted stream must be Completed or Failed")
+            raise ValueError("the last step of a scripted stream must be Completed or ModelFailed")
         return answer
 
 

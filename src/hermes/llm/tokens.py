@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from hermes.types import Json, ToolSpec
+from hermes.llm.model import tool_to_wire
+from hermes.types import Json, LiveView, Message, ToolSpec
 
 WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]+")
 """Han, kana, hangul, emoji: about a token for each character."""
@@ -15,7 +16,10 @@ OTHER = re.compile("[\u0370-\u10ff\u1200-\u1dff]+")
 """Greek, Cyrillic, Hebrew, Arabic, Indic and other alphabets: about a token for two."""
 
 PER_MESSAGE = 4
-"""Role and separators."""
+"""Role and separators, of a message in a request."""
+
+PER_STORED = 8
+"""The same of a stored message, with what a request may add to it."""
 
 PER_ATTACHMENT = 1000
 """A picture or another part that is not text."""
@@ -33,8 +37,22 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_request(messages: Iterable[dict[str, Json]], tools: Sequence[ToolSpec] = ()) -> int:
     """About how many tokens a request is, with all that the endpoint adds around it."""
-    schemas = sum(estimate_tokens(json.dumps(tool.to_wire(), ensure_ascii=False)) for tool in tools)
+    schemas = sum(estimate_tokens(json.dumps(tool_to_wire(tool), ensure_ascii=False)) for tool in tools)
     return schemas + sum(PER_MESSAGE + _estimate_object(message) for message in messages)
+
+
+def message_tokens(message: Message) -> int:
+    """About how many tokens a stored message has in a request."""
+    tokens = PER_STORED + estimate_tokens(message.content or "")
+    for call in message.tool_calls:
+        tokens += estimate_tokens(call.name) + estimate_tokens(call.arguments)
+    return tokens
+
+
+def view_tokens(view: LiveView) -> int:
+    """About how many tokens a view has in a request."""
+    stored = sum(map(message_tokens, view.head)) + sum(map(message_tokens, view.tail))
+    return estimate_tokens(view.summary or "") + stored
 
 
 def _estimate_object(value: dict[str, Json]) -> int:

@@ -16,6 +16,7 @@ from hermes.errors import ProviderError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.outbox import Spot
 from hermes.memory.values import Address, Conversation, Speaker, speaker_of
+from hermes.store.incognito import is_hidden
 from hermes.store.memory_rows import find_place
 from hermes.store.people import People
 from hermes.types import Message, Session
@@ -115,7 +116,7 @@ class Backfill:
             if session is None:  # deleted meanwhile
                 return 0
             hidden = store.incognito.ranges(tx, session.id)  # forgotten meanwhile
-            told = [message for message in messages if not any(one.covers(message.id) for one in hidden)]
+            told = [message for message in messages if not is_hidden(hidden, message.id)]
             spoken = [(message, self._speaker(tx, spot.about, session, message)) for message in told]
             return outbox.take_in(tx, spot, spoken, now=store.clock.now())
 

@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
+from hermes.memory.book import MemoryBook
 from hermes.memory.forgetting import forgotten_at, without_forgotten
 from hermes.memory.health import Lateness, Told
-from hermes.memory.mirror import Action, Mirrored, NoteChange
+from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
 from hermes.memory.offered import usable_tools
 from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
+from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
@@ -85,12 +87,17 @@ class Memory:
         # What is closed tries nothing any more: that its failures are forgotten is no recovery.
         return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
 
+    def open_book(self, store: Store, notes: Notes) -> MemoryBook:
+        """What memory holds of whose conversation it is."""
+        return MemoryBook(store, notes, self.provider, notebook_of(notes.scope, self._caller.conversation))
+
     # What a turn writes, inside its own commits.
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
         """Record what people said, with who said it."""
         if not messages:
             return
+        self._caller.hide_title(tx)
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
@@ -98,8 +105,14 @@ class Memory:
         self._caller.asked = tuple(message.id for message in messages)
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Record a reply, or as much of it as was kept when the person stopped it."""
-        self.provider.outbox.replied(tx, self._caller.spot, message, self._turn, now=self._clock_now())
+        """Record a reply, or as much of it as was kept when the person stopped it. When something was forgotten since
+        the turn began the reply may hold it, and stays out of memory."""
+        outbox, spot, now = self.provider.outbox, self._caller.spot, self._clock_now()
+        if self._has_forgotten(tx):
+            self.provider.store.incognito.leave_out(tx, spot.place, message.id)
+            outbox.turn_over(tx, spot, self._turn, now=now)
+        else:
+            outbox.replied(tx, spot, message, self._turn, now=now)
         self._caller.asked = ()
         self._record(tx)
 
@@ -250,8 +263,12 @@ class Memory:
         """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
         be among it."""
         made, self._injection = self._injection, None
-        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
+        if made is not None and not self._has_forgotten(tx):
             keep_injection(tx, made)
+
+    def _has_forgotten(self, tx: Tx) -> bool:
+        """Whether something was forgotten since the turn began."""
+        return forgotten_at(tx, self.provider.name) != self._forgotten_at
 
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()

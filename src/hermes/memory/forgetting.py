@@ -5,16 +5,19 @@ What was said stays in its session, where a person can read and delete it; memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue import Item, ItemState
-from hermes.db.queue_items import drop, find_held, items, queues
+from hermes.db.queue_items import drop, find_held, get, items, queues
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
+from hermes.store.corrections import drop_corrections
+from hermes.store.incognito import is_hidden
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import get_value, set_value
 from hermes.store.note_remarks import drop_remarks
@@ -41,11 +44,13 @@ class QueuedEntry(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What the host has: entries of outboxes, and messages (session, id). `upto` is the last message looked at."""
+    """What the host has: entries of outboxes, and messages (session, id). `upto` and `queued_upto` are the last message
+    and the last entry looked at."""
 
     entries: tuple[QueuedEntry, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     upto: int = 0
+    queued_upto: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -53,16 +58,19 @@ class Kept(Struct, frozen=True):
 
 
 def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None) -> Kept:
-    """What the host has in which these words stand; a message that memory does not know of is left out. Messages that
-    were looked at `before` are not read again."""
+    """What the host has in which these words stand; a message that memory does not know of is left out. What was looked
+    at `before` is not read again."""
     before = before or Kept()
     said, upto = [*before.messages], before.upto
     for session, upto, text in _messages(tx, before.upto):
         if wording.is_in(text):
             said.append((session, upto))
-    known = [(session, number) for session, number in said if _is_known(store, tx, session, number)]
-    queued = [QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), _text_of(tx, item)) for item in _queued(tx)]
-    return Kept(tuple(one for one in queued if wording.is_in(one.text)), tuple(known), upto)
+    entries, queued_upto = [one for one in before.entries if _is_queued(tx, one.id)], before.queued_upto
+    for item in _queued(tx, before.queued_upto):
+        text, queued_upto = _text_of(tx, item), max(queued_upto, item.id)
+        if wording.is_in(text):
+            entries.append(QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), text))
+    return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
@@ -77,6 +85,7 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
+    drop_corrections(tx, wording.is_in)
     return kept, held
 
 
@@ -121,16 +130,25 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
         after = int(page[-1]["id"])
 
 
-def _is_known(store: Store, tx: Tx, session: str, message: int) -> bool:
-    """Whether a message is there, and not incognito."""
-    is_there = tx.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is not None
-    return is_there and not any(one.covers(message) for one in store.incognito.ranges(tx, session))
+def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Those messages that are there, and not incognito."""
+    numbers = json.dumps([number for _, number in said])
+    rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
+    there = {row["id"] for row in rows}
+    hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
+    return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
-def _queued(tx: Tx) -> Iterator[Item]:
+def _is_queued(tx: Tx, entry: int) -> bool:
+    item = get(tx, entry)
+    return item is not None and item.state in STATES
+
+
+def _queued(tx: Tx, behind: int) -> Iterator[Item]:
+    """The entries of all outboxes that came after one."""
     for name in queues(tx, queue_name("")):
         for state in STATES:
-            after = 0
+            after = behind
             while page := items(tx, name, state, after_id=after, limit=PAGE):
                 yield from page
                 after = page[-1].id

@@ -1,4 +1,4 @@
-"""Whether two entries of a note say the same: small models tell one fact again and again in nearly the same words."""
+"""Whether two texts say the same: small models tell one fact again and again in nearly the same words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ FILLERS = frozenset(
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
 """Words that carry no fact. Those that turn one into its opposite ("not", "never", "no") are none of them."""
+LINKS = frozenset("also as at by call called for from in name named own owns with".split())  # noqa: SIM905 - as above
+"""More words without weight, for who compares words in any order."""
 
 
 def says_the_same(one: str, other: str) -> bool:
@@ -23,6 +25,11 @@ def says_the_same(one: str, other: str) -> bool:
     """
     words = _words(one)
     return words == _words(other) and bool(words)
+
+
+def telling_words(text: str) -> frozenset[str]:
+    """The words of a text that carry a fact, as they are compared."""
+    return frozenset(word for word in _words(text) if word not in LINKS)
 
 
 def _words(text: str) -> list[str]:

@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from hermes.db.engine import Tx
+from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Recall
+from hermes.memory.notes import Notes
 from hermes.memory.plugin_thread import HookResult, Missed
-from hermes.memory.values import Ending
+from hermes.memory.values import Ending, Notebook
+from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
 
@@ -21,6 +24,9 @@ class NoMemory:
 
     def take_notices(self) -> list[str]:
         return []
+
+    def open_book(self, store: Store, notes: Notes) -> MemoryBook:
+        return MemoryBook(store, notes, None, Notebook(None))
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
         pass

@@ -111,6 +111,25 @@ class Notes:
                 raise NoteError(f"{FILES[target]}: no entry contains {old!r}", hint="Quote a part of one")
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
+    def entries(self, target: NotesFile) -> list[str]:
+        """The entries of a note, as they can be corrected and forgotten; headings are none."""
+        return [entry.text for entry in find_entries(self._text(target)) if "#" not in entry.marker and entry.text]
+
+    def correct(self, target: NotesFile, old: str, text: str) -> Change:
+        """Let the entry that is exactly `old` say something else."""
+        entry = _one_line(text)
+        with self._locked(target):
+            present = self._text(target)
+            return self._write(
+                target, "replace", entry, present, replace_entry(present, _find_exact(target, present, old), entry)
+            )
+
+    def forget(self, target: NotesFile, old: str) -> Change:
+        """Remove the entry that is exactly `old`."""
+        with self._locked(target):
+            present = self._text(target)
+            return self._write(target, "remove", old, present, remove_entry(present, _find_exact(target, present, old)))
+
     def _text(self, target: NotesFile) -> str:
         """The file to the letter."""
         path = self.path(target)
@@ -174,6 +193,13 @@ def _find(target: NotesFile, entries: Sequence[NoteLines], old: str) -> NoteLine
                 f"{FILES[target]}: {len(places)} entries contain {old!r}", hint="Quote a part that only one entry has"
             )
     return None
+
+
+def _find_exact(target: NotesFile, present: str, old: str) -> NoteLines:
+    found = next((entry for entry in find_entries(present) if entry.text == old), None)
+    if found is None:
+        raise NoteError(f"{FILES[target]} has changed: this entry is not there any more", hint="List the notes again")
+    return found
 
 
 def _shown(text: str) -> str:

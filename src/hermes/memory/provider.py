@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from hermes.clock import Clock
 from hermes.errors import UsageError
 from hermes.memory.desk import Acquaintance, Desk, Dialog
+from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
 from hermes.memory.values import (
     Address,
     Conversation,
@@ -62,6 +63,10 @@ __all__ = [
     "Ending",
     "Entry",
     "EntryKind",
+    "Fact",
+    "FactQuery",
+    "FactSource",
+    "Facts",
     "Holding",
     "Host",
     "Later",
@@ -136,7 +141,7 @@ class Host(Protocol):
         ...
 
     async def keep(self, key: str, value: Json) -> None:
-        """Keep a small value durably, for this provider and profile."""
+        """Keep a small value durably, for this provider and profile; None keeps nothing any more."""
         ...
 
 
@@ -213,6 +218,15 @@ class MemoryPlugin(ABC):
     async def status(self, until: float) -> Mapping[str, Json]:
         """Labels and values for `hermes memory status`, without secrets; the host adds the outbox."""
         return {}
+
+    async def facts(self, whose: Notebook, query: FactQuery) -> Facts:
+        """What it holds about the person of a notebook and about nobody else, the newest first. Who lists facts takes
+        `correct` entries for them, delivered like any other: what holds is written before what was wrong goes."""
+        return Facts(remark=f"{self.name} cannot list what it holds")
+
+    async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
+        """What people said that a fact was learnt from. With a fact that is forgotten, these go too."""
+        return ()
 
     def backup_paths(self) -> Sequence[Path]:
         """Files that a backup of the home should hold beside the store."""

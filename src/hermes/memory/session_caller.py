@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.db.engine import Tx
 from hermes.errors import StoreError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.mirror import Mirrored
@@ -20,7 +21,7 @@ from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
-from hermes.store.memory_rows import find_place
+from hermes.store.memory_rows import find_place, told_title
 
 T = TypeVar("T")
 NOTHING = type(None)
@@ -56,6 +57,12 @@ class SessionCaller:
         """The conversation, with its address while the session is open."""
         address = None if self.opened is None else self.opened.address
         return Spot(self.conversation.session_id, self.conversation, address, self.asked)
+
+    def hide_title(self, tx: Tx) -> None:
+        """Leave out a title that was given incognito, before the provider hears of the conversation."""
+        if self.opened is None and self.conversation.title is not None:
+            title = told_title(tx, self.conversation.session_id, self.conversation.title)
+            self.conversation = replace(self.conversation, title=title)
 
     async def open(self, until: float) -> OpenedMemory | None:
         """The session; None when it cannot be opened by then. It is then opened for the next turn."""

@@ -17,9 +17,9 @@ from msgspec.structs import asdict
 from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message
 
-EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget"]
+EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "correct"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
-something of the provider's own (`Host.put`), or the wish to forget."""
+something of the provider's own (`Host.put`), the wish to forget, or a fact that a person corrected or forgot."""
 
 Pace: TypeAlias = Literal["async", "turn", "session"] | int
 """When entries are delivered: at once; before the turn ends; when the conversation ends; after so many turns."""
@@ -112,7 +112,7 @@ class Notebook(Struct, frozen=True):
         return cls(Speaker.from_json(value["person"]), value["platform"], value["gateway_session_key"])
 
 
-DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own", "forget"})
+DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own", "forget", "correct"})
 
 
 class Address(Struct, frozen=True):
@@ -148,7 +148,8 @@ class Entry(Struct, frozen=True):
     session_id: str | None
     data: Json = None
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
-    the person cut off. forget: the session_id of a conversation that was deleted."""
+    the person cut off. forget: the session_id of a conversation that was deleted. correct: the `id` of a fact and what
+    it said (`old`); the entry's text is what holds, and "" has the fact forgotten."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
     queued_at: float | None = None

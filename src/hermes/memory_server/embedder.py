@@ -44,8 +44,8 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text, of length 1, or all zeros for one without words.
 
-        It may take long and may raise, so it is never called inside a transaction. A RefusedError says that the same
-        texts would be refused again; after any other failure they may be taken.
+        It may take long and may raise, so it is never called inside a transaction. A TextRefusedError says that the
+        same texts would be refused again; after any other failure they may be taken.
         """
         ...
 

@@ -44,7 +44,7 @@ class EmbeddingEndpoint:
         self.space = Space(f"{_place(url)} {model}", dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text. An EndpointError says what went wrong, a RefusedError what it does not take."""
+        """The vector of each text. An EndpointError says what went wrong, a TextRefusedError what it does not take."""
         found: list[Vector] = []
         client = httpx.AsyncClient(
             timeout=SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here

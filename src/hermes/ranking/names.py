@@ -8,6 +8,8 @@ from itertools import pairwise
 
 LOOKED_AT = 24
 """Names are looked for in the first so many words of a question."""
+SPELLINGS = 3 * LOOKED_AT + 3 * (LOOKED_AT - 1)
+"""The spellings of a text are no more than this."""
 WORD = re.compile(r"[^\W_]+", re.UNICODE)
 OWN = re.compile(r"['’]s\b")
 ROLES = frozenset({"ai", "agent", "assistant", "bot", "human", "me", "system", "user", "you"})

@@ -150,8 +150,9 @@ def _votes(total: Floats, found: Evidence) -> Floats:
     """For each session, by how much its best candidates are better than the average candidate."""
     if not len(total):
         return np.zeros(0)
-    above = np.maximum(total - total.sum() / len(total), 0)
-    order = np.lexsort((-above, found.session))
+    above = total - total.sum() / len(total)
+    better = (above > 0).nonzero()[0]
+    order = better[np.lexsort((-above[better], found.session[better]))]
     sessions = found.session[order]
     first = np.searchsorted(sessions, sessions)  # where the session of each begins
     voters = np.arange(len(order)) - first < VOTERS

@@ -13,8 +13,7 @@ from hermes.settings.compound_kinds import List
 from hermes.settings.kinds import Boolean, Choice, Integer, Number, Secret, Text, Url
 from hermes.settings.layers import Settings as Settings
 from hermes.settings.setting import Setting as Setting
-from hermes.settings.setting import collect
-from hermes.settings.spelling import nearest
+from hermes.settings.setting import collect, nearest
 
 LOCK_TIMEOUT = Setting(
     "store.lock_timeout",

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
-from hermes.agent.lane import LaneDoor
 from hermes.agent.stopping import unless_stopped
 from hermes.compression.compressor import Request
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
-from hermes.memory.notes import FILES
+from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Here, Word, console_of
+from hermes.store.memory_rows import hide_title
 
-LONGEST_TITLE, QUOTED = 200, 40
+LONGEST_TITLE = 200
 BEGINS = "A new session begins with your next message."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
-INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
-REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
-UNCHANGED = "Stopped; memory is as it was."
 
 
 async def begin_new(here: Here, _: str) -> str:
@@ -56,7 +51,10 @@ async def _set_title(agent: Agent, title: str) -> None:
 
     def change(tx: Tx) -> bool:
         store.sessions.set_title(tx, session_id, title)
-        return store.incognito.is_on(tx, session_id)
+        is_hidden = store.incognito.is_on(tx, session_id)
+        if is_hidden:
+            hide_title(tx, session_id, title)
+        return is_hidden
 
     if not await store.write(change):
         await agent.memory.retitled(title)
@@ -92,45 +90,6 @@ async def compress(here: Here, focus: str) -> str:
         return describe(result)
     after = await store.read(lambda tx: store.compressions.epoch(tx, session_id))
     return NOT_COMPRESSED if after == before else COMPRESSED
-
-
-async def memory(here: Here, text: str) -> str:
-    word, place = text.lower(), await here.place()
-    if word in ("on", "off"):
-        return await _set_incognito(place, word == "off", here.stop)
-    if word:
-        raise UsageError(f"/memory takes on or off, not '{text[:QUOTED]}'")
-    read = place.notes.read_all()
-    parts = [f"{FILES[target]}\n{note or '(empty)'}" for target, note in sorted(read.texts.items(), reverse=True)]
-    tells = place.notes.scope == OWNER  # where files are is the owner's business
-    parts += [problem.line() if tells else "A note cannot be read." for problem in read.problems]
-    state = "off (incognito)" if await _is_incognito(place) else "on"
-    return "\n\n".join([f"Memory is {state}.", *parts])
-
-
-async def _is_incognito(place: Agent | Beginning) -> bool:
-    if isinstance(place, Beginning):
-        return place.incognito
-    store, session_id = place.store, place.session_id
-    return await store.read(lambda tx: store.incognito.is_on(tx, session_id))
-
-
-async def _set_incognito(place: Agent | Beginning, wanted: bool, stop: asyncio.Event) -> str:
-    told = INCOGNITO if wanted else REMEMBERED
-    if isinstance(place, Beginning):
-        place.incognito = wanted
-        return told
-    store, session_id = place.store, place.session_id
-    change = store.incognito.begin if wanted else store.incognito.end
-    # Between turns: a reply that another process is waiting for belongs to the side of its question.
-    async with LaneDoor(store, session_id, place.owner, place.policy.lane, lambda tx: change(tx, session_id)) as door:
-        async for _ in door.wait(stop):
-            pass
-        return UNCHANGED if door.entered is None else told
-
-
-async def memory_words(_: Here) -> Sequence[Word]:
-    return [("on", "Recall, note and send again."), ("off", "Incognito from here on.")]
 
 
 async def status(here: Here, _: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.llm.offer import ModelOffer
-from hermes.memory.notes import Notes
+from hermes.memory.book import MemoryBook
 from hermes.store.chosen_models import ChosenModel
 
 Surface = Literal["terminal", "chat"]
@@ -32,7 +32,7 @@ Answer: TypeAlias = str | Say
 class Beginning(Struct):
     """A session that the next message will begin, and what it will have."""
 
-    notes: Notes
+    book: MemoryBook
     offer: ModelOffer | None = None
     title: str | None = None
     incognito: bool = False

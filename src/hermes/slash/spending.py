@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hermes.agent.agent import Agent
-from hermes.compression.cut import view_tokens
 from hermes.db.engine import Tx
+from hermes.llm.tokens import view_tokens
 from hermes.slash.acts import BEGINS
 from hermes.slash.here import Beginning, Here
 from hermes.store.usage import count_turns, usage_elsewhere, usage_of

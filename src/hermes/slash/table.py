@@ -2,7 +2,7 @@
 
     text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
 
-A new command is a function in a file of its kind (`acts.py`, `models.py`) and its line in `TABLE`.
+A new command is a function of this room and its line in `TABLE`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, spending, unfolding
+from hermes.slash import acts, keeping, models, remembering, spending, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -68,10 +68,10 @@ TABLE = (
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
     Command(
         "memory",
-        "[on|off]",
-        "Show the notes; off makes this conversation incognito.",
-        acts.memory,
-        words=acts.memory_words,
+        remembering.TAKES,
+        "What memory holds of you, to see, correct and forget; off makes this conversation incognito.",
+        remembering.memory,
+        words=remembering.memory_words,
     ),
     Command(
         "model",

@@ -64,6 +64,13 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
 
 
+def connect_plainly(path: Path) -> Opened[sqlite3.Connection]:
+    """A connection that functions see as the driver has it; rows know their columns by name."""
+    connection = connect(path)
+    connection.row_factory = sqlite3.Row
+    return Opened(connection, connection)
+
+
 def identity(path: Path) -> tuple[int, int] | None:
     """Which file stands under a name; None when there is none."""
     try:

@@ -62,7 +62,8 @@ class Threads:
                 self._begun = True
                 for thread in self._threads:
                     thread.start()
-        self._waiting.put((rank, next(self._numbers), lambda: _fulfil(done, run)))
+            # Not later: whoever ends the threads meanwhile would leave it waiting for ever.
+            self._waiting.put((rank, next(self._numbers), lambda: _fulfil(done, run)))
         return done
 
     def end(self) -> None:

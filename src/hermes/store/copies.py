@@ -15,7 +15,7 @@ from itertools import takewhile
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.store.incognito import Range
+from hermes.store.incognito import Range, is_hidden
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
@@ -84,7 +84,7 @@ class Copies:
         ours = self.said(tx, session.id)
         pairs = zip(theirs, ours, strict=False)
         branched = {copy.id for _, copy in takewhile(lambda pair: pair[0].wording == pair[1].wording, pairs)}
-        secret = {said.wording for said in theirs if any(one.covers(said.id) for one in hidden)}
+        secret = {said.wording for said in theirs if is_hidden(hidden, said.id)}
         told = {said.id for said in ours if said.wording in secret and _is_from_birth(said, session)}
         return _find_copies([*theirs, *ours], ROTATION, len(theirs)) | branched | told
 

@@ -18,8 +18,7 @@ from hermes.db.engine import Tx
 from hermes.ranking import traits
 from hermes.ranking.scoring import LONG, Evidence, Floats, score
 from hermes.store.asking import HistoryQuestion, understand
-from hermes.store.holders import Held, Ids, parse_ids, read_held, read_ids
-from hermes.store.moments import LASTED, said_then
+from hermes.store.holders import LASTED, Held, Ids, parse_ids, read_held, read_ids, said_then
 from hermes.store.reach import SearchReach
 from hermes.store.schema import as_text, as_time, storable
 
@@ -57,7 +56,8 @@ def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
     then = said_then(tx, reach, asked.dates) if asked.dates and not asked.phrases else []
     if not asked.words and not then:
         asked = replace(asked, words=asked.of_dates)
-    held = read_held(tx, asked, _allowed(tx, reach), limit)
+    hidden = parse_ids(None) if reach.hidden is None else read_ids(tx, reach.hidden, {})
+    held = read_held(tx, asked, _allowed(tx, reach), hidden, limit)
     if not len(held.ids) and not then:
         return [] if asked.words else _by_letters(tx, reach, text, limit)
     found = _gather(tx, reach, held, then)

@@ -1,17 +1,23 @@
-"""Which messages hold which words of a question, read from the index of words."""
+"""Which messages hold which words of a question, read from the index of words, and what was said at a time. There is no
+index of times: the sessions that lasted then are found first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hermes.db.engine import Tx
+from hermes.ranking.dates import Dates
 from hermes.ranking.rarity import is_exact, rarity
 from hermes.ranking.scoring import Flags, Floats
 from hermes.store.asking import HistoryQuestion
+from hermes.store.reach import SearchReach
+from hermes.store.schema import as_time
 from hermes.store.words import segment
 
 Ids = NDArray[np.int64]
@@ -66,11 +72,11 @@ class Held:
         return self.held[:, np.where(np.append(self.ids, -1)[places] == ids, places, len(self.ids))]
 
 
-def read_held(tx: Tx, asked: HistoryQuestion, allowed: Ids | None, most: int) -> Held:
-    """Who of those that are allowed holds the words: the `most` newest for each, and for a frequent word also those
-    that hold a rarer one beside it, or all words. None allows everyone."""
+def read_held(tx: Tx, asked: HistoryQuestion, allowed: Ids | None, hidden: Ids, most: int) -> Held:
+    """Who of those that are allowed and not hidden holds the words: the `most` newest for each, and for a frequent word
+    also those that hold a rarer one beside it, or all words. None allows everyone."""
     newest = int(tx.execute("SELECT max(message_id) FROM hermes_search_rows").fetchone()[0] or 0)
-    index = _Index(tx, allowed, max(most, HOLDERS), newest)
+    index = _Index(tx, allowed, hidden, max(most, HOLDERS), newest)
     required = "".join(f" AND {_query(phrase)}" for phrase in asked.phrases)
     queries = {word: _query(word) + required for word in asked.words}
     found = {word: holders for word, query in queries.items() if len((holders := index.read(word, query)).ids)}
@@ -93,19 +99,21 @@ def _query(words: str) -> str:
 class _Index:
     tx: Tx
     allowed: Ids | None
+    hidden: Ids
     most: int
     newest: int
 
     def read(self, word: str, query: str) -> Holders:
         if self.allowed is None:
-            ids = self._match(query, 1, self.newest, self.most)
+            ids = self._match(query, 1, self.newest, self.most + len(self.hidden))
+            ids = ids[np.isin(ids, self.hidden, invert=True)][-self.most :]
             # Those that were not looked at are as frequent among older messages, as far as can be told.
             since = self.newest - int(ids[0]) + 1 if len(ids) >= self.most else self.newest
             return Holders(word, ids, len(ids) * self.newest / max(since, 1))
         if not len(self.allowed):
             return Holders(word, self.allowed, 0.0)
         ids = self._match(query, int(self.allowed[0]), int(self.allowed[-1]), -1)
-        ids = ids[np.isin(ids, self.allowed, assume_unique=True)]
+        ids = ids[np.isin(ids, self.allowed) & np.isin(ids, self.hidden, invert=True)]
         return Holders(word, ids[-self.most :], float(len(ids)))
 
     def _match(self, query: str, first: int, last: int, most: int) -> Ids:
@@ -125,3 +133,54 @@ def read_ids(tx: Tx, query: str, values: Mapping[str, str | float]) -> Ids:
 def parse_ids(text: str | None) -> Ids:
     """Ids with commas between them, in order."""
     return np.sort(np.fromstring(text or "", np.int64, sep=","))
+
+
+SPANS = 24
+"""How many days, months or years of a question are looked at."""
+MOST = 100
+"""How many messages are found, the newest first."""
+MONTHS = range(1, 13)
+LASTED = (
+    "SELECT p.id FROM sessions p WHERE p.started_at < :until AND :since <= "
+    "(SELECT q.timestamp FROM messages q WHERE q.session_id = p.id ORDER BY q.id DESC LIMIT 1)"
+)
+"""The sessions that lasted at a time. What was said in one was said in order."""
+
+
+def said_then(tx: Tx, reach: SearchReach, dates: Dates) -> list[int]:
+    """The newest messages of the days that are named, or else of the months, or else of the years."""
+    found: list[tuple[float, int]] = []
+    for since, until in _spans(tx, dates):
+        rows = tx.execute(
+            f"SELECT t.timestamp, t.id FROM {reach.rows} WHERE t.session_id IN ({LASTED}) "
+            "AND t.timestamp >= :from AND t.timestamp < :to AND t.role IN ('user', 'assistant') "
+            f"AND t.content <> '' AND {reach.where} ORDER BY t.timestamp DESC, t.id DESC LIMIT :most",
+            {"since": since, "until": until, **reach.values, "from": since, "to": until, "most": MOST},
+        )
+        found += [(row[0], row[1]) for row in rows]
+    return [key for _, key in sorted(found, reverse=True)[:MOST]]
+
+
+def _spans(tx: Tx, dates: Dates) -> list[tuple[float, float]]:
+    """Beginning and end of each time that is named, the newest first. Without a year it is that of any year."""
+    first, last = (tx.execute(f"SELECT {end}(started_at) FROM sessions").fetchone()[0] for end in ("min", "max"))
+    newest = tx.execute("SELECT timestamp FROM messages ORDER BY id DESC LIMIT 1").fetchone()
+    if newest is None:
+        return []
+    began, *ends = (datetime.fromtimestamp(as_time(at)).year for at in (first, last, newest[0]))
+    ended = max(ends)
+    years = [year for year in range(ended, began - 1, -1) if not dates.years or year in dates.years]
+    return list(_in_years(years, dates))[:SPANS]
+
+
+def _in_years(years: list[int], dates: Dates) -> Iterator[tuple[float, float]]:
+    months = sorted(dates.months & {*MONTHS}, reverse=True)
+    for year, month in product(years, months or [1]):
+        if not months:
+            yield datetime(year, 1, 1).timestamp(), datetime(year + 1, 1, 1).timestamp()
+        elif not dates.days:
+            yield datetime(year, month, 1).timestamp(), datetime(year + month // 12, month % 12 + 1, 1).timestamp()
+        for day in sorted(dates.days, reverse=True) if months else ():
+            start = datetime(year, month, 1) + timedelta(days=day - 1)
+            if start.month == month:
+                yield start.timestamp(), (start + timedelta(days=1)).timestamp()

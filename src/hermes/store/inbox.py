@@ -1,18 +1,22 @@
-"""What the gateway keeps beside its queues: which inbox item became which message, who may talk, how things are.
+"""What the gateway keeps beside its queues: which inbox item became which message, who may talk, how things are, and
+who runs it: one at a time, known by a lease, asked to stop by a mark.
 
 Rows are written in the transaction of what they tell of.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.db import leases
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError
+from hermes.db.leases import Lease
+from hermes.errors import NotFoundError, StaleError
 from hermes.store.people import meet
 
 SCHEMA = (
@@ -142,3 +146,37 @@ def read_status(tx: Tx) -> list[PartStatus]:
 def clear_status(tx: Tx) -> None:
     """A gateway begins or ends: what was told before is over."""
     tx.execute("DELETE FROM hermes_gateway_status")
+
+
+log = logging.getLogger("hermes.gateway")
+LEASE = "gateway"
+STOP_PART = "stop"
+
+
+def stop_requested(tx: Tx) -> bool:
+    """Whether someone asked the running gateway to end."""
+    return any(part.part == STOP_PART for part in read_status(tx))
+
+
+def let_go(tx: Tx, lease: Lease) -> None:
+    """Remove the gateway's status and release its lease. If another gateway has the lease by now, leave both."""
+    try:
+        leases.release(tx, lease)
+    except StaleError:
+        log.warning("another gateway took over this home before this one had ended")
+        return
+    clear_status(tx)
+
+
+def request_stop(tx: Tx, *, now: float) -> bool:
+    """Ask the running gateway to end; False when none runs."""
+    if running_gateway(tx, now=now) is None:
+        return False
+    set_status(tx, STOP_PART, "requested", "", now=now)
+    return True
+
+
+def running_gateway(tx: Tx, *, now: float) -> str | None:
+    """Who runs the gateway of this home, or None."""
+    held = leases.holder(tx, LEASE, now=now)
+    return None if held is None else held.owner

@@ -1,8 +1,10 @@
-"""Incognito: ranges of a session's messages that stay out of memory for good."""
+"""Incognito: ranges of a session's messages that stay out of memory for good. No two of a session overlap."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -29,6 +31,12 @@ class Range(Struct, frozen=True):
         return message_id > self.after_id and (self.upto_id is None or message_id <= self.upto_id)
 
 
+def is_hidden(ranges: Sequence[Range], message_id: int) -> bool:
+    """Whether one of a session's ranges, given in order, covers a message."""
+    place = bisect_left(ranges, message_id, key=attrgetter("after_id"))
+    return place > 0 and ranges[place - 1].covers(message_id)
+
+
 class Incognito:
     """The incognito ranges of one store. Every method runs inside the caller's transaction."""
 
@@ -49,12 +57,16 @@ class Incognito:
 
     def leave_out(self, tx: Tx, session_id: str, message_id: int) -> None:
         """Keep one message out of memory from now on, whatever was known of it before."""
-        tx.execute(
-            "INSERT INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, ?) "
-            # A range may begin there: one that goes on, or one that ended before anything was said.
-            "ON CONFLICT DO UPDATE SET upto_id = max(upto_id, excluded.upto_id) WHERE upto_id IS NOT NULL",
-            (session_id, message_id - 1, message_id),
-        )
+        row = tx.execute(
+            "SELECT after_id, upto_id FROM hermes_incognito WHERE session_id = ? AND after_id < ? "
+            "ORDER BY after_id DESC LIMIT 1",
+            (session_id, message_id),
+        ).fetchone()
+        before = Range(message_id - 1, message_id - 1) if row is None else Range(row["after_id"], row["upto_id"])
+        if before.covers(message_id):
+            return
+        begins = before.after_id if before.upto_id == message_id - 1 else message_id - 1  # a range that ends here grows
+        tx.execute("INSERT OR REPLACE INTO hermes_incognito VALUES (?, ?, ?)", (session_id, begins, message_id))
 
     def is_on(self, tx: Tx, session_id: str) -> bool:
         """Whether the session is incognito now."""
@@ -69,7 +81,7 @@ class Incognito:
     def remembered(self, tx: Tx, session_id: str, messages: Iterable[Message]) -> list[Message]:
         """Only those messages that memory may know of."""
         ranges = self.ranges(tx, session_id)
-        return [message for message in messages if not any(r.covers(message.id) for r in ranges)]
+        return [message for message in messages if not is_hidden(ranges, message.id)]
 
 
 def _last_id(tx: Tx) -> int:

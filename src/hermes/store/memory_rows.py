@@ -6,12 +6,16 @@ Rows are written in the transaction of what they tell of. A place is a session's
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.store.told import EVERYONE
 from hermes.types import Json
 
+TITLE = "hidden title"
+"""The kind of value that says which title of a session no provider may know."""
 SCHEMA = (
     """
     CREATE TABLE hermes_memory_places (
@@ -135,7 +139,12 @@ def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
 
 
 def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
-    """Keep a small value."""
+    """Keep a small value; None keeps nothing any more."""
+    if value is None:
+        tx.execute(
+            "DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key)
+        )
+        return
     tx.execute(
         "INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?) "
         "ON CONFLICT (provider, kind, key) DO UPDATE SET value = excluded.value",
@@ -170,9 +179,26 @@ def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> 
     )
 
 
+def hide_title(tx: Tx, session_id: str, title: str | None) -> None:
+    """A title, if there is one, was given incognito: no provider is to hear of it, as long as the session has it."""
+    if title is not None:
+        set_value(tx, EVERYONE, TITLE, session_id, _digest(title))
+
+
+def told_title(tx: Tx, session_id: str, title: str | None) -> str | None:
+    """The title that a provider may know; None for one that was given incognito."""
+    is_hidden = title is not None and get_value(tx, EVERYONE, TITLE, session_id) == _digest(title)
+    return None if is_hidden else title
+
+
+def _digest(title: str) -> str:
+    return sha256(title.encode(errors="replace")).hexdigest()
+
+
 def forget_place(tx: Tx, place: str) -> None:
     """The session is deleted: nothing of where its entries went is kept."""
     tx.execute("DELETE FROM hermes_memory_places WHERE place = ?", (place,))
+    tx.execute("DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (EVERYONE, TITLE, place))
 
 
 def _dumps(value: Json) -> str | None:

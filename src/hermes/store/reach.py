@@ -11,9 +11,15 @@ from hermes.store.schema import TableShape, kept_rows
 from hermes.types import ECHO
 
 INCOGNITO = (
-    "EXISTS (SELECT 1 FROM hermes_incognito i WHERE i.session_id = t.session_id AND t.id > i.after_id "
-    "AND (i.upto_id IS NULL OR t.id <= i.upto_id))"
+    "EXISTS (SELECT 1 FROM (SELECT i.upto_id FROM hermes_incognito i WHERE i.session_id = t.session_id "
+    "AND i.after_id < t.id ORDER BY i.after_id DESC LIMIT 1) WHERE upto_id IS NULL OR t.id <= upto_id)"
 )
+"""Only the last range that begins before a message can cover it, so that one look suffices however many there are."""
+HIDDEN = (
+    "SELECT t.id FROM hermes_incognito i CROSS JOIN messages t "
+    "WHERE t.session_id = i.session_id AND t.id > i.after_id AND (i.upto_id IS NULL OR t.id <= i.upto_id)"
+)
+"""All that `INCOGNITO` is true for."""
 
 
 class Narrowed(Struct, frozen=True):
@@ -46,6 +52,8 @@ class SearchReach(Struct, frozen=True):
     """The condition on `t` for what may be found; what others said still tells what an answer is about."""
     time: str
     """The condition on `t` for the time that is reached; "" for any."""
+    hidden: str | None
+    """A query for the ids of messages that may not be known; None for none."""
 
 
 class Reaches:
@@ -63,21 +71,21 @@ class Reaches:
 
     def of_person(self, scope: Scope, narrowed: Narrowed) -> SearchReach:
         """What someone finds who looks for themselves."""
-        return self._reach(scope, narrowed, self._said, "1")
+        return self._reach(scope, narrowed, self._said, "1", None)
 
     def of_memory(self, scope: Scope, roles: Sequence[str]) -> SearchReach:
         """What an agent may know, said by `roles`: what was said incognito is not among it."""
         shown = " OR ".join(f"t.role = '{role}'" for role in roles)
-        return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})")
+        return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})", HIDDEN)
 
-    def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str) -> SearchReach:
+    def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str, hidden: str | None) -> SearchReach:
         given = {name: value for name in (*OF_SESSIONS, *OF_TIME) if (value := getattr(narrowed, name)) is not None}
         within, values = _within(scope)
         of_sessions = [*within, *(OF_SESSIONS[name] for name in given if name in OF_SESSIONS)]
         sessions = f"SELECT s.id FROM {self._sessions} WHERE {' AND '.join(of_sessions)}" if of_sessions else None
         of_time = [OF_TIME[name] for name in given if name in OF_TIME]
         where = " AND ".join([said, *of_sessions, *of_time])
-        return SearchReach(self._rows, where, {**values, **given}, sessions, said, shown, " AND ".join(of_time))
+        return SearchReach(self._rows, where, {**values, **given}, sessions, said, shown, " AND ".join(of_time), hidden)
 
 
 def _within(scope: Scope) -> tuple[list[str], dict[str, str]]:

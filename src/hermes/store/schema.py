@@ -19,6 +19,7 @@ from hermes.errors import StoreDamagedError
 from hermes.store import (
     chosen_models,
     compression_failures,
+    corrections,
     inbox,
     incognito,
     injections,
@@ -169,7 +170,7 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA)),
+    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
 )
 
 

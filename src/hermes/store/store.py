@@ -13,10 +13,14 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.db.engine import StoreDatabase, Tx
 from hermes.db.migrations import migrate, refuse_newer
+from hermes.events import MemoryUpdated
+from hermes.scope import Scope
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
+from hermes.store.note_remarks import has_remarks, take_remarks
+from hermes.store.reviews import due_sessions
 from hermes.store.routes import Routes
 from hermes.store.schema import (
     MESSAGES,
@@ -117,6 +121,22 @@ class Store:
     async def view_since(self, seen: LiveView) -> LiveView:
         """What the model sees now, where `seen` was read before; only what is new is read."""
         return await self.read(lambda tx: self.compressions.view_since(tx, seen))
+
+    async def unreviewed(self, limit: int) -> list[Session]:
+        """The sessions that were left before now with something that no review has read, the oldest first."""
+        now = self.clock.now()
+
+        def find(tx: Tx) -> list[Session]:
+            due = due_sessions(tx, before=now, limit=limit)
+            return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
+
+        return await self.read(find)
+
+    async def take_remarks(self, scope: Scope) -> list[MemoryUpdated]:
+        """What reviews have noted within a scope and was told nowhere yet. Whoever takes it tells it."""
+        if not await self.read(lambda tx: has_remarks(tx, scope)):
+            return []
+        return await self.write(lambda tx: take_remarks(tx, scope))
 
     async def index(self, progress: Callable[[int], None] | None = None) -> None:
         """Bring the search index up to date, a batch at a time; `progress` gets the size of each batch."""

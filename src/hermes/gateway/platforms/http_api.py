@@ -28,8 +28,7 @@ from hermes.events import TurnEvent
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
-from hermes.gateway.platforms.api_connection import patient_protocol
-from hermes.gateway.platforms.api_door import Door, refuse_two_lengths
+from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_terms import ApiTerms
@@ -38,7 +37,6 @@ from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
 from hermes.scope import OWNER, Guest
-from hermes.store.sessions import check_foreign_id
 
 log = logging.getLogger("hermes.gateway")
 
@@ -147,8 +145,6 @@ class HttpApi:
             session_key=session_key,
             session_id=session_id,
         )
-        if session_id is not None:
-            check_foreign_id(session_id)
         received, events = await follow(self._gateway, message)
         if received.verdict.kind != "welcome":
             await events.aclose()

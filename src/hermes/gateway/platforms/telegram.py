@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
-from hermes.gateway.chunks import count_units
+from hermes.gateway.outbound import count_units
 from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
 from hermes.gateway.platforms.telegram_text import render

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -29,27 +30,63 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
+from hermes.memory_server.api.auth import StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
-from hermes.memory_server.api.loading import Loading
-from hermes.memory_server.api.metrics import Metrics
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
-from hermes.memory_server.api.start_key import StartKey
-from hermes.memory_server.api.traffic import HEALTH, Traffic
+from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.health import ServerHealth
-from hermes.memory_server.engine.outlines import clean_outlines
+from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
+
+logger = logging.getLogger(__name__)
+
+
+class Loading:
+    """One task for each workspace whose outline is wanted."""
+
+    def __init__(self, database: Database, outlines: Outlines) -> None:
+        self._database = database
+        self._outlines = outlines
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        outlines.load_later = self.begin
+
+    def begin(self, workspace_id: int) -> None:
+        """Load an outline soon. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._begin, workspace_id)
+
+    async def close(self) -> None:
+        """Stop what is under way: the next start begins again."""
+        self._outlines.load_later = None
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begin(self, workspace_id: int) -> None:
+        if workspace_id not in self._tasks:
+            self._tasks[workspace_id] = asyncio.create_task(self._load(workspace_id))
+
+    async def _load(self, workspace_id: int) -> None:
+        try:
+            await self._database.read(lambda tx: self._outlines.load(tx, workspace_id))
+        except StoreError as error:
+            # The next search asks for it again, and what was read so far is kept.
+            logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
+        finally:
+            del self._tasks[workspace_id]
+
 
 Opener = Callable[[], Database]
 

@@ -1,6 +1,7 @@
 """Who asks, and whether they may. Keys are Honcho's: JWT, HS256, claims `ad`, `w`, `p`, `s` and an ISO `exp`.
 
-The narrowest claim of a key counts. Every refusal is a 401, as clients expect.
+The narrowest claim of a key counts. Every refusal is a 401, as clients expect. A server that was started by itself has
+a key of that start: who could read it where the server put it may do everything, anyone else nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from typing import Annotated, Any, Literal
 
 import jwt
 from fastapi import Depends, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes.loopback import find_strangeness, read_bearer
+from hermes.loopback import find_strangeness, read_bearer, shows_key
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
+from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
+from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.peers import is_member, is_merged
 from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
@@ -156,3 +160,27 @@ OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
 OwnSession = Annotated[Caller, Depends(Gate("session"))]
 Member = Annotated[Caller, Depends(Gate("session", "member"))]
 AnyKey = Annotated[Caller, Depends(Gate("any"))]
+
+
+REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
+
+
+class StartKey:
+    """An ASGI layer: without the key nothing but `/health` is answered, whatever the path."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._key = key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        shown = scope["type"] == "http" and self._holds(scope)
+        scope[KEY_SHOWN] = shown
+        if scope["type"] == "http" and scope["path"] != HEALTH and not shown:
+            refusal = JsonResponse(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _holds(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        return len(given) == 1 and shows_key(given[0].decode("latin-1"), self._key)

@@ -17,13 +17,13 @@ from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialecti
 from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine.dialectic import Answer, answer, check_schema, structure
-from hermes.memory_server.engine.names import refuse_scopes
+from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, find_named_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
@@ -48,7 +48,7 @@ async def chat_with_peer(
     def prepare(tx: Tx) -> None:
         ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
 
-    def run(tx: Tx, observer: Record) -> Answer:
+    def run(tx: Tx, observer: Record) -> PeerAnswer:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
@@ -59,7 +59,7 @@ async def chat_with_peer(
         heard = None if alone or body.with_own_view else {"peer_perspective": observer.name}
         return answer(tx, here.vectors, views, said, question, body.reasoning_level, heard)
 
-    def run_if_known(tx: Tx) -> Answer | None:
+    def run_if_known(tx: Tx) -> PeerAnswer | None:
         observer = find_named_peer(tx, workspace_id, peer_id)
         return None if observer is None else run(tx, observer)
 
@@ -78,7 +78,7 @@ async def chat_with_workspace(
     names = _check(body)
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> Answer:
+    def run(tx: Tx) -> PeerAnswer:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
         rows = session_rows(tx, workspace_id, names)
@@ -106,7 +106,7 @@ def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str
     return SearchArea(found.id, session_rows(tx, workspace, names))
 
 
-def _reply(found: Answer, body: WorkspaceDialectic) -> Response:
+def _reply(found: PeerAnswer, body: WorkspaceDialectic) -> Response:
     content = found.content if body.response_format is None else structure(found, body.response_format)
     evidence = wire.evidence(found) if body.include_evidence else None
     if body.stream:

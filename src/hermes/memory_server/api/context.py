@@ -19,7 +19,6 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import measure_card, share_budget
 from hermes.memory_server.engine.filters import checked_names
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer, is_member
 from hermes.memory_server.engine.recall import ConclusionChoice, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
@@ -27,6 +26,7 @@ from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
 Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]

@@ -12,7 +12,8 @@ HEADERS = {
 STYLE = """
 :root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-summary, td:first-child { font-family: ui-monospace, monospace; overflow-wrap: anywhere }
+summary, td:first-child { font-family: ui-monospace, monospace }
+summary, h3, td:last-child { overflow-wrap: anywhere }
 summary { cursor: pointer } summary span { font-family: system-ui, sans-serif; opacity: .75 }
 table { border-collapse: collapse; margin: .5rem 0 1rem } td, th { padding: .15rem .75rem .15rem 0; text-align: left }
 """

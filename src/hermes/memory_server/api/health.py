@@ -8,11 +8,26 @@ from fastapi import Request
 from starlette.responses import Response
 
 from hermes import __version__
+from hermes.loopback import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.health import OK
-from hermes.memory_server.extensions import EXTENSIONS
-from hermes.proof import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
+
+EXTENSIONS: tuple[str, ...] = (
+    "idempotency",
+    "delete_peer",
+    "delete_messages",
+    "edit_conclusion",
+    "provenance",
+    "merge_peers",
+    "export",
+    "import",
+    "search_scores",
+    "narrow_answers",
+    "both_views",
+)
+"""A name for each; a name keeps its meaning for good."""
+
 
 NO_WORKER = "worker stopped"
 

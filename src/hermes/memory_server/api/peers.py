@@ -26,13 +26,13 @@ from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card
-from hermes.memory_server.engine.names import SCOPE_PREFIX, refuse_scopes
 from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.scopes import get_scope
 from hermes.memory_server.engine.sessions import list_sessions_of
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
+from hermes.memory_server.ids import SCOPE_PREFIX, refuse_scopes
 
 router = new_router("peers")
 ROOT = "/v3/workspaces/{workspace_id}/peers"

@@ -27,12 +27,12 @@ from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
+from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"

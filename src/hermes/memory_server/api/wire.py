@@ -12,14 +12,14 @@ from starlette.responses import Response
 
 from hermes.memory_server import times
 from hermes.memory_server.engine.conclusions import NewConclusion
-from hermes.memory_server.engine.dialectic import Answer
+from hermes.memory_server.engine.dialectic import PeerAnswer
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
-from hermes.memory_server.engine.names import SCOPE_PREFIX
 from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, QueueCounts
 from hermes.memory_server.engine.summaries import TYPES
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
 
@@ -180,7 +180,7 @@ def webhook(row: Row[Any]) -> WireObject:
     }
 
 
-def evidence(found: Answer) -> WireObject:
+def evidence(found: PeerAnswer) -> WireObject:
     """What was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],

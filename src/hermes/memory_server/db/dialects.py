@@ -14,3 +14,9 @@ TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": SqliteTextIndex()}
 def text_index(tx: Tx) -> TextIndex:
     """The index of texts in this transaction's database."""
     return TEXT_INDEXES[tx.dialect.name]
+
+
+def find_damage(tx: Tx) -> str | None:
+    """The first thing that does not fit, after a look at every page; None when all does."""
+    found = str(tx.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    return None if found == "ok" else found

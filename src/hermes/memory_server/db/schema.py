@@ -1,18 +1,18 @@
-"""Opening a data folder: the file is made or brought up to date, once, whoever comes first."""
+"""Opening a data folder: the file is made or brought up to date, once, whoever comes first. It says how its rows are
+written and which embedder made its vectors."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
 
-from sqlalchemy import inspect
+from sqlalchemy import insert, inspect, select
 
-from hermes.errors import StoreNewerError, StoreReadOnlyError
+from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.meta import check_meta, write_meta
 from hermes.memory_server.db.sqlite import SqliteFile
-from hermes.memory_server.db.tables import metadata
+from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.sqlite.database import Synchronous
 
@@ -97,3 +97,23 @@ def _upgrade(tx: Tx, path: Path, space: Space) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         raise StoreNewerError(f"{path} was written by a newer version: {error}") from error
+
+
+FORMAT = "1"
+"""What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
+
+
+def write_meta(tx: Tx, space: Space) -> None:
+    """Say it in a new folder."""
+    said = {"format": FORMAT, "embedder": space.embedder, "dimension": str(space.dimension)}
+    tx.execute(insert(meta), [{"name": name, "value": value} for name, value in said.items()])
+
+
+def check_meta(tx: Tx, space: Space, where: str) -> None:
+    """Refuse a folder that we would misread: vectors of two embedders cannot be compared."""
+    said = {row.name: row.value for row in tx.execute(select(meta.c.name, meta.c.value))}
+    if said.get("format") != FORMAT:
+        raise StoreNewerError(f"{where} is written in format {said.get('format')}, and we read format {FORMAT}")
+    stored = Space(said["embedder"], int(said["dimension"]))
+    if stored != space:
+        raise StoreEmbedderError(f"{where} holds vectors of {stored}, and the embedder in use is {space}")

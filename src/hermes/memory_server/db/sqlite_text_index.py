@@ -128,7 +128,7 @@ class SqliteTextIndex:
             tx.execute(statement, {"after": after, "last": last})
 
     def within(self, tx: Tx, place: SearchArea) -> SqliteMatcher:
-        return SqliteMatcher(tx, _scope_terms(tx, place))
+        return SqliteMatcher(tx, place)
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
@@ -163,13 +163,15 @@ def _sure_words(text: str) -> list[str]:
 class SqliteMatcher:
     """Words together with what limits them to a place."""
 
-    def __init__(self, tx: Tx, scope: str) -> None:
+    def __init__(self, tx: Tx, place: SearchArea) -> None:
         self._tx = tx
-        self._scope = f"({scope}) AND " if scope else ""
+        self._place = place
 
     def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
         all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
-        given = {"match": self._scope + all_of_them, "most": limit or ALL}
+        scope = _scope_terms(self._tx, self._place)
+        match = f"({scope}) AND {all_of_them}" if scope else all_of_them
+        given = {"match": match, "most": limit or ALL}
         if between is None:
             [(ids,)] = NEWEST.rows(self._tx, **given)
         else:

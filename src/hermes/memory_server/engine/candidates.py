@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import SearchWords
-from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions
+from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions, byte_sums
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import WordHolders, find_holders
 from hermes.ranking import traits
@@ -29,6 +30,9 @@ FURTHER = 0.5
 """A word two messages back counts for this share of what it counts one message back."""
 REPEATED = 3
 """A word that a session repeats counts at most so many times."""
+Masks = NDArray[Any]
+MASKS: dict[int, type[np.unsignedinteger[Any]]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+"""A bit for each word of a question: there are no more than 48."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +54,64 @@ def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, a
     within = None if inside is None else inside.nonzero()[0]
     size = len(rows) if within is None else len(within)
     held = HeldWords(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
-    near = rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])
-    direct = _distinct(np.concatenate([held.best(BY_WORDS if within is None else BY_WORDS // 2), near]))
-    following = _following(rows, direct, place)
+    chosen = np.zeros(len(rows), dtype=bool)
+    chosen[held.best(BY_WORDS if within is None else BY_WORDS // 2)] = True
+    chosen[rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])] = True
+    following = _following(rows, chosen.nonzero()[0], place)
     if allowed is not None and len(following):
         following = rows.first(allowed.keep(tx, rows.ids[following]))
-    places = _distinct(np.concatenate([direct, following]))
+    chosen[following] = True
+    places = chosen.nonzero()[0]
     return Candidates(rows.ids[places], weigh(seen, places, asked, held), held.known, places)
 
 
 class HeldWords:
-    """Which rows hold which words of a question."""
+    """Which rows hold which words of a question. The words that a row holds are the bits of one number, its mask."""
 
     def __init__(self, rows: OutlineRows, holders: WordHolders, asked: SearchWords, size: int) -> None:
         """`size` is how many messages the words were looked for in."""
         self.words, self.rows = holders.words, holders.rows
         counts = np.array([len(places) for places in self.rows], dtype=np.float32)
-        self.weights = rarity(counts, size)
-        """How much each word tells, the more the rarer it is."""
+        weights = rarity(counts, size)  # how much each word tells
+        total = float(weights.sum())
         unknown = np.log1p(2 * size + 1) * sum(0.5 if is_pair(w) else 1.0 for w in asked.words if w not in self.words)
-        self.known = float(self.weights.sum() / max(self.weights.sum() + unknown, 1e-6))
+        self.known = float(total / max(total + unknown, 1e-6))
         """The share of the question's words that anybody uses. A pair of characters may be no word at all."""
-        self.held = np.zeros((len(self.words), len(rows) + 1), dtype=bool)
-        """A line for each word, a column for each row of the outline. The last column, NONE, is that of no message."""
-        for line, places in zip(self.held, self.rows, strict=True):
-            line[places] = True
-        self.everything = holders.all_of_them
-        self.held[:, self.everything] = True
+        self.shares = weights / np.float32(max(total, 1e-6))
+        """What each word is worth; 1.0 together."""
+        self._sums = byte_sums(self.shares)
+        kind = next(kind for bits, kind in MASKS.items() if bits >= len(self.words))
+        self.masks = np.zeros(len(rows) + 1, dtype=kind)
+        """For each row of the outline. The last, NONE, is that of no message."""
+        for bit, places in enumerate(self.rows):
+            self.masks[places] |= kind(1 << bit)
+        self._everything = holders.all_of_them
+        self.masks[self._everything] = kind((1 << len(self.words)) - 1)
+
+    def share(self, masks: Masks) -> Floats:
+        """The share of the question's words that is in each of these masks."""
+        width = masks.itemsize
+        found: Floats = self._sums[0][masks if width == 1 else masks & 255]
+        for place in range(1, width):
+            found += self._sums[place][masks >> 8 * place & 255]
+        return found
+
+    @property
+    def exact(self) -> int:
+        """The mask of numbers that are meant exactly."""
+        held = zip(self.words, self.rows, strict=True)
+        return sum(1 << bit for bit, (word, places) in enumerate(held) if is_exact(word, len(places)))
 
     def best(self, wanted: int) -> Positions:
         """The rows that hold most of what the question says; of equals the newest.
 
         How often a message holds a word was worth less than nothing where we measured it.
         """
-        some = _distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self.rows, self.everything]))
+        some: Positions = (self.masks[:NONE] != 0).nonzero()[0]
         if len(some) <= wanted:
             return some
-        scores = self.weights @ self.held[:, some]
-        least = np.partition(scores, -wanted)[-wanted]
+        scores = self.share(self.masks[some])
+        least = np.sort(scores)[-wanted]  # with so few values faster than a partition
         above = some[scores > least]
         return np.concatenate([above, some[scores == least][len(above) - wanted :]])
 
@@ -140,22 +164,22 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
     kinds, kinds_before = rows.traits[chosen], rows.traits[before]
     has_before = before != NONE
     short_before = has_before & (kinds_before >> traits.LENGTH_AT < LONG)
-    own, earlier = held.held[:, chosen], held.held[:, np.where(short_before, before, NONE)]
+    near = np.where(short_before, before, NONE)
     further = np.where(short_before, rows.before[before], NONE)
     further = np.where(rows.traits[further] >> traits.LENGTH_AT < ESSAY, further, NONE)
-    known = own | earlier
-    weights = held.weights / max(float(held.weights.sum()), 1e-6)
+    own, earlier = held.masks[chosen], held.masks[near]
+    only_earlier = earlier & ~own
+    only_further = held.masks[further] & ~(own | earlier)
     session_of = rows.sessions[chosen]
     sessions = _distinct(session_of)
-    exact = [is_exact(word, len(places)) for word, places in zip(held.words, held.rows, strict=True)]
-    meaning, meaning_before = _closeness(rows, chosen, before, short_before, asked)
+    meaning, meaning_before = _closeness(rows, chosen, near, asked)
     return Evidence(
-        words=weights @ own,
-        before=weights @ earlier,
-        only_before=weights @ (earlier & ~own) + FURTHER * (weights @ (held.held[:, further] & ~known)),
+        words=held.share(own),
+        before=held.share(earlier),
+        only_before=held.share(only_earlier) + FURTHER * held.share(only_further),
         meaning=meaning,
         meaning_before=meaning_before,
-        exact=np.logical_or.reduce(own[exact], axis=0),
+        exact=own & held.exact != 0,
         by_named=_by_named(rows.peers[chosen], kinds, asked),
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
@@ -164,7 +188,7 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
         date=asked.dates.fit(rows.days[chosen]) if asked.dates else np.zeros(len(chosen), dtype=np.float32),
         length=kinds >> traits.LENGTH_AT,
         session=np.searchsorted(sessions, session_of),
-        session_words=_session_words(rows, sessions, held, weights),
+        session_words=_session_words(rows, sessions, held),
         session_size=seen.sizes(sessions),
     )
 
@@ -179,20 +203,23 @@ def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Searc
 
 
 def _closeness(
-    rows: OutlineRows, chosen: Positions, before: NDArray[np.int32], short_before: Flags, asked: SearchWords
+    rows: OutlineRows, chosen: Positions, before: NDArray[np.int32], asked: SearchWords
 ) -> tuple[Floats, Floats]:
-    """How close each message is, by the closest of its pieces, and how close the one before it is if that is short."""
-    earlier = np.zeros(len(chosen), dtype=np.float32)
-    pieces = rows.last(chosen) - chosen + 1
-    short = before[short_before]
-    if not len(chosen) or pieces.max() == 1:
-        every = rows.closeness(np.concatenate([chosen, short]), asked.vector)
-        earlier[short_before] = every[len(chosen) :]
-        return every[: len(chosen)], earlier
-    starts = np.cumsum(pieces) - pieces
-    own = rows.closeness(np.arange(pieces.sum()) - np.repeat(starts - chosen, pieces), asked.vector)
-    earlier[short_before] = rows.closeness(short, asked.vector)
-    return np.maximum.reduceat(own, starts), earlier
+    """How close each message is, by the closest of its pieces, and how close the row before it is; 0 for NONE."""
+    pieces = None if rows.is_dense else rows.last(chosen) - chosen + 1
+    if pieces is not None and len(pieces) and pieces.max() > 1:
+        starts = np.cumsum(pieces) - pieces
+        every = np.arange(pieces.sum()) - np.repeat(starts - chosen, pieces)
+    else:
+        starts, every = None, chosen
+    wanted = np.zeros(len(rows) + 1, dtype=bool)
+    wanted[every] = wanted[before] = True  # what comes before a candidate is mostly one itself
+    wanted[NONE] = False
+    found = wanted.nonzero()[0]
+    close = np.zeros(len(rows) + 1, dtype=np.float32)
+    close[found] = rows.closeness(found, asked.vector)
+    own = close[every]
+    return own if starts is None else np.maximum.reduceat(own, starts), close[before]
 
 
 def _distinct(numbers: Positions) -> Positions:
@@ -201,16 +228,16 @@ def _distinct(numbers: Positions) -> Positions:
     return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
-def _session_words(rows: OutlineRows, sessions: Positions, held: HeldWords, weights: Floats) -> Floats:
+def _session_words(rows: OutlineRows, sessions: Positions, held: HeldWords) -> Floats:
     """The share of the question's words that each session holds; more when they come again."""
-    counts = np.zeros((len(weights), len(sessions)), dtype=np.float32)
     if len(sessions) < 2:
         return np.zeros(len(sessions))
+    counts = np.zeros((len(held.rows), len(sessions)), dtype=np.float32)
     for line, places in zip(counts, held.rows, strict=True):
         where = rows.sessions[places]
         found = np.searchsorted(sessions, where)
         known = found < len(sessions)
         found, where = found[known], where[known]
         line[:] = np.bincount(found[sessions[found] == where], minlength=len(sessions))
-    shares: Floats = weights @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
+    shares: Floats = held.shares @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
     return shares

@@ -26,13 +26,12 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import find_peer, is_shown
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import new_id, refuse_scopes
 from hermes.memory_server.tokens import count_tokens
 
 LEVELS = frozenset({"explicit", "deductive", "inductive", "contradiction"})

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
-from hermes.memory_server.db.tables import conclusions
+from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
@@ -22,6 +22,14 @@ KNOWN = PreparedStatement(
     .where(conclusions.c.session_id == bindparam("session_id"), conclusions.c.deleted_at.is_(None))
     .where(conclusions.c.level == "explicit")
 )
+EARLIER = PreparedStatement(
+    select(conclusion_versions.c.content)
+    .join(conclusions, conclusions.c.id == conclusion_versions.c.conclusion_id)
+    .join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
+    .where(conclusion_messages.c.message_id == bindparam("message_id"))
+    .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.deleted_at.is_(None))
+)
+"""What conclusions from a message said before they were edited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,8 @@ async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) 
 
 
 def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement]) -> None:
-    """Store statements as conclusions of each observer, or count those that are there already once more.
+    """Store statements as conclusions of each observer, or count those that are there already once more. What was read
+    from a message and corrected since is not read from it again.
 
     What a message said that was deleted since it was read is not stored, and what its author is now counts."""
     now = {row.id: row for row in find_messages(tx, sorted({said.message.id for said in statements}))}
@@ -65,6 +74,8 @@ def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Se
 def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
     message = said.message
     known = KNOWN.first(tx, collection_id=collection_id, digest=digest(said.content), session_id=message.session_id)
+    if known is None and _is_corrected(tx, collection_id, said):
+        return
     if known is None:
         insert_conclusion(
             tx,
@@ -85,3 +96,8 @@ def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
         }
         tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(changes))
         link_messages(tx, known.id, [message.id])
+
+
+def _is_corrected(tx: Tx, collection_id: int, said: Statement) -> bool:
+    rows = EARLIER.rows(tx, message_id=said.message.id, collection_id=collection_id)
+    return any(digest(row.content) == digest(said.content) for row in rows)

@@ -28,7 +28,7 @@ HEAD = "No model is configured; this is what memory holds that fits the question
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeerAnswer:
     """The text, None when memory holds nothing, and what was read for it."""
 
     content: str | None
@@ -44,7 +44,7 @@ def answer(
     question: SearchQuestion,
     level: str,
     filters: Mapping[str, Any] | None = None,
-) -> Answer:
+) -> PeerAnswer:
     """The most fitting conclusions of these views, and messages of this place that the filters let through. What is not
     about the question is left out."""
     width = WIDTHS[level]
@@ -54,7 +54,7 @@ def answer(
     chosen = list(once.values())[:width]
     said = [hit.row for hit in find_hits(tx, index, place, question, filters, width) if hit.is_about]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)]
-    return Answer(_write(chosen, quoted), chosen, quoted)
+    return PeerAnswer(_write(chosen, quoted), chosen, quoted)
 
 
 def _write(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
@@ -74,7 +74,7 @@ def _quote(text: str) -> str:
     return flat if len(flat) <= QUOTE_CHARS else flat[: QUOTE_CHARS - 1] + "…"
 
 
-def structure(found: Answer, schema: Mapping[str, Any]) -> str | None:
+def structure(found: PeerAnswer, schema: Mapping[str, Any]) -> str | None:
     """The answer as JSON of the wanted shape; refused where only a model could fill a field."""
     if found.content is None:
         return None
@@ -93,7 +93,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise Invalid("response_format: every property must be a schema")
 
 
-def _fill(found: Answer, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _fill(found: PeerAnswer, schema: Mapping[str, Any]) -> dict[str, Any]:
     required = set(schema.get("required", []))
     filled: dict[str, Any] = {}
     for name, wanted in schema.get("properties", {}).items():

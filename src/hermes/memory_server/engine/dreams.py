@@ -14,12 +14,12 @@ from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import link_messages, lock_collection, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Refused
+from hermes.memory_server.ids import refuse_scopes
 
 CARD_LINES = 40
 IDENTITY = re.compile(

@@ -32,8 +32,8 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.conclusions import observed, observers, select_conclusions
 from hermes.memory_server.engine.messages import select_messages
-from hermes.memory_server.engine.names import SCOPE_PREFIX
 from hermes.memory_server.engine.peers import IS_SHOWN, is_shown
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 PART = 100
 """How many items a page has."""

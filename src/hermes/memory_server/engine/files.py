@@ -6,12 +6,17 @@ import codecs
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from email.message import Message
+from typing import TYPE_CHECKING
 
 from hermes.memory_server import limits
-from hermes.memory_server.engine.pdf_pages import read_page
 from hermes.memory_server.faults import Invalid, TooLarge, UnknownFileType
+
+if TYPE_CHECKING:
+    from pypdf import PageObject
+    from pypdf.generic import DictionaryObject
 
 BREAKS = ("\n\n", "\n", ". ", " ")
 MARKS = (
@@ -97,7 +102,7 @@ def _read_pdf(content: bytes) -> str:
     # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
-        pages = [read_page(page).strip() for page in PdfReader(io.BytesIO(content)).pages]
+        pages = [_read_page(page).strip() for page in PdfReader(io.BytesIO(content)).pages]
     except (DependencyError, FileNotDecryptedError) as error:
         raise Invalid("The PDF is encrypted; send it without a password") from error
     except Exception as error:  # the boundary to the parser: a broken file can break it in any way
@@ -105,3 +110,29 @@ def _read_pdf(content: bytes) -> str:
     if not any(pages):
         raise Invalid("The PDF holds no text; pages that are pictures cannot be read")
     return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text)
+
+
+USED_FONT = re.compile(rb"/([^\s/<>\[\]()]{1,127})\s+[-+.\d]{1,20}\s+Tf")
+FONTS_PER_PAGE = 100
+PLAIN = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
+
+
+def _read_page(page: PageObject) -> str:
+    """The text of a PDF's page. Letters of a font that is named and not described are read as plain ones."""
+    from pypdf.generic import DictionaryObject, NameObject
+
+    told = page.get_inherited("/Resources", default=None)
+    described = None if told is None else told.get_object()
+    if not isinstance(described, DictionaryObject) or not described:
+        page[NameObject("/Resources")] = _plain_fonts(page)
+    return page.extract_text()
+
+
+def _plain_fonts(page: PageObject) -> DictionaryObject:
+    from pypdf.generic import DictionaryObject, NameObject
+
+    drawn = page.get_contents()
+    used = [] if drawn is None else dict.fromkeys(USED_FONT.findall(drawn.get_data()))
+    plain = DictionaryObject({NameObject(key): NameObject(value) for key, value in PLAIN.items()})
+    names = [NameObject("/" + name.decode("latin-1")) for name in list(used)[:FONTS_PER_PAGE]]
+    return DictionaryObject({NameObject("/Font"): DictionaryObject(dict.fromkeys(names, plain))})

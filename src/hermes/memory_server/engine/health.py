@@ -20,7 +20,7 @@ from hermes.errors import (
 )
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.integrity import find_damage
+from hermes.memory_server.db.dialects import find_damage
 from hermes.memory_server.db.statements import upserting
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.engine.backlog import Backlog, read_backlog

@@ -29,7 +29,6 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
-from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
 from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session, insert_session
@@ -37,7 +36,7 @@ from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 from hermes.memory_server.tokens import count_tokens
 
 ImportItem = Mapping[str, Any]

@@ -35,12 +35,11 @@ from hermes.memory_server.engine.merge_moves import (
     move_messages,
 )
 from hermes.memory_server.engine.merge_order import UNDER_WAY, refuse_before_later, refuse_under_way
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import new_id, refuse_scopes
 
 KEPT = 7 * 24 * 3600 * 1_000_000
 """Microseconds within which a merge can be undone."""

@@ -11,7 +11,7 @@ from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.facts import facts_of
+from hermes.memory_server.db.matching import facts_of
 from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import IndexedMessage, SearchArea

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, select
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.facts import MANY, pattern_facts
+from hermes.memory_server.db.matching import MANY, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS, ORDERED

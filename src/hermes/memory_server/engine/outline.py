@@ -29,8 +29,8 @@ NONE = -1
 """The row of no message."""
 BLOCK = 32768
 """How many rows are compared at a time: few enough to stay in the processor's cache."""
-EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-"""The bits of each byte."""
+BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0, bitorder="little").astype(np.float32)
+"""The bits of each byte, the lowest first; a line for each bit."""
 SIGN_AT = 15
 """The bit of a half float that holds its sign."""
 
@@ -86,15 +86,16 @@ class OutlineRows:
 
     def lines(self, rows: Positions) -> Signs:
         """The signs of rows, a line for each."""
-        return self.signs[:, rows].T
+        return self.signs.take(rows, axis=1).T
 
     def closeness(self, rows: Positions, vector: Vector) -> Vector:
         """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""
-        packed = np.ascontiguousarray(self.signs[:, rows].T).view(np.uint8)
+        packed = self.lines(rows).copy().view(np.uint8)
         wide = np.zeros(packed.shape[1] * 8, dtype=np.float32)
         wide[: len(vector)] = vector
-        negative = (EIGHT @ wide.reshape(-1, 8).T).T.ravel()  # what each byte adds, by its place
-        found = negative[packed + np.arange(packed.shape[1]) * 256].sum(axis=1)
+        negative = byte_sums(wide.reshape(-1, 8)[:, ::-1].ravel()).ravel()  # the signs of a byte begin at its last bit
+        width = packed.shape[1]
+        found = negative.take(packed + np.arange(0, width * 256, 256)) @ np.ones(width, dtype=np.float32)
         close: Vector = (vector.sum() - 2 * found) / np.float32(len(vector) ** 0.5)
         return close
 
@@ -122,6 +123,8 @@ class Outline:
         """The last row of each session. It grows with the rows; when some are left out, another takes its place."""
         self._one_each = True
         """Has each message one row?"""
+        self._rows: OutlineRows | None = None
+        """What `rows()` returned last, as long as it is true."""
 
     def add(self, rows: Sequence[Any]) -> None:
         """Append rows of (id, session, author, date, traits, vector), which are newer than all before."""
@@ -137,7 +140,7 @@ class Outline:
         kept.traits[new] = traits
         kept.signs[:, new] = signs_of(b"".join(blobs), self._dimension)
         self._link(start, ids, sessions)
-        self.count, self.last_id = end, int(ids[-1])
+        self.count, self.last_id, self._rows = end, int(ids[-1]), None
 
     def _link(self, start: int, ids: Sequence[int], sessions: Sequence[int]) -> None:
         ends, kept = self.ends, self._kept
@@ -167,7 +170,7 @@ class Outline:
         kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
         kept.after[:] = NONE
         kept.peers[:] = [authors[message] for message in kept.ids.tolist()]
-        self._kept, self.ends, self.count, self._one_each = kept, {}, 0, True
+        self._kept, self.ends, self.count, self._one_each, self._rows = kept, {}, 0, True, None
         self._link(0, kept.ids.tolist(), kept.sessions.tolist())
         self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
 
@@ -191,7 +194,7 @@ class Outline:
         for session in touched.tolist():
             del self.ends[session]
         self._count_again(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
-        self._kept, self.count, self._one_each = kept, len(kept), bool(is_first.all())
+        self._kept, self.count, self._one_each, self._rows = kept, len(kept), bool(is_first.all()), None
         self.last_id = int(kept.ids[-1]) if len(kept) else 0
         return places
 
@@ -206,7 +209,7 @@ class Outline:
 
     def restore(self, rows: OutlineRows) -> None:
         """Hold these rows, which are its own from now on."""
-        self._kept = rows
+        self._kept, self._rows = rows, None
         self.count = self.on_disk = len(rows)
         self.last_id = int(rows.ids[-1]) if len(rows) else 0
         sessions, from_end = np.unique(rows.sessions[::-1], return_index=True)
@@ -215,9 +218,11 @@ class Outline:
 
     def rows(self) -> OutlineRows:
         """What it holds now."""
-        rows = _taken(self._kept, slice(self.count))
-        dense = self._one_each and self.count > 0 and int(rows.ids[-1] - rows.ids[0]) == self.count - 1
-        return replace(rows, is_dense=dense)
+        if self._rows is None:
+            rows = _taken(self._kept, slice(self.count))
+            dense = self._one_each and self.count > 0 and int(rows.ids[-1] - rows.ids[0]) == self.count - 1
+            self._rows = replace(rows, is_dense=dense)
+        return self._rows
 
 
 def signs_of(halves: bytes, dimension: int) -> Signs:
@@ -230,13 +235,21 @@ def signs_of(halves: bytes, dimension: int) -> Signs:
     return np.ascontiguousarray(packed).view(np.uint64).T
 
 
+def byte_sums(values: Vector) -> Vector:
+    """What a byte stands for whose bits, from the lowest on, are worth these values: a line of 256 sums for each eight
+    values."""
+    whole = np.zeros(-(-max(len(values), 1) // 8) * 8, dtype=np.float32)
+    whole[: len(values)] = values
+    sums: Vector = whole.reshape(-1, 8) @ BITS
+    return sums
+
+
 def _disagreement(signs: Signs, wanted: Signs) -> NDArray[np.uint16]:
     """In how many places the signs of each row differ from those of the vector."""
-    total = np.zeros(signs.shape[1], dtype=np.uint16)
+    total = np.empty(signs.shape[1], dtype=np.uint16)
     for start in range(0, len(total), BLOCK):
-        part = total[start : start + BLOCK]
-        for line, word in zip(signs, wanted[:, 0], strict=True):
-            part += np.bitwise_count(line[start : start + BLOCK] ^ word)
+        part = slice(start, start + BLOCK)
+        np.bitwise_count(signs[:, part] ^ wanted).sum(axis=0, dtype=np.uint16, out=total[part])
     return total
 
 
@@ -245,8 +258,8 @@ def _closest(apart: NDArray[np.uint16], wanted: int) -> Positions:
     if len(apart) <= wanted:
         return np.arange(len(apart))
     limit = int(np.searchsorted(np.cumsum(np.bincount(apart)), wanted))
-    below = np.flatnonzero(apart < limit)
-    at_limit = np.flatnonzero(apart == limit)
+    below = (apart < limit).nonzero()[0]
+    at_limit = (apart == limit).nonzero()[0]
     return np.concatenate([below, at_limit[len(at_limit) - (wanted - len(below)) :]])
 
 

@@ -29,11 +29,11 @@ from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
 from hermes.memory_server.engine.merge_order import refuse_under_way
-from hermes.memory_server.engine.names import refuse_scopes
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
 from hermes.memory_server.engine.workspaces import lock_workspace
 from hermes.memory_server.faults import Conflict
+from hermes.memory_server.ids import refuse_scopes
 
 
 def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:

@@ -13,7 +13,9 @@ from hermes.memory_server.db.text_index import Matcher
 from hermes.memory_server.engine.outline import OutlineRows
 
 HOLDERS = 3000
-"""Of each word so many of its newest holders are read."""
+"""Of each word so many of its newest holders count."""
+WHOLE = 30_000
+"""In a workspace with up to so many rows all holders of a word are kept, so that it is known who holds several."""
 KEPT = 500_000
 """How many rows are kept over all words of a workspace; the words asked for longest ago go first."""
 SMALLEST = 64
@@ -26,15 +28,12 @@ class Posting:
 
     rows: NDArray[np.int32]
     upto: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Are there no others?"""
-        return len(self.rows) < HOLDERS
+    is_complete: bool
+    """Are there no others?"""
 
     def among(self, rows: OutlineRows) -> NDArray[np.int32]:
         """Those of these rows; others may have found newer ones."""
-        return self.rows[: np.searchsorted(self.rows, len(rows))]
+        return self.rows[: self.rows.searchsorted(len(rows))]
 
     @property
     def size(self) -> int:
@@ -59,11 +58,14 @@ class Postings:
     def read(self, index: Matcher, rows: OutlineRows, word: str, newest: int) -> Posting:
         """Which of the rows hold a word, up to the newest message that the transaction of `index` sees, or newer."""
         known = self.known(word)
+        most = WHOLE if len(rows) <= WHOLE else HOLDERS
         if known is None or (newest < known.upto and not known.is_complete):
-            found = Posting(_rows(rows, index.match([word], HOLDERS)), newest)
+            all_ = _rows(rows, index.match([word], most))
+            found = _cut(all_, newest, is_complete=len(all_) < most)
         elif known.upto < newest:
-            more = _rows(rows, index.match([word], HOLDERS, (known.upto + 1, newest)))
-            found = Posting(np.concatenate([known.rows, more])[-HOLDERS:], newest)
+            more = _rows(rows, index.match([word], most, (known.upto + 1, newest)))
+            is_complete = known.is_complete and len(more) < most
+            found = _cut(np.concatenate([known.rows, more]), newest, is_complete=is_complete)
         else:
             found = known
         with self._guard:
@@ -79,7 +81,7 @@ class Postings:
         for word, posting in known:
             if posting.is_complete:
                 rows = places[posting.rows]
-                moved._keep(word, Posting(rows[rows >= 0], posting.upto))
+                moved._keep(word, Posting(rows[rows >= 0], posting.upto, is_complete=True))
         return moved
 
     def _keep(self, word: str, posting: Posting) -> None:
@@ -89,6 +91,11 @@ class Postings:
         while self._size > KEPT:
             _, gone = self._known.popitem(last=False)
             self._size -= gone.size
+
+
+def _cut(rows: NDArray[np.int32], upto: int, *, is_complete: bool) -> Posting:
+    is_complete = is_complete and len(rows) < WHOLE
+    return Posting(rows if is_complete else rows[-HOLDERS:].copy(), upto, is_complete)
 
 
 def _rows(rows: OutlineRows, ids: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -13,7 +13,6 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
-from hermes.memory_server.engine.names import SCOPE_PREFIX, check_name
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
@@ -22,7 +21,7 @@ from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 
 
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:

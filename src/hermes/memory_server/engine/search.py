@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, exists, or_, true
+from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
+from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
@@ -19,20 +21,21 @@ from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import refined
-from hermes.memory_server.engine.hearing import heard_part
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
+from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.scoring import ABOUT, certainty, score
+from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 
 ALIKE = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
 NO_LETTERS = re.compile(r"[\W_]+")
+NO_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
 PERSPECTIVE = "peer_perspective"
 HIDDEN = 6
 """When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
@@ -117,12 +120,19 @@ def _ranked(
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     if question.finer is not None:
         scores = refined(tx, place.workspace_id, found, scores, question.finer)
-    order = np.lexsort((-found.ids, -scores))
+    order = _best(scores, 2 * limit)
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
-        best = order[: 2 * limit]
+        best = order
     return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+
+
+def _best(scores: Floats, wanted: int) -> Positions:
+    """The places of the highest scores, the highest first; of equals the last."""
+    least = np.partition(scores, -wanted)[-wanted] if wanted < len(scores) else -np.inf
+    some = (scores >= least).nonzero()[0][::-1]
+    return some[np.argsort(-scores[some], kind="stable")[:wanted]]
 
 
 def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
@@ -132,14 +142,19 @@ def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
 
 def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
     """Each text once before any comes again."""
-    seen: set[str] = set()
+    seen: set[str | bytes] = set()
     first: list[Hit] = []
     again: list[Hit] = []
     for hit in hits:
-        same = NO_LETTERS.sub("", hit.row.content.casefold()) if len(hits) > limit else ""
+        same = _letters(hit.row.content) if len(hits) > limit else b""
         (again if same and same in seen else first).append(hit)
         seen.add(same)
     return [*first, *again][:limit]
+
+
+def _letters(text: str) -> str | bytes:
+    """What is left of a text without capitals and punctuation."""
+    return text.lower().encode().translate(None, NO_ASCII) if text.isascii() else NO_LETTERS.sub("", text.casefold())
 
 
 def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
@@ -189,3 +204,37 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
+
+
+MOST = 2000
+"""Stays of a peer that are looked at."""
+STAYS = PreparedStatement(
+    select(memberships.c.session_id, memberships.c.joined_seq, memberships.c.left_seq)
+    .where(memberships.c.peer_id == bindparam("peer_id"))
+    .limit(MOST + 1)
+)
+
+
+def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchArea | None:
+    """The place, narrowed to sessions of which the peer has heard every message. None where whole sessions do not tell:
+    in one that matters it joined late or left, or there are too many."""
+    stays = STAYS.rows(tx, peer_id=listener)
+    if len(stays) > MOST:
+        return None
+    whole = {stay.session_id for stay in stays if stay.joined_seq == 0 and stay.left_seq is None}
+    sessions = set(seen.ends) if place.sessions is None else set(place.sessions)
+    if sessions <= whole:
+        return place
+    in_part = {stay.session_id for stay in stays} & sessions - whole
+    if in_part and _speaks_in(seen, place, in_part):
+        return None
+    heard = sessions & whole
+    return (
+        SearchArea(place.workspace_id, tuple(heard), place.peer) if len(heard) <= limits.SESSIONS_PER_RECALL else None
+    )
+
+
+def _speaks_in(seen: Seen, place: SearchArea, sessions: set[int]) -> bool:
+    """Whether any message of the place is in one of these sessions."""
+    inside = np.isin(seen.rows.sessions, np.array([*sessions], dtype=np.int32))
+    return bool(inside.any() if place.peer is None else (seen.rows.peers[inside] == place.peer).any())

@@ -13,12 +13,11 @@ from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
-from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import check_name, new_id
 
 COLUMNS = (
     *sessions.c,

@@ -59,12 +59,13 @@ def find_holders(
     that hold the text letter by letter."""
     index = text_index(tx).within(tx, place)
 
-    def look(word: str) -> Positions:
+    def look(word: str) -> tuple[Positions, bool]:
         if allowed is None and (rows := _known_rows(tx, seen, place, inside, word)) is not None:
             return rows
-        return seen.rows.first(_holders(tx, index, [word], allowed)[::-1])
+        return seen.rows.first(_holders(tx, index, [word], allowed)[::-1]), False
 
-    found = {word: rows for word in asked.words if len(rows := look(word))}
+    looked = {word: held for word in asked.words if len((held := look(word))[0])}
+    found = {word: rows[-HOLDERS:] for word, (rows, _) in looked.items()}
     everything: Positions = np.zeros(0, dtype=np.int64)
     if not found:
         part = asked.text.strip()
@@ -72,15 +73,21 @@ def find_holders(
         found = {part: rows} if len(rows := seen.rows.first(ids)) else {}
     elif len(found) > 1 and any(len(rows) >= HOLDERS for rows in found.values()):
         # Together even frequent words tell something, and who holds them all may be older than what was looked at.
-        everything = seen.rows.first(_holders(tx, index, [*found], allowed)[::-1])
+        if all(is_complete for _, is_complete in looked.values()):
+            everything = _in_all([rows for rows, _ in looked.values()], len(seen.rows))[-HOLDERS:]
+        else:
+            everything = seen.rows.first(_holders(tx, index, [*found], allowed)[::-1])
         if not len(everything):
             # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
             found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
     return WordHolders([*found], [*found.values()], everything)
 
 
-def _known_rows(tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, word: str) -> Positions | None:
-    """Which rows of a place hold a word, from what is kept for the whole workspace; None when that is incomplete."""
+def _known_rows(
+    tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, word: str
+) -> tuple[Positions, bool] | None:
+    """Which rows of a place hold a word, from what is kept for the whole workspace, and whether there are no others;
+    None when that is not enough."""
     known = seen.postings.known(word)
     if inside is not None and known is not None and not known.is_complete:
         return None
@@ -89,8 +96,18 @@ def _known_rows(tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, wor
         known = seen.postings.read(everywhere, seen.rows, word, seen.newest)
     rows = known.among(seen.rows)
     if inside is None:
-        return rows
-    return rows[inside[rows]] if known.is_complete else None
+        return rows, known.is_complete
+    return (rows[inside[rows]], True) if known.is_complete else None
+
+
+def _in_all(lists: Sequence[Positions], size: int) -> Positions:
+    """The rows that are in all of the lists, of `size` rows, in order."""
+    some, *others = sorted(lists, key=len)
+    for rows in others:
+        held = np.zeros(size, dtype=bool)
+        held[rows] = True
+        some = some[held[some]]
+    return some
 
 
 def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> MessageIds:

@@ -12,10 +12,9 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Condition, Field, build_filter
-from hermes.memory_server.engine.names import check_name
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.faults import Missing
-from hermes.memory_server.ids import new_id
+from hermes.memory_server.ids import check_name, new_id
 
 
 def _with_session(fits: Condition) -> Condition:

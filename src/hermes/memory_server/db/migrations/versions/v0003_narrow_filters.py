@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from hermes.memory_server.db.facts import facts_of
+from hermes.memory_server.db.matching import facts_of
 
 revision = "0003"
 down_revision = "0002"

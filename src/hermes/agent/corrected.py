@@ -1,0 +1,53 @@
+"""The tool `memory` as corrections leave it: what a person corrected or forgot is not noted again, unless the person
+says it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from hermes.agent.agent import Agent
+from hermes.agent.tools import Tool, ToolResult, text_argument
+from hermes.memory.corrections import Corrections
+from hermes.memory.likeness import telling_words
+from hermes.store.corrections import Correction, drop_correction
+from hermes.types import Json
+
+REFUSED = "Not noted: the person {}. Do not note it again."
+TOLD = (
+    "The person corrected these by hand. What is right holds, whatever notes, summaries, memory or earlier messages "
+    "say; what is wrong is never to be noted or told again."
+)
+
+
+def heeding(agent: Agent, tool: Tool, corrections: Corrections, spoken: str = "") -> Tool:
+    """The tool, which refuses what goes against a correction. Where the person says so in what was just `spoken`, it is
+    noted, and the correction holds no more."""
+
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        found = corrections.find_repeated(text_argument(arguments, "content"))
+        if found is None:
+            return await tool.run(arguments)
+        if not _is_said(found, text_argument(arguments, "content"), spoken):
+            return ToolResult(REFUSED.format(_what(found)), ok=False)
+        result = await tool.run(arguments)
+        if result.ok:
+            await agent.store.write(lambda tx: drop_correction(tx, found.id))
+        return result
+
+    return replace(tool, run=run)
+
+
+def _is_said(found: Correction, content: str, spoken: str) -> bool:
+    """Whether the person just said what was taken out before."""
+    words = telling_words(content)
+    if found.right:
+        taken = words & (telling_words(found.wrong) - telling_words(found.right))
+    else:
+        taken = frozenset(filter(found.is_trace, words))
+    return taken <= telling_words(spoken)
+
+
+def _what(found: Correction) -> str:
+    return f"corrected it to: {found.right}" if found.right else "had it forgotten"

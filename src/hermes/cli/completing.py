@@ -1,0 +1,122 @@
+"""What a shell offers when Tab is pressed: `hermes __complete WORDS…`, the last word being the one that is typed.
+
+A line per offer: the word, a tab and what it means; `:files` asks the shell for names of files. A shell can show no
+error, so where something cannot be read there is nothing to offer. Little is imported: it must be quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TREE = Path(__file__).with_name("command_tree.json")
+FILES = ":files"
+
+
+class TypedWords(NamedTuple):
+    """Where the cursor is: the words before it as the command line understands them."""
+
+    node: dict[str, Any]
+    profile: str | None
+    option: dict[str, Any] | None
+    """The option whose value is typed now."""
+    arguments: list[str]
+    """The command's arguments so far."""
+    only_arguments: bool
+    """After `--`."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the offers for the last of `words`."""
+    for word, meaning in complete(words or [""]):
+        sys.stdout.write(f"{word}\t{meaning}\n" if meaning else f"{word}\n")
+    return 0
+
+
+def complete(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Each word that can stand where the last one is typed, and what it means."""
+    tree = json.loads(TREE.read_text(encoding="utf-8"))
+    *before, current = words
+    typed = _understand(tree, before)
+    if typed is None:
+        return []
+    offers = [
+        (word, " ".join(meaning.split()))
+        for word, meaning in _offers(tree, typed, current)
+        if word.startswith(current) or word == FILES
+    ]
+    if typed.node is tree and typed.option is None and not offers:
+        offers = [(name, "") for name in _provider().provider_names(typed.profile) if name.startswith(current)]
+    return offers
+
+
+def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None:
+    """What these words say; None when one of them is no command."""
+    node, profile, option, arguments, over = tree, None, None, list[str](), False
+    for word in words:
+        if option is not None:
+            profile = word if option["wants"] == "profile" else profile
+            option = None
+        elif word == "--":
+            over = True
+        elif word.startswith("-") and not over:
+            found = node["options"].get(word)
+            option = found if found and found["takes"] else None
+        elif "commands" in node:
+            if (following := node["commands"].get(word) or _of_provider(node, tree, word, profile)) is None:
+                return None
+            node = following
+        else:
+            arguments.append(word)
+    return TypedWords(node, profile, option, arguments, over)
+
+
+def _of_provider(node: dict[str, Any], tree: dict[str, Any], word: str, profile: str | None) -> dict[str, Any] | None:
+    """The commands of a memory provider, which are in no file: they have to be built."""
+    if node is not tree:
+        return None
+    found: dict[str, Any] | None = _provider().provider_tree(word, profile)
+    return found
+
+
+def _provider() -> Any:
+    return importlib.import_module("hermes.cli.completing_provider")
+
+
+def _offers(tree: dict[str, Any], typed: TypedWords, current: str) -> list[tuple[str, str]]:
+    node = typed.node
+    if typed.option is not None:
+        return _values(tree, typed, typed.option["wants"], current)
+    if current.startswith("-") and not typed.only_arguments:
+        return [(name, option["help"]) for name, option in node["options"].items() if name.startswith("--")]
+    if "commands" in node:
+        return [(name, child["help"]) for name, child in node["commands"].items()]
+    declared = node.get("arguments", [])
+    if not declared or (len(typed.arguments) >= len(declared) and not declared[-1]["many"]):
+        return []
+    return _values(tree, typed, declared[min(len(typed.arguments), len(declared) - 1)]["wants"], current)
+
+
+def _values(tree: dict[str, Any], typed: TypedWords, wants: Any, current: str) -> list[tuple[str, str]]:
+    match wants:
+        case list():
+            return [(word, "") for word in wants]
+        case "file":
+            return [(FILES, "")]
+        case "setting":
+            return [(key, setting["help"]) for key, setting in tree["settings"].items()]
+        case "value":
+            setting = tree["settings"].get(typed.arguments[0]) if typed.arguments else None
+            return [(word, "") for word in setting["values"]] if setting else []
+        case "session" | "profile":
+            values = importlib.import_module("hermes.cli.completing_values")
+            offered: list[tuple[str, str]] = (
+                values.profiles() if wants == "profile" else values.sessions(typed.profile, current)
+            )
+            return offered
+        case _:
+            return []

@@ -1,0 +1,146 @@
+"""`hermes memory list`, `why` and `edit`: what memory holds of the owner, to be seen and corrected."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeVar
+
+import typer
+from msgspec import to_builtins
+
+from hermes.app import App
+from hermes.assembly import open_notes, open_provider
+from hermes.cli.forgetting import saying
+from hermes.cli.outbox import start_deliverer
+from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.table import print_table
+from hermes.db.leases import new_owner
+from hermes.memory.book import MemoryBook, Remembering, Settled
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.values import Notebook, Speaker, Wording
+from hermes.scope import OWNER
+from hermes.store.store import Store
+
+T = TypeVar("T")
+SHOWN = 100
+"""Characters of an entry that a table shows."""
+DELIVERED = 5.0
+"""Seconds that a change is delivered for; the rest is left to the background."""
+QUEUED = "It is saved here, and reaches the memory server as soon as that answers."
+REFUSED = "The memory server refused it: `hermes memory outbox list` says why."
+EntryId = Annotated[str, typer.Argument(metavar="ID", help="The entry's id, as `hermes memory list` shows it.")]
+
+
+def list_(
+    ctx: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(help="Only what holds all of these words.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many entries, the notes first.")] = 50,
+    json: AsJson = False,
+) -> None:
+    """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from."""
+    wording = Wording(tuple(word for text in words or () for word in text.split()))
+    page = work_on(load_app(ctx), lambda book: book.page(wording if wording.words else None, limit=limit))
+    if json:
+        print_json(to_builtins(page))
+        return
+    rows = [(one.id, one_line(printable(one.text), SHOWN), _origin(one)) for one in page.entries]
+    if rows:
+        print_table(["id", "text", "from"], rows)
+    for remark in page.remarks:
+        note(f"hermes: {printable(remark)}")
+    if page.after is not None:
+        note(f"There is more: `--limit` shows more than {limit}.")
+    elif not rows:
+        note("Nothing is held.")
+
+
+def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
+    """Where something in memory comes from: the file, or what was said, and what it said before it was corrected."""
+
+    async def find(book: MemoryBook) -> tuple[Remembering, object, object]:
+        entry = await book.find(entry_id)
+        return entry, await book.sources(entry), await book.corrected_from(entry)
+
+    entry, sources, before = work_on(load_app(ctx), find)
+    found = {"entry": to_builtins(entry), "sources": to_builtins(sources), "corrected": to_builtins(before)}
+    if json:
+        print_json(found)
+        return
+    say(printable(entry.text))
+    say(printable(_origin(entry)))
+    for source in found["sources"]:
+        where = f"session {source['session_id']}: " if source["session_id"] else ""
+        say(printable(f"learnt from {where}{one_line(source['text'], SHOWN)}"))
+    for wrong, at in found["corrected"]:
+        say(printable(f"corrected {show_time(at)}; it said: {wrong}"))
+
+
+def edit(
+    ctx: typer.Context,
+    entry_id: EntryId,
+    text: Annotated[list[str], typer.Argument(help="What holds instead.")],
+    json: AsJson = False,
+) -> int:
+    """Correct something in memory, for good. The code is 1 when the memory server refuses it."""
+
+    async def change(book: MemoryBook) -> tuple[Remembering, Settled]:
+        entry = await book.find(entry_id)
+        return entry, await book.correct(entry, " ".join(text))
+
+    entry, settled = work_on(load_app(ctx), change)
+    if json:
+        print_json({"id": entry.id, "was": entry.text, "outcome": settled})
+    else:
+        note(f"Corrected. It said: {one_line(printable(entry.text), SHOWN)}")
+        tell_outcome(settled)
+    return 1 if settled == "refused" else 0
+
+
+def tell_outcome(settled: Settled) -> None:
+    """Say of a change that is not done yet what became of it."""
+    if settled != "done":
+        note(QUEUED if settled == "queued" else REFUSED)
+
+
+def work_on(app: App, work: Callable[[MemoryBook], Awaitable[T]]) -> T:
+    """Do something with what memory holds of the owner; what is left to deliver then goes on in the background."""
+    is_left = False
+
+    async def run(store: Store) -> T:
+        nonlocal is_left
+        async with _opened(app, store) as (book, deliveries):
+            done = await work(book)
+            is_left = deliveries is not None and not await deliveries.finish(DELIVERED)
+            return done
+
+    with saying("Looking through memory; its server may have to be started first"):
+        done = with_store(app, run)
+    if is_left:
+        start_deliverer(app)
+    return done
+
+
+@asynccontextmanager
+async def _opened(app: App, store: Store) -> AsyncIterator[tuple[MemoryBook, Deliveries | None]]:
+    provider = open_provider(app, store)
+    deliveries = None if provider is None else Deliveries(provider, new_owner(), 1)
+    notebook = Notebook(Speaker(is_owner=True))
+
+    def start() -> None:
+        if deliveries is not None:
+            deliveries.start()
+
+    try:
+        yield MemoryBook(store, open_notes(app, OWNER), provider, notebook, start), deliveries
+    finally:
+        if provider is not None and deliveries is not None:
+            await deliveries.finish(0.0)
+            await provider.close()
+
+
+def _origin(entry: Remembering) -> str:
+    if entry.target is not None:
+        return entry.origin
+    return entry.origin if entry.at is None else f"{entry.origin}, {show_time(entry.at)}"

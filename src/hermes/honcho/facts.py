@@ -1,0 +1,187 @@
+"""What a Honcho server holds about one person, to be shown to that person: lines of cards, conclusions in the agent's
+view, and what only the person's own view holds. Reading creates nothing on the server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+from hermes.honcho.messages import SESSION
+from hermes.honcho.names import digest
+from hermes.honcho.recall_reader import Card, RecallReader, peer_path
+from hermes.memory.provider import Fact, FactQuery, Facts, FactSource
+from hermes.types import Json
+
+AT_ONCE, MOST_PAGES = 100, 50
+"""Conclusions of one page, and pages that one question reads."""
+MOST_SOURCES = 50
+NOT_ALL = "not all facts were looked at; `/memory more` goes on"
+CARD = "card-"
+LEVELS = {"explicit": "stated"}
+"""What a level is called; every other one is derived."""
+
+
+class HeldConclusion(Struct, frozen=True):
+    """A conclusion as a server lists it."""
+
+    id: str
+    content: str
+    observer_id: str
+    created_at: str = ""
+    session_id: str | None = None
+    level: str = "explicit"
+
+
+class HeldConclusions(Struct, frozen=True):
+    items: list[HeldConclusion]
+
+
+class SourceMessage(Struct, frozen=True):
+    """A message that a conclusion was read from."""
+
+    content: str
+    created_at: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class SourceMessages(Struct, frozen=True):
+    items: list[SourceMessage]
+
+
+class Position(Struct, frozen=True):
+    """Where a listing goes on: in which view, on which page, behind how many of it."""
+
+    view: int = 0
+    page: int = 1
+    seen: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> Position:
+        return cls(*map(int, text.split("."))) if text else cls()
+
+    def __str__(self) -> str:
+        return f"{self.view}.{self.page}.{self.seen}"
+
+
+class FactReader:
+    """Lists what is held about one peer. `views` are those whose view of it counts, the agent first. Raises
+    ProviderError, in words."""
+
+    def __init__(self, reader: RecallReader, peer: str, views: Sequence[str]) -> None:
+        self._reader = reader
+        self._peer = peer
+        self._views = views
+
+    async def find(self, query: FactQuery) -> Facts:
+        """Facts as they were asked for."""
+        if query.id is not None:
+            return Facts(tuple([one async for one in self._by_id(query.id)]))
+        found: list[Fact] = [] if query.after else await self._cards(query)
+        position, pages = Position.read(query.after), 0
+        while position.view < len(self._views) and len(found) < query.limit:
+            if pages == MOST_PAGES:
+                return Facts(tuple(found), str(position), NOT_ALL)
+            rows = await self._page(position)
+            known = await self._known_elsewhere(position.view, rows)
+            position = self._take(query, position, rows, known, found)
+            pages += 1
+        return Facts(tuple(found), str(position) if position.view < len(self._views) else None)
+
+    async def sources(self, fact: str) -> Sequence[SourceMessage]:
+        """The messages that a conclusion was read from; only our own server knows."""
+        if fact.startswith(CARD):
+            return ()
+        found = await self._reader.get(
+            SourceMessages, f"ext/conclusions/{quote(fact, safe='')}/messages", size=MOST_SOURCES
+        )
+        return () if found is None else found.items
+
+    def _take(
+        self, query: FactQuery, at: Position, rows: Sequence[HeldConclusion], known: set[str], found: list[Fact]
+    ) -> Position:
+        """Take what fits of a page into `found`; where to go on."""
+        seen = {fact.text for fact in found}
+        for number, row in enumerate(rows[at.seen :], start=at.seen + 1):
+            fact = self._fact(row)
+            fits = query.words is None or query.words.is_in(fact.text)
+            if fits and fact.text not in seen and row.content not in known:
+                seen.add(fact.text)
+                found.append(fact)
+            if len(found) == query.limit and (number < len(rows) or len(rows) == AT_ONCE):
+                return Position(at.view, at.page, number)
+        return Position(at.view, at.page + 1) if len(rows) == AT_ONCE else Position(at.view + 1)
+
+    async def _page(self, at: Position) -> Sequence[HeldConclusion]:
+        filters = {"observer_id": self._views[at.view], "observed_id": self._peer}
+        return await self._listed(filters, at.page)
+
+    async def _known_elsewhere(self, view: int, rows: Sequence[HeldConclusion]) -> set[str]:
+        """What an earlier view holds too, which was listed there."""
+        if view == 0 or not rows:
+            return set()
+        contents: Json = {"in": sorted({row.content for row in rows})}
+        filters = {"observer_id": {"in": list(self._views[:view])}, "observed_id": self._peer, "content": contents}
+        return {row.content for row in await self._listed(filters, 1)}
+
+    async def _listed(self, filters: Json, page: int) -> Sequence[HeldConclusion]:
+        body = {"filters": filters}
+        found = await self._reader.post(HeldConclusions, "conclusions/list", body, page=page, size=AT_ONCE)
+        return () if found is None else found.items
+
+    async def _by_id(self, fact: str) -> AsyncIterator[Fact]:
+        if fact.startswith(CARD):
+            for line in await self._cards(FactQuery()):
+                if line.id == fact:
+                    yield line
+            return
+        for row in await self._listed({"observed_id": self._peer, "id": {"in": [fact]}}, 1):
+            if row.observer_id in self._views:
+                yield self._fact(row)
+
+    async def _cards(self, query: FactQuery) -> list[Fact]:
+        """Lines of the cards that no conclusion says."""
+        lines: list[str] = []
+        for view in self._views:
+            target = None if view == self._peer else self._peer
+            card = await self._reader.get(Card, peer_path(view, "card"), target=target)
+            lines += [] if card is None else card.peer_card or []
+        said: set[str] = set()
+        if lines:
+            held = {"observed_id": self._peer, "content": {"in": sorted(set(lines))}}
+            said = {row.content for row in await self._listed(held, 1)}
+        chosen = [line for line in dict.fromkeys(lines) if line not in said]
+        return [
+            Fact(f"{CARD}{digest(line, 16)}", line, None, "a line of the card")
+            for line in chosen
+            if query.words is None or query.words.is_in(line)
+        ]
+
+    def _fact(self, row: HeldConclusion) -> Fact:
+        level = LEVELS.get(row.level, "derived")
+        origin = f"{level} in {row.session_id}" if row.session_id else f"{level}, in no session"
+        return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin)
+
+
+def spoken(content: str, peer: str) -> str:
+    """What a conclusion says, without the name of who said it."""
+    return content.removeprefix(f"{peer}: ")
+
+
+def to_source(message: SourceMessage, *, can_go: bool) -> FactSource:
+    session = message.metadata.get(SESSION)
+    return FactSource(
+        message.content, as_time(message.created_at), session if isinstance(session, str) else None, can_go
+    )
+
+
+def as_time(text: str) -> float | None:
+    """A server's time; None for what is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,246 @@
+"""What memory holds of one person, to be seen, corrected and forgotten: built-in notes, and the provider's facts.
+
+    page ──> entries with ids ──> correct · forget ── one commit: what may not come back, and the outbox row
+
+A note is its own id, to the letter, and a fact has its provider's: nothing is changed but what was listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.db.queue_items import drop, find
+from hermes.errors import NoteError, NotFoundError, ProviderError
+from hermes.memory.active import ActiveProvider
+from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
+from hermes.memory.forgetting import mark_forgotten
+from hermes.memory.likeness import telling_words
+from hermes.memory.mirror import Mirrored, NoteChange
+from hermes.memory.notes import FILES, Notes, NotesFile
+from hermes.memory.outbox import Spot
+from hermes.memory.plugin_thread import Returned
+from hermes.memory.values import Notebook, Wording
+from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
+from hermes.store.injections import drop_injections
+from hermes.store.note_remarks import drop_remarks
+from hermes.store.store import Store
+
+PAGE = 20
+"""Entries of one page."""
+LONGEST_FACT = 2000
+"""Characters of a fact that a person writes."""
+DELIVERED = 5.0
+"""Seconds that a change is waited for on its way to the provider; it is saved either way."""
+NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
+Settled = Literal["done", "queued", "refused"]
+
+
+class Remembering(Struct, frozen=True):
+    """One entry: a note of one of the two files, or a fact of the provider's."""
+
+    id: str
+    text: str
+    at: float | None
+    origin: str
+    target: NotesFile | None = None
+    """None for a fact."""
+
+
+class BookPage(Struct, frozen=True):
+    """Entries, and after which the next ones come; None when there are no more. `remarks` say what could not be
+    read."""
+
+    entries: tuple[Remembering, ...] = ()
+    after: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+class MemoryBook:
+    """The memory of one person or group. Numbers that someone was shown lead to what was shown, whatever changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        notes: Notes,
+        provider: ActiveProvider | None,
+        notebook: Notebook,
+        deliver: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.notes = notes
+        self.shown: list[Remembering | None] = []
+        """What the person was shown last, in order; None for what was changed since."""
+        self.going_on: tuple[Wording | None, str] | None = None
+        """How the last listing goes on."""
+        self._store = store
+        self._provider = provider
+        self._notebook = notebook
+        self._deliver = deliver
+
+    async def page(self, words: Wording | None = None, after: str = "", limit: int = PAGE) -> BookPage:
+        """Notes first, then facts that no note says."""
+        noted, problems = await asyncio.to_thread(self._noted)
+        chosen = [one for one in noted if words is None or words.is_in(one.text)]
+        start, _, place = after.partition(":")
+        begun = int(start or 0)
+        notes = chosen[begun : begun + limit]
+        if len(chosen) > begun + limit:
+            return BookPage(tuple(notes), f"{begun + limit}:", problems)
+        found = await self._facts(FactQuery(words, after=place, limit=max(1, limit - len(notes))))
+        said = {one.text for one in noted}
+        facts = [_fact(one) for one in found.items if one.text not in said]
+        going_on = None if found.after is None else f"{len(chosen)}:{found.after}"
+        remarks = (*problems, found.remark) if found.remark else problems
+        return BookPage((*notes, *facts), going_on, remarks)
+
+    async def find(self, entry_id: str) -> Remembering:
+        """The entry with an id, which may be cut short to what no other entry begins with."""
+        noted, _ = await asyncio.to_thread(self._noted)
+        known = [one for one in noted if one.id.startswith(entry_id)] if entry_id else []
+        if not known and entry_id:
+            known = [_fact(one) for one in (await self._facts(FactQuery(id=entry_id))).items]
+        if len(known) != 1:
+            raise NotFoundError(
+                f"nothing in memory has the id '{entry_id[:80]}'", hint="`hermes memory list` lists them"
+            )
+        return known[0]
+
+    async def correct(self, entry: Remembering, text: str) -> Settled:
+        """Let an entry say something else from now on, for good. Raises NoteError for what cannot be noted."""
+        right = " ".join(text.split())
+        if not right or len(right) > LONGEST_FACT:
+            raise NoteError(f"an entry has 1 to {LONGEST_FACT} characters", hint="Say what holds")
+        if right == entry.text:
+            return "done"
+        if entry.target is None:
+            return await self._change_fact(entry, right, ())
+        target, now = entry.target, self._store.clock.now()
+        await self._store.write(lambda tx: keep_correction(tx, self.notes.scope, entry.text, right, now=now))
+        await asyncio.to_thread(self.notes.correct, target, entry.text, right)
+        self._mirror(NoteChange(target, "replace", entry.text, right))
+        return "done"
+
+    async def forget(self, entry: Remembering, sources: Sequence[FactSource] = ()) -> Settled:
+        """Forget an entry for good, a fact with the messages that it was learnt from."""
+        if entry.target is None:
+            return await self._change_fact(entry, "", sources)
+        target = entry.target
+        await self._store.write(lambda tx: self._keep_forgotten(tx, entry.text))
+        await asyncio.to_thread(self.notes.forget, target, entry.text)
+        self._mirror(NoteChange(target, "remove", entry.text, ""))
+        return "done"
+
+    async def sources(self, entry: Remembering) -> Sequence[FactSource]:
+        """What a fact was learnt from; a note does not know."""
+        provider = self._provider
+        if entry.target is not None or provider is None:
+            return ()
+        fact = Fact(entry.id, entry.text, entry.at, entry.origin)
+        until = asyncio.get_running_loop().time() + provider.deadlines.tool
+        found = await provider.call(
+            "fact_sources", lambda plugin: plugin.fact_sources(self._notebook, fact), (tuple, list), until, line="facts"
+        )
+        if not isinstance(found, Returned):
+            raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
+        return list(found.value)
+
+    async def corrected_from(self, entry: Remembering) -> list[tuple[str, float]]:
+        """What the entry said before a person corrected it, and when that was."""
+        rows = await self._store.read(lambda tx: corrections_of(tx, self.notes.scope))
+        return [(row.wrong, row.at) for row in rows if row.right and row.right == entry.text]
+
+    def _noted(self) -> tuple[list[Remembering], tuple[str, ...]]:
+        read = self.notes.read_all()
+        problems = tuple(problem.line() for problem in read.problems)
+        found = [
+            Remembering(_note_id(target, text), text, read.changed.get(target), FILES[target], target)
+            for target in NOTE_ORDER
+            if target in read.texts
+            for text in self.notes.entries(target)
+        ]
+        return list({one.id: one for one in found}.values()), problems
+
+    async def _facts(self, query: FactQuery) -> Facts:
+        provider = self._provider
+        if provider is None:
+            return Facts()
+        until = asyncio.get_running_loop().time() + provider.deadlines.tool
+        found = await provider.call(
+            "facts", lambda plugin: plugin.facts(self._notebook, query), Facts, until, line="facts"
+        )
+        return found.value if isinstance(found, Returned) else Facts(remark=f"{provider.name}: {found.reason}")
+
+    async def _change_fact(self, entry: Remembering, right: str, sources: Sequence[FactSource]) -> Settled:
+        """Commit a fact's change with all that keeps the old one from coming back; then it is delivered."""
+        provider, mirrored = self._provider, Mirrored(self.notes, self._notebook)
+        assert provider is not None, "who lists facts has a provider"
+        address = await provider.find_address(mirrored.place, self._notebook)
+        spot, now = Spot(mirrored.place, self._notebook, address), self._store.clock.now()
+
+        def commit(tx: Tx) -> str | None:
+            if right:
+                keep_correction(tx, self.notes.scope, entry.text, right, now=now)
+            else:
+                self._keep_forgotten(tx, entry.text)
+                self._leave_out(tx, sources)
+            mark_forgotten(tx, provider.name, now=now)
+            data = {"id": entry.id, "old": entry.text}
+            return provider.outbox.put(
+                tx, spot, "correct", secrets.token_hex(8), right, data, self._notebook.person, now=now
+            )
+
+        ticket = await self._store.write(commit)
+        if ticket is None:
+            raise ProviderError(f"{provider.name} takes nothing at present", hint="`hermes memory status` says why")
+        provider.wake.set()
+        self._deliver()
+        await provider.flush(spot.lane, DELIVERED)
+        return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
+
+    def _keep_forgotten(self, tx: Tx, text: str) -> None:
+        keep_forgotten(tx, self.notes.scope, text, telling_words(text), now=self._store.clock.now())
+        drop_injections(tx, lambda held: text in held)
+        drop_remarks(tx, lambda held: text in held)
+
+    def _leave_out(self, tx: Tx, sources: Sequence[FactSource]) -> None:
+        """Memory does not know of these messages any more, nor is it told of them."""
+        for session_id, message in _said(tx, sources):
+            self._store.incognito.leave_out(tx, session_id, message)
+            if self._provider is not None:
+                waiting = find(tx, self._provider.outbox.queue, f"said:{message}")
+                drop(tx, [waiting.id] if waiting is not None and waiting.state != "done" else [])
+
+    def _mirror(self, change: NoteChange) -> None:
+        if self._provider is not None:
+            self._provider.mirror_soon(Mirrored(self.notes, self._notebook), change)
+            self._deliver()
+
+
+def _said(tx: Tx, sources: Sequence[FactSource]) -> Iterator[tuple[str, int]]:
+    """The messages of this home that sources are."""
+    for source in sources:
+        found = tx.execute(
+            "SELECT id FROM messages WHERE session_id = ? AND trim(content) = ?",
+            (source.session_id, source.text.strip()),
+        )
+        yield from ((str(source.session_id), int(row["id"])) for row in found.fetchall())
+
+
+def _settled(tx: Tx, queue: str, ticket: str) -> Settled:
+    item = find(tx, queue, ticket)
+    states: dict[str, Settled] = {"done": "done", "dead": "refused"}
+    return "queued" if item is None else states.get(item.state, "queued")
+
+
+def _note_id(target: NotesFile, text: str) -> str:
+    return f"{target}-{sha256(text.encode()).hexdigest()[:10]}"
+
+
+def _fact(fact: Fact) -> Remembering:
+    return Remembering(fact.id, fact.text, fact.at, fact.origin)

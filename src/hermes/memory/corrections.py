@@ -1,0 +1,93 @@
+"""What a person corrected or forgot, as everyone heeds it: reviews note none of it again, recalled lines that say it
+are marked, and the model is told what holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.memory.likeness import telling_words
+from hermes.scope import Scope
+from hermes.store.corrections import KEPT, Correction, corrections_of
+
+TOLD, LONGEST = 30, 300
+"""Corrections that a model is told of, the newest first, and characters of each side."""
+MOST_LINES = 2000
+"""Lines of a recalled text that are looked at; those behind them are left as they are."""
+
+
+class Corrections(Struct, frozen=True):
+    """The corrections of one person or group, the newest first."""
+
+    rows: tuple[Correction, ...] = ()
+
+    @classmethod
+    def read(cls, tx: Tx, scope: Scope) -> Corrections:
+        return cls(tuple(corrections_of(tx, scope)))
+
+    @property
+    def told(self) -> tuple[Correction, ...]:
+        """Those that a model is told of."""
+        return tuple(row for row in self.rows if row.right)[:TOLD]
+
+    @property
+    def mark(self) -> str:
+        """Another text whenever something was corrected or forgotten; "" while nothing was."""
+        return "" if not self.rows else sha256(f"{len(self.rows)}:{self.rows[0].id}".encode()).hexdigest()[:8]
+
+    def lines(self) -> str:
+        """What a model is told: what is wrong and what holds, a line each; "" for nothing."""
+        return "\n".join(f"- wrong: {_cut(row.wrong)} | right: {_cut(row.right)} ({_date(row)})" for row in self.told)
+
+    def find_repeated(self, text: str) -> Correction | None:
+        """The newest correction that a text goes against: it says again what was corrected or forgotten."""
+        said = telling_words(text)
+        return next((row for row in self.rows if _repeats(said, row)), None)
+
+    def marked(self, text: str) -> str:
+        """A recalled text in which each line that says what was corrected also says what holds."""
+        if not self.told or not text:
+            return text
+        lines = text.split("\n")
+        return "\n".join([*map(self._marked, lines[:MOST_LINES]), *lines[MOST_LINES:]])
+
+    def _marked(self, line: str) -> str:
+        said = telling_words(line)
+        found = next((row for row in self.rows if row.right and _holds_wrong(said, row)), None)
+        return line if found is None else f"{line} [corrected by the person, {_date(found)}: {_cut(found.right)}]"
+
+
+def _repeats(said: frozenset[str], row: Correction) -> bool:
+    """Whether words say what was wrong: all of it, or a part of it and nothing else."""
+    if not row.right:
+        traced = sum(map(row.is_trace, said))
+        return bool(traced) and traced in (len(row.traces), len(said))
+    return _holds_wrong(said, row) or (said <= _sides(row)[0] and _is_against(said, row))
+
+
+def _holds_wrong(said: frozenset[str], row: Correction) -> bool:
+    return _sides(row)[0] <= said and _is_against(said, row)
+
+
+def _is_against(said: frozenset[str], row: Correction) -> bool:
+    """Whether words are among those that were replaced. Beside the words that took their place they are fine."""
+    wrong, right = _sides(row)
+    new = right - wrong
+    return bool(said & (wrong - right)) and not (new and new <= said)
+
+
+@lru_cache(maxsize=2 * KEPT)
+def _sides(row: Correction) -> tuple[frozenset[str], frozenset[str]]:
+    return telling_words(row.wrong), telling_words(row.right)
+
+
+def _cut(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]
+
+
+def _date(row: Correction) -> str:
+    return f"{datetime.fromtimestamp(row.at, UTC):%d %B %Y}"

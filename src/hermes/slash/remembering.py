@@ -1,0 +1,222 @@
+"""`/memory`: what memory holds of this person, numbered, to be seen, corrected and forgotten; and incognito.
+
+A number means what it was shown beside, whatever has changed since: nothing else is ever corrected or forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+
+from hermes.agent.agent import Agent
+from hermes.agent.stopping import unless_stopped
+from hermes.errors import UsageError
+from hermes.memory.book import BookPage, MemoryBook, Remembering
+from hermes.memory.facts import FactSource
+from hermes.memory.values import Wording
+from hermes.scope import OWNER, Group
+from hermes.slash.here import Beginning, Here, Word
+from hermes.store.held_lease import LaneDoor
+
+QUOTED, SHOWN = 40, 300
+"""Characters of what was typed wrongly, and of an entry, that are shown."""
+MOST_SOURCES = 5
+INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
+REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
+UNCHANGED = "Stopped; memory is as it was."
+WORDS = {
+    "more": "The next entries.",
+    "search": "Entries with all of these words.",
+    "edit": "Correct an entry: its number, then what holds.",
+    "forget": "Forget an entry for good.",
+    "why": "Where an entry comes from.",
+    "on": "Recall, note and send again.",
+    "off": "Incognito from here on.",
+}
+TAKES = "[more|search WORDS|edit N TEXT|forget N|why N|on|off]"
+HOW = "`/memory edit N TEXT` corrects an entry, `/memory forget N` forgets it, `/memory why N` says where it is from."
+MORE = "There is more: `/memory more`."
+NOT_LISTED = "`/memory` lists what there is, with numbers"
+GROUPS = "what is noted in a group belongs to all of it: ask the agent to change it, or the owner"
+OUTCOMES = {
+    "done": "",
+    "queued": " It is saved here, and reaches the memory server as soon as that answers.",
+    "refused": " The memory server refused it: `hermes memory outbox list` says why.",
+}
+
+
+async def memory(here: Here, text: str) -> str:
+    word, _, rest = text.partition(" ")
+    acts: dict[str, Callable[[Here, MemoryBook, str], Coroutine[None, None, str]]] = {
+        "": _list,
+        "more": _list_more,
+        "search": _search,
+        "edit": _edit,
+        "forget": _forget,
+        "why": _why,
+    }
+    word, place = word.lower(), await here.place()
+    if word in ("on", "off") and not rest:
+        return await _set_incognito(place, word == "off", here.stop)
+    if word not in acts:
+        names = ", ".join(list(WORDS)[:-1])
+        raise UsageError(f"/memory takes {names} or off, not '{text[:QUOTED]}'", hint=NOT_LISTED)
+    doing = acts[word](here, place.book, rest.strip())
+    if word in ("edit", "forget"):  # what is begun is done: it takes a few seconds at most
+        return await doing
+    told = await unless_stopped(doing, here.stop)
+    return UNCHANGED if told is None else told
+
+
+async def memory_words(_: Here) -> Sequence[Word]:
+    return list(WORDS.items())
+
+
+async def _list(here: Here, book: MemoryBook, _: str) -> str:
+    state = "off (incognito)" if await _is_incognito(await here.place()) else "on"
+    told = await _show(book, None, "")
+    return f"Memory is {state}.\n\n{told or '(nothing is noted yet)'}"
+
+
+async def _search(here: Here, book: MemoryBook, text: str) -> str:  # noqa: ARG001
+    if not text:
+        raise UsageError("which words?", hint="`/memory search WORDS`")
+    return await _show(book, Wording(tuple(text.split())), "") or f"Nothing holds all of this: {text[:QUOTED]}"
+
+
+async def _list_more(here: Here, book: MemoryBook, _: str) -> str:  # noqa: ARG001
+    if book.going_on is None:
+        raise UsageError("there is no more", hint=NOT_LISTED)
+    words, after = book.going_on
+    return await _show(book, words, after) or "There is no more."
+
+
+async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
+    """The next page, with the numbers that its entries have from now on; "" for an empty one."""
+    page = await book.page(words, after)
+    first = len(book.shown) if after else 0
+    book.shown = [*book.shown[:first], *page.entries]
+    book.going_on = None if page.after is None else (words, page.after)
+    lines = [f"{number}. {_described(book, one)}" for number, one in enumerate(page.entries, start=first + 1)]
+    ending = [*_remarks(book, page), *([HOW] if lines else []), *([MORE] if page.after is not None else [])]
+    return "\n".join([*lines, *([""] if lines and ending else []), *ending])
+
+
+def _described(book: MemoryBook, entry: Remembering) -> str:
+    return f"{_cut(entry.text)}\n   {_origin(book, entry)}"
+
+
+def _origin(book: MemoryBook, entry: Remembering) -> str:
+    """Where it comes from, in a line. Where files are is the owner's business."""
+    if entry.target is None:
+        return ", ".join(filter(None, ("fact", entry.origin, _date(entry.at))))
+    place = str(book.notes.path(entry.target)) if book.notes.scope == OWNER else entry.origin
+    return f"note in {place}" + (f", last changed {_date(entry.at)}" if entry.at else "")
+
+
+def _remarks(book: MemoryBook, page: BookPage) -> Sequence[str]:
+    if book.notes.scope == OWNER:
+        return page.remarks
+    return ["Some of it cannot be read now."] if page.remarks else []
+
+
+async def _edit(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+    number, _, text = rest.partition(" ")
+    entry = _chosen(book, number)
+    if not text.strip():
+        raise UsageError(f"what holds instead of: {_cut(entry.text)}", hint=f"`/memory edit {number} TEXT`")
+    settled = await book.correct(entry, text)
+    _retire(book, entry)
+    return f"Corrected. It said: {_cut(entry.text)}{OUTCOMES[settled]}"
+
+
+async def _forget(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+    number, _, sure = rest.partition(" ")
+    entry = _chosen(book, number)
+    sources = await book.sources(entry)
+    if sure.strip() not in ("--yes", "yes"):
+        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *_going(sources), _confirm(number)])
+    settled = await book.forget(entry, sources)
+    _retire(book, entry)
+    stays = [source for source in sources if not source.can_go]
+    left = f" {len(stays)} messages stay at the memory server, which cannot delete them." if stays else ""
+    return f"Forgotten.{OUTCOMES[settled]}{left}"
+
+
+def _confirm(number: str) -> str:
+    return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
+
+
+def _going(sources: Sequence[FactSource]) -> list[str]:
+    """What goes with a fact: the words that it was learnt from, with all else that was learnt from them alone."""
+    going = [source for source in sources if source.can_go]
+    lines = [f"   {_said(source)}" for source in going[:MOST_SOURCES]]
+    if len(going) > MOST_SOURCES:
+        lines.append(f"   and {len(going) - MOST_SOURCES} more")
+    return ["With it memory loses these messages, and what it learnt from them alone:", *lines] if lines else []
+
+
+async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+    entry = _chosen(book, rest)
+    before = [
+        f"You corrected it on {_date(at)}; it said: {_cut(wrong)}" for wrong, at in await book.corrected_from(entry)
+    ]
+    sources = list(await book.sources(entry))[:MOST_SOURCES]
+    said = ["It was learnt from:", *(f"   {_said(source)}" for source in sources)] if sources else []
+    return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *said])
+
+
+def _chosen(book: MemoryBook, number: str) -> Remembering:
+    """What a number was shown beside."""
+    if isinstance(book.notes.scope, Group):
+        raise UsageError(GROUPS)
+    if not number.isdecimal() or not 1 <= int(number[:6]) <= len(book.shown):
+        listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed yet"
+        raise UsageError(f"which entry? {listed}", hint=NOT_LISTED)
+    found = book.shown[int(number) - 1]
+    if found is None:
+        raise UsageError(f"entry {number} was changed since it was listed", hint=NOT_LISTED)
+    return found
+
+
+def _retire(book: MemoryBook, changed: Remembering) -> None:
+    """The number of what was changed means nothing until the next listing; the others stay as they are."""
+    book.shown = [None if one is changed else one for one in book.shown]
+
+
+def _said(source: FactSource) -> str:
+    where = f"session {source.session_id}" if source.session_id else ""
+    return f"{_cut(source.text)} ({', '.join(filter(None, (where, _date(source.at))))})"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+def _date(at: float | None) -> str:
+    return "" if not at else f"{datetime.fromtimestamp(at).astimezone():%d %b %Y}"
+
+
+async def _is_incognito(place: Agent | Beginning) -> bool:
+    if isinstance(place, Beginning):
+        return place.incognito
+    store, session_id = place.store, place.session_id
+    return await store.read(lambda tx: store.incognito.is_on(tx, session_id))
+
+
+async def _set_incognito(place: Agent | Beginning, wanted: bool, stop: asyncio.Event) -> str:
+    told = INCOGNITO if wanted else REMEMBERED
+    if isinstance(place, Beginning):
+        place.incognito = wanted
+        return told
+    store, session_id = place.store, place.session_id
+    change = store.incognito.begin if wanted else store.incognito.end
+    # Between turns: a reply that another process is waiting for belongs to the side of its question.
+    async with LaneDoor(
+        store, session_id, place.owner, place.policy.lane, lambda tx, _: change(tx, session_id)
+    ) as door:
+        async for _ in door.wait(stop):
+            pass
+        return UNCHANGED if door.entered is None else told

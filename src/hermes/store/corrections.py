@@ -1,0 +1,103 @@
+"""What people corrected or forgot by hand. It outlasts the conversation it came from, so that nobody notes it again.
+
+Of what was corrected the wrong and the right words are kept. Of what was forgotten no words are: only hashes of each,
+which tell whether a text says it again.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Collection
+from hashlib import sha256
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.scope import Scope
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_corrections (
+        id INTEGER PRIMARY KEY,
+        scope TEXT NOT NULL,
+        at REAL NOT NULL,
+        wrong TEXT NOT NULL,
+        holds TEXT NOT NULL,
+        salt TEXT NOT NULL,
+        traces TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX hermes_corrections_by_scope ON hermes_corrections (scope)",
+)
+KEPT = 200
+"""Corrections of one person that are kept; older ones are dropped."""
+
+
+class Correction(Struct, frozen=True):
+    """`wrong` is what a person corrected, `right` what holds instead; both are "" for what was forgotten, which has
+    `traces` of its words."""
+
+    id: int
+    at: float
+    wrong: str
+    right: str
+    salt: str = ""
+    traces: frozenset[str] = frozenset()
+
+    def is_trace(self, word: str) -> bool:
+        """Whether a word stood in what was forgotten."""
+        return _trace(self.salt, word) in self.traces
+
+
+def corrections_of(tx: Tx, scope: Scope) -> list[Correction]:
+    """What was corrected and forgotten by the person or group of a scope, the newest first."""
+    found = tx.execute("SELECT * FROM hermes_corrections WHERE scope = ? ORDER BY id DESC", (scope.name,))
+    return [
+        Correction(row["id"], row["at"], row["wrong"], row["holds"], row["salt"], frozenset(json.loads(row["traces"])))
+        for row in found
+    ]
+
+
+def keep_correction(tx: Tx, scope: Scope, wrong: str, right: str, *, now: float) -> None:
+    """A person says that `right` holds and `wrong` does not; this goes for all that was once corrected to `wrong`."""
+    tx.execute("UPDATE hermes_corrections SET holds = ? WHERE scope = ? AND holds = ?", (right, scope.name, wrong))
+    tx.execute("DELETE FROM hermes_corrections WHERE scope = ? AND wrong IN (?, ?)", (scope.name, wrong, right))
+    _insert(tx, scope, now, wrong, right)
+
+
+def keep_forgotten(tx: Tx, scope: Scope, text: str, words: Collection[str], *, now: float) -> None:
+    """A person had `text` forgotten, whose telling words are `words`. Corrections that lead to it go with it."""
+    tx.execute("DELETE FROM hermes_corrections WHERE scope = ? AND ? IN (wrong, holds)", (scope.name, text))
+    salt = secrets.token_hex(8)
+    _insert(tx, scope, now, salt=salt, traces=sorted({_trace(salt, word) for word in words}))
+
+
+def drop_correction(tx: Tx, correction: int) -> None:
+    """The person says otherwise by now."""
+    tx.execute("DELETE FROM hermes_corrections WHERE id = ?", (correction,))
+
+
+def drop_corrections(tx: Tx, is_to_go: Callable[[str], bool]) -> None:
+    """Delete those whose words are to be forgotten."""
+    for row in tx.execute("SELECT id, wrong, holds FROM hermes_corrections").fetchall():
+        if is_to_go(row["wrong"]) or is_to_go(row["holds"]):
+            drop_correction(tx, row["id"])
+
+
+def _insert(
+    tx: Tx, scope: Scope, now: float, wrong: str = "", right: str = "", salt: str = "", traces: Collection[str] = ()
+) -> None:
+    tx.execute(
+        "INSERT INTO hermes_corrections (scope, at, wrong, holds, salt, traces) VALUES (?, ?, ?, ?, ?, ?)",
+        (scope.name, now, wrong, right, salt, json.dumps(list(traces))),
+    )
+    tx.execute(
+        "DELETE FROM hermes_corrections WHERE scope = :scope AND id NOT IN "
+        "(SELECT id FROM hermes_corrections WHERE scope = :scope ORDER BY id DESC LIMIT :kept)",
+        {"scope": scope.name, "kept": KEPT},
+    )
+
+
+def _trace(salt: str, word: str) -> str:
+    return sha256(f"{salt}:{word}".encode()).hexdigest()[:16]

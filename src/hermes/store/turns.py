@@ -1,0 +1,169 @@
+"""A turn in the store: what was said, what each request reads of the session, and what is added up to the reply.
+
+Each is one transaction. What was said is stored in the one that takes the session's lane, the reply in the one that
+lets it go. A memory and a `TurnRecord` are told inside them, so that what they write is written with the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.scope import Scope
+from hermes.store.chosen_models import ChosenModel, chosen_model
+from hermes.store.corrections import Correction, corrections_of
+from hermes.store.held_lease import Entered, Step
+from hermes.store.prompts import prompt_made_of, set_prompt_made_of
+from hermes.store.reviews import mark_due
+from hermes.store.store import Store
+from hermes.store.usage import add_usage
+from hermes.types import Draft, LiveView, Message, Session, Spent
+
+
+class TurnRecord(Protocol):
+    """Told of a turn's two commits, inside them."""
+
+    @property
+    def reminder(self) -> str:
+        """What the model is told after what was said, beside the conversation; nothing of it is stored."""
+        ...
+
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
+        """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
+        those that were stored before."""
+        ...
+
+    async def concluding(self) -> None:
+        """Runs when the reply is whole and about to be stored."""
+        ...
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        """Runs in the transaction that stores the reply."""
+        ...
+
+
+class NoRecord:
+    """Nobody keeps one."""
+
+    reminder = ""
+
+    def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:  # noqa: ARG002 - the shape
+        return messages
+
+    async def concluding(self) -> None:
+        pass
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        pass
+
+
+class TurnMemory(Protocol):
+    """The memory of a conversation, told of what is to be remembered."""
+
+    def said(self, tx: Tx, messages: Sequence[Message]) -> None:
+        """Runs in the transaction that stores what was said."""
+        ...
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        """Runs in the transaction that stores a reply, or as much of it as there is."""
+        ...
+
+
+class TurnOpening(Struct, frozen=True):
+    """What a turn begins with: the messages that it answers, and what is stored of its session."""
+
+    messages: tuple[Message, ...]
+    session: Session
+    incognito: bool
+    prompt_made_of: str | None
+    model: ChosenModel | None
+    corrections: tuple[Correction, ...]
+    """What the person of the session's scope has corrected."""
+    reminder: str
+    """See `TurnRecord`."""
+
+
+def opening(
+    store: Store, session_id: str, said: Sequence[Draft], scope: Scope, memory: TurnMemory, record: TurnRecord
+) -> Step[TurnOpening]:
+    """The step that stores what was said. From the end of its transaction on nothing can lose it."""
+
+    def open_turn(tx: Tx, now: float) -> TurnOpening:
+        stored = store.messages.append(tx, session_id, said, now=now)
+        messages = tuple(record.accepted(tx, stored))
+        session = store.sessions.get(tx, session_id)
+        known = store.incognito.remembered(tx, session_id, messages)
+        incognito = len(known) < len(messages) or store.incognito.is_on(tx, session_id)
+        if not incognito:
+            memory.said(tx, messages)
+        made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
+        corrections = tuple(corrections_of(tx, scope))
+        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder)
+
+    return open_turn
+
+
+class StoredTurn:
+    """A turn that holds its session's lane. Writing raises StaleError once another process has taken it.
+
+    The session is read once, and on from there for each request: nobody else speaks in it meanwhile, and what arrives
+    all the same is seen.
+    """
+
+    def __init__(self, store: Store, entered: Entered[TurnOpening], memory: TurnMemory, record: TurnRecord) -> None:
+        self.opening = entered.begun
+        self._store = store
+        self._lane = entered.lane
+        self._memory = memory
+        self._record = record
+        self._view: LiveView | None = None
+
+    async def view(self) -> LiveView:
+        """What the model sees of the session now."""
+        store, seen, session_id = self._store, self._view, self._lane.session_id
+        self._view = await (store.view(session_id) if seen is None else store.view_since(seen))
+        return self._view
+
+    async def keep_prompt(self, prompt: str, made_of: str) -> None:
+        """A later turn, also after a restart, uses the very same prompt."""
+
+        def keep(tx: Tx, _: float) -> None:
+            self._store.sessions.set_system_prompt(tx, self._lane.session_id, prompt)
+            set_prompt_made_of(tx, self._lane.session_id, made_of)
+
+        await self._lane.write(self._store, keep)
+
+    async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
+        """Store what was said on the way to the reply, and the tokens that it took."""
+
+        def append(tx: Tx, now: float) -> list[Message]:
+            add_usage(tx, self._lane.session_id, spent)
+            added = self._store.messages.append(tx, self._lane.session_id, drafts, now=now)
+            for message in added:
+                if message.role == "assistant" and message.finish_reason == "stopped":
+                    self._remember(tx, message)
+            return added
+
+        return await self._lane.write(self._store, append)
+
+    async def conclude(self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool) -> Message:
+        """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet."""
+
+        def append(tx: Tx, now: float) -> Message:
+            add_usage(tx, self._lane.session_id, spent)
+            [message] = self._store.messages.append(tx, self._lane.session_id, [reply], now=now)
+            self._record.replied(tx, message)
+            self._remember(tx, message)
+            if review_due:
+                mark_due(tx, self._lane.session_id, now=now)
+            return message
+
+        await self._record.concluding()
+        return await self._lane.write(self._store, append, last=True)
+
+    def _remember(self, tx: Tx, message: Message) -> None:
+        if not self.opening.incognito:
+            self._memory.replied(tx, message)

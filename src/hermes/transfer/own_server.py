@@ -1,0 +1,88 @@
+"""Our own server, read and written through its extension: with ids, times, histories and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hermes.errors import TransferError
+from hermes.transfer.lines import Chunk, encode
+from hermes.transfer.progress import Progress
+from hermes.transfer.remote import RefusedError, Remote
+from hermes.transfer.sections import Lacking, Numbered, SectionPage, TransferItem
+
+WAITING = "background work that waited: what it would have learnt is not in the file"
+
+
+class OwnSource:
+    """Reads everything that the server keeps of a workspace."""
+
+    kind = "hermes"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._waiting = 0
+
+    def check(self) -> None:
+        status = self._remote.ask("GET", "queue/status")
+        self._waiting = int(status["pending_work_units"]) + int(status["in_progress_work_units"])
+        self._part("workspace", 0)
+
+    def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
+        next_: Any = after or 0
+        while next_ is not None:
+            told = self._part(section, next_)
+            next_ = told["after"]
+            yield SectionPage(told["items"], next_)
+
+    def saw(self, section: str, item: TransferItem) -> None:
+        """There is nothing to remember."""
+
+    def lacking(self) -> Lacking:
+        return Lacking({WAITING: self._waiting}) if self._waiting else Lacking()
+
+    def _part(self, section: str, after: int) -> Any:
+        try:
+            return self._remote.ask("GET", f"ext/export/{section}", query={"after": after})
+        except RefusedError as error:
+            raise TransferError(f"{self._remote.url}: {error.reason}") from error
+
+
+BYTES = 4 * 1024 * 1024
+"""How much is sent at once."""
+ITEMS = 100
+
+
+class OwnTarget:
+    """Takes everything. What is there already stays as it is, so what was cut off is simply sent again."""
+
+    kind = "hermes"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def take(self, chunk: Chunk, progress: Progress) -> None:
+        state = progress.state
+        for part in _parts(chunk.items):
+            try:
+                told = self._remote.ask("POST", f"ext/import/{chunk.section}", {"items": [item for _, item in part]})
+            except RefusedError as error:
+                raise TransferError(f"{self._remote.url}: {error.reason}") from error
+            state.carried[chunk.section] += told["added"]
+            state.present[chunk.section] += told["present"]
+            for refused in told["refused"]:
+                state.refuse(part[refused["item"]][0], refused["reason"])
+
+
+def _parts(items: Numbered) -> Iterator[Numbered]:
+    """As many at once as fit into a request."""
+    part: list[tuple[int, dict[str, Any]]] = []
+    size = 0
+    for line, item in items:
+        cost = len(encode(item))
+        if part and (size + cost > BYTES or len(part) == ITEMS):
+            yield part
+            part, size = [], 0
+        part.append((line, item))
+        size += cost
+    yield part

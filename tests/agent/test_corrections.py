@@ -1,0 +1,158 @@
+"""What a person corrected or forgot does not come back: not by a review, not by a model's own note, not by recall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.agent import Agent, Policy
+from hermes.agent.recall_tool import recollect
+from hermes.agent.review import PROMPT
+from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import ScriptedAnswer
+from hermes.memory.forgetting import find_kept, forget_kept
+from hermes.memory.likeness import telling_words
+from hermes.memory.values import Wording
+from hermes.scope import OWNER
+from hermes.store.corrections import KEPT, corrections_of, keep_correction, keep_forgotten
+from tests.agent.seam import calls, finish, open_seam, requests, say
+from tests.memory.providers import Recorder
+
+pytestmark = pytest.mark.contract("10.41")
+REX, MAX = "Has a dog called Rex", "Has a dog called Max"
+
+
+def model(*noted: str) -> Callable[[ModelRequest], ScriptedAnswer]:
+    """A model whose reviews note these, one after another, and that answers people at once."""
+    notes = [Reply("done"), *(calls("memory", action="add", target="user", content=text) for text in reversed(noted))]
+
+    def answer(request: ModelRequest) -> ScriptedAnswer:
+        return notes.pop() if request.messages[0]["content"] == PROMPT else Reply("reply")
+
+    return answer
+
+
+async def correct(agent: Agent, text: str) -> None:
+    """The person corrects the first note, or with "" forgets it."""
+    [entry, *_] = (await agent.book.page()).entries
+    await (agent.book.correct(entry, text) if text else agent.book.forget(entry))
+
+
+@pytest.mark.parametrize("said_again", [REX, "The user's dog is Rex", "Owns a dog named Rex.", "has a dog, rex"])
+@pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
+async def test_a_review_does_not_note_again_what_was_corrected_or_forgotten(
+    tmp_path: Path, said_again: str, right: str
+) -> None:
+    async with open_seam(tmp_path, model(said_again, "Lives in Oslo"), None, Policy(review_every=2)) as agent:
+        agent.notes.add("user", REX)
+        await correct(agent, right)
+        await say(agent, "My dog is called Rex.")
+        await say(agent, "I live in Oslo.")
+        await finish(agent)
+        assert agent.notes.entries("user") == [*([right] if right else []), "Lives in Oslo"]
+
+
+@pytest.mark.parametrize(
+    "other", ["Has a dog called Max", "Has a friend called Rex", "The terrier Max, a dog, was once called Rex"]
+)
+async def test_a_review_notes_what_no_correction_is_about(tmp_path: Path, other: str) -> None:
+    async with open_seam(tmp_path, model(other), None, Policy(review_every=1)) as agent:
+        agent.notes.add("user", REX)
+        await correct(agent, "Has a dog called Max, a terrier")
+        await say(agent, "hello")
+        await finish(agent)
+        assert other in agent.notes.entries("user")
+
+
+async def test_a_reviewer_is_told_what_was_corrected(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None, Policy(review_every=1)) as agent:
+        agent.notes.add("user", REX)
+        await correct(agent, MAX)
+        await say(agent, "hello")
+        await finish(agent)
+        asked = next(r for r in requests(agent) if r.messages[0]["content"] == PROMPT)
+        assert f"- wrong: {REX} | right: {MAX}" in str(asked.messages[1]["content"])
+
+
+async def test_a_session_that_goes_on_is_told_at_once_what_holds(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        agent.notes.add("user", REX)
+        await say(agent, "hello")
+        await correct(agent, MAX)
+        await say(agent, "What is my dog called?")
+        await say(agent, "Really?")
+        first, second, third = (str(request.messages[0]["content"]) for request in requests(agent))
+        assert first.count("Rex") == 1
+        assert f"- wrong: {REX} | right: {MAX}" in second
+        assert second.count("Rex") == 1, "the note itself is the corrected one"
+        assert third == second
+
+
+async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_path: Path) -> None:
+    script = [
+        calls("memory", action="add", target="user", content="The dog is Rex"),
+        Reply("sorry"),
+        calls("memory", action="replace", target="user", old_text="Max", content="The dog is Rex"),
+        Reply("noted"),
+    ]
+    async with open_seam(tmp_path, script, None) as agent:
+        agent.notes.add("user", REX)
+        await correct(agent, MAX)
+        await say(agent, "Tell me about my pets")
+        assert agent.notes.entries("user") == [MAX]
+        await say(agent, "I was wrong, the name is Rex after all")
+        assert agent.notes.entries("user") == ["The dog is Rex"]
+        assert await agent.store.read(lambda tx: corrections_of(tx, OWNER)) == []
+
+
+async def test_recalled_lines_that_say_what_was_corrected_say_what_holds_too(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), Recorder()) as agent:
+        now = agent.clock.now()
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", "It is Max.", now=now))
+        await say(agent, "my dog is called Rex, is it not?")
+        asked = str(requests(agent)[-1].messages[-1]["content"])
+        recalled, _, said = asked.partition("</memory-context>")
+        assert "recalled for my dog is called Rex, is it not? [corrected by the person" in recalled
+        assert "It is Max." in recalled
+        assert "corrected" not in said
+
+
+async def test_without_a_model_an_old_statement_is_quoted_with_its_correction(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        await say(agent, "My dog is called Rex.")
+        now = agent.clock.now()
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", MAX, now=now))
+        [found] = await recollect(agent.store, agent.notes, "What is my dog called?")
+        assert found.startswith("My dog is called Rex. [corrected by the person")
+        assert MAX in found
+
+
+async def test_a_chain_of_corrections_leads_to_the_last(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        for number, (wrong, right) in enumerate([("dog Rex", "dog Max"), ("dog Max", "dog Bo"), ("cat A", "cat B")]):
+            await agent.store.write(lambda tx, w=wrong, r=right, n=number: keep_correction(tx, OWNER, w, r, now=n))  # type: ignore[misc]
+        kept = await agent.store.read(lambda tx: corrections_of(tx, OWNER))
+        assert {(one.wrong, one.right) for one in kept} == {
+            ("dog Rex", "dog Bo"),
+            ("dog Max", "dog Bo"),
+            ("cat A", "cat B"),
+        }
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, "dog Bo", "dog Rex", now=9))
+        kept = await agent.store.read(lambda tx: corrections_of(tx, OWNER))
+        assert ("dog Rex", "dog Rex") not in {(one.wrong, one.right) for one in kept}
+
+
+async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_bounded(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        store, wording = agent.store, Wording(("rex",))
+        await store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
+        await store.write(lambda tx: keep_forgotten(tx, OWNER, "x", telling_words("likes figs"), now=1.0))
+        await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
+        [left] = await store.read(lambda tx: corrections_of(tx, OWNER))
+        assert left.right == ""
+        for number in range(KEPT + 5):
+            await store.write(lambda tx, n=number: keep_correction(tx, OWNER, f"w{n}", f"r{n}", now=3.0))  # type: ignore[misc]
+        assert len(await store.read(lambda tx: corrections_of(tx, OWNER))) == KEPT

@@ -1,0 +1,89 @@
+"""Small things that a person meets: questions, secrets, files that are there, help, and whether the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.main import COMMANDS
+from tests.cli.chatting import configure, environment, serving
+from tests.cli.filling import fill
+from tests.cli.screen import CTRL_C, ENTER, Screen
+from tests.conftest import Ran
+
+Hermes = Callable[..., Ran]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("key", "code", "said"), [(ENTER, 1, "Nothing was deleted."), (CTRL_C, 130, "interrupted")])
+def test_enter_at_a_question_is_no_and_is_not_called_an_interruption(
+    home: Path, key: str, code: int, said: str
+) -> None:
+    session = fill(home, "stamps")
+    with Screen("sessions", "delete", session, env=environment(home)) as screen:
+        screen.wait_for("Delete it for good? [y/N]:")
+        screen.type(key)
+        assert screen.ended() == code
+        assert said in "\n".join(screen.rows)
+
+
+def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:
+    assert (hermes("config", "get", "model.api_key").code, hermes("config", "get", "model.api_key").out) == (0, "\n")
+    hermes("config", "set", "model.api_key", "sk-123")
+    for options in ([], ["--json"]):
+        ran = hermes("config", "get", "model.api_key", *options)
+        assert (ran.code, ran.out) == (2, "")
+        assert "model.api_key is set, and is a secret" in ran.err
+        assert "sk-123" not in ran.err
+
+
+def test_an_export_replaces_a_file_only_when_told_to(home: Path, hermes: Hermes, tmp_path: Path) -> None:
+    session, target = fill(home, "stamps"), tmp_path / "out.md"
+    target.write_text("mine")
+    refused = hermes("sessions", "export", session, "-o", str(target))
+    assert (refused.code, target.read_text()) == (2, "mine")
+    assert "--force replaces it" in refused.err
+    assert hermes("sessions", "export", session, "-f", "-o", str(target)).code == 0
+    assert "stamps" in target.read_text()
+
+
+def test_hermes_alone_shows_its_commands(hermes: Hermes) -> None:
+    ran = hermes()
+    assert (ran.code, ran.err) == (0, "")
+    assert all(f"\n  {name} " in ran.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_what_help_says_of_a_command_is_never_cut_off(
+    hermes: Hermes, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for group in ([], ["sessions"], ["memory"], ["gateway"], ["config"], ["memory", "outbox"]):
+        listed = hermes(*group, "--help").out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed
+        assert all(len(line) <= int(columns) for line in listed.splitlines())
+
+
+def test_what_a_model_sees_is_shown_below_whose_it_is(home: Path, hermes: Hermes) -> None:
+    session = fill(home, "stamps", title="Post")
+    head = hermes("sessions", "show", session).out.splitlines()[0]
+    assert head.startswith(f"{session} · cli · ")
+    assert head.endswith(" · Post")
+    assert hermes("sessions", "show", "--live", session).out.splitlines()[0] == head
+
+
+@pytest.mark.processes
+def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, tmp_path: Path) -> None:
+    assert "model     none is configured: answers come from memory alone" in hermes("doctor").out
+    pages = {"/v1/models": {"body": '{"data": [{"id": "tea-1"}]}'}}
+    with serving(tmp_path, [], pages=pages) as endpoint:
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n  default: tea-1\n")
+        assert f"ok    model     tea-1 at {endpoint.base_url} is there" in hermes("doctor").out
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n  default: tee-1\n")
+        assert f"WARN  model     tee-1 at {endpoint.base_url} is not among its models: tea-1" in hermes("doctor").out
+    ran = hermes("doctor")
+    assert ran.code == 0, "it may be there again in a minute"
+    assert f"WARN  model     tee-1 at {endpoint.base_url}: " in ran.out

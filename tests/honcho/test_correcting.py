@@ -1,0 +1,258 @@
+"""A person sees the facts that Honcho holds of them, corrects and forgets them; what was wrong does not come back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hermes.memory.book import MemoryBook, Remembering
+from hermes.memory.deliveries import Deliveries
+from hermes.memory.mirror import Mirrored, NoteChange
+from hermes.memory.notes import Notes
+from hermes.memory.provider import Notebook
+from hermes.memory.values import Wording
+from hermes.scope import OWNER as SCOPE
+from hermes.scope import Guest, Scope
+from hermes.store.corrections import corrections_of
+from tests.conftest import Ran
+from tests.honcho.between import Asked, Instead
+from tests.honcho.recalling import ANN, BOB, BOT, GUEST, HERE, Recalling, Talk
+from tests.honcho.writing import NOTES, PAUSE, Arrived, Lane, Writer
+from tests.memory_server.talking import settle
+
+Hermes = Callable[..., Ran]
+REX, MAX = "My dog is called Rex.", "My dog is called Max."
+
+
+@pytest.fixture
+def home(commanded: Path) -> Path:
+    return commanded
+
+
+@asynccontextmanager
+async def book_of(
+    recalling: Recalling, scope: Scope = SCOPE, whose: Notebook = NOTES
+) -> AsyncIterator[tuple[MemoryBook, Talk]]:
+    """A person's book over a real server, with deliveries."""
+    async with recalling.host() as talk:
+        deliveries = Deliveries(talk.provider, "test", 4)
+        deliveries.start()
+        notes = Notes(recalling.machine.home, scope, {"memory": 2200, "user": 1400})
+        try:
+            yield MemoryBook(talk.provider.store, notes, talk.provider, whose), talk
+            await deliveries.finish(10.0)
+            undone = "SELECT reason FROM hermes_queue WHERE state != 'done'"
+            assert await talk.provider.store.read(lambda tx: tx.execute(undone).fetchall()) == [], "all is delivered"
+        finally:
+            await deliveries.finish(0.0)
+
+
+async def listed(book: MemoryBook, *words: str) -> list[str]:
+    found, after = list[str](), ""
+    while True:
+        page = await book.page(Wording(words) if words else None, after)
+        assert page.remarks == ()
+        found += [one.text for one in page.entries]
+        if page.after is None:
+            return found
+        after = page.after
+
+
+async def only(book: MemoryBook, *words: str) -> Remembering:
+    [entry] = (await book.page(Wording(words))).entries
+    return entry
+
+
+def held(recalling: Recalling) -> str:
+    """All conclusions and cards of the workspace."""
+    with recalling.at_server() as http:
+        settle(http)
+        cards = [http.get(f"/peers/{BOT}/card?target={ANN}"), http.get(f"/peers/{ANN}/card")]
+        return http.post("/conclusions/list?size=100", json={}).text + "".join(one.text for one in cards)
+
+
+@pytest.mark.contract("10.42")
+async def test_facts_are_listed_once_with_where_they_come_from(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, REX), (BOT, "A fine name."), observers=(BOT, ANN))
+    recalling.conclude(BOT, ANN, "Prefers tea.")
+    recalling.conclude(BOT, BOB, "Has a cat.")
+    recalling.set_card(BOT, ["Speaks Danish"], ANN)
+    async with book_of(recalling) as (book, _):
+        assert sorted(await listed(book)) == sorted(["Speaks Danish", "Prefers tea.", REX])
+        fact = await only(book, "rex")
+        assert (fact.target, fact.origin) == (None, "stated in app")
+        assert [source.text for source in await book.sources(fact)] == [REX]
+        assert await book.find(fact.id) == fact
+
+
+@pytest.mark.contract("10.42")
+async def test_a_guest_is_shown_facts_about_the_guest_alone(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.conclude(BOT, ANN, "Prefers tea.")
+    recalling.conclude(BOT, BOB, "Has a cat.")
+    async with book_of(recalling, Guest("telegram", "17"), Notebook(GUEST, "telegram")) as (book, _):
+        assert await listed(book) == ["Has a cat."]
+    group = Notebook(None, "telegram", "agent:main:telegram:group:-100")
+    async with book_of(recalling, Guest("telegram", "g"), group) as (book, _):
+        assert await listed(book) == []
+
+
+@pytest.mark.contract("10.42")
+async def test_a_long_list_is_paged_and_searched_to_its_end(recalling: Recalling) -> None:
+    recalling.configure()
+    with recalling.at_server() as http:
+        for peer in (BOT, ANN):
+            http.post("/peers", json={"id": peer})
+        for start in range(0, 250, 50):
+            made = [
+                {"content": f"Fact {number} of many.", "observer_id": BOT if number % 5 else ANN, "observed_id": ANN}
+                for number in range(start, start + 50)
+            ]
+            assert http.post("/conclusions", json={"conclusions": made}).is_success
+    async with book_of(recalling) as (book, _):
+        everything = await listed(book)
+        assert len(everything) == len(set(everything)) == 250
+        assert await listed(book, "fact", "7") == ["Fact 7 of many."]
+        assert await listed(book, "5") == ["Fact 5 of many."]
+
+
+@pytest.mark.contract("10.43")
+async def test_a_corrected_fact_says_what_holds_in_every_view_and_what_it_said_before(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, REX), (ANN, "I like figs."), observers=(BOT, ANN))
+    recalling.set_card(BOT, [REX, "Likes figs"], ANN)
+    async with book_of(recalling) as (book, talk):
+        assert await book.correct(await only(book, "rex"), MAX) == "done"
+        assert sorted(await listed(book)) == sorted([MAX, "I like figs.", "Likes figs"])
+        fact = await only(book, "max")
+        [(wrong, _)] = await book.corrected_from(fact)
+        assert wrong == REX
+        assert "Rex" not in held(recalling)
+        recalled = await talk.turn("What is my dog called?", HERE)
+    assert "Max" in recalled
+
+
+@pytest.mark.contract("10.43")
+async def test_a_corrected_fact_is_not_read_from_the_same_message_again(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, REX), observers=(BOT, ANN))
+    async with book_of(recalling) as (book, _):
+        await book.correct(await only(book, "rex"), MAX)
+    with recalling.at_server() as http:
+        assert http.post("/schedule_dream", json={"observer": BOT, "observed": ANN, "dream_type": "omni"}).is_success
+        settle(http)
+    assert "Rex" not in held(recalling)
+
+
+@pytest.mark.contract("10.43")
+@pytest.mark.parametrize("is_ours", [True, False], ids=["our server", "another server"])
+@pytest.mark.parametrize("breaks", range(1, 5))
+async def test_a_correction_that_breaks_off_is_finished_later_and_never_loses_both(
+    recalling: Recalling, writer: Writer, arrived: Arrived, is_ours: bool, breaks: int
+) -> None:
+    recalling.conclude(BOT, ANN, REX)
+    recalling.conclude(ANN, ANN, f"{ANN}: {REX}")
+    changes = itertools.count(1)
+
+    def rule(asked: Asked) -> Instead | None:
+        if asked.what == "health" and not is_ours:
+            return Instead({"status": "ok"})
+        is_change = asked.method in ("PUT", "DELETE") or asked.what == "conclusions"
+        return Instead({"detail": "busy"}, 503) if is_change and next(changes) == breaks else None
+
+    recalling.between.rule = rule
+    lane = Lane(writer(recalling.between.url, workspace=recalling.workspace), NOTES)
+    lane.put(MAX, "correct", data={"id": "any", "old": REX})
+    while not lane.outcomes:
+        await lane.attempt()
+        said = [one["content"].removeprefix(f"{ANN}: ") for one in arrived.conclusions()]
+        assert said, "neither the old nor the new one is there"
+        assert set(said) <= {REX, MAX}
+        if lane.put_off:
+            lane.clock.advance(PAUSE)  # type: ignore[attr-defined]
+    assert set(said) == {MAX}
+    assert len(said) == (2 if is_ours else 1)
+    assert bool(lane.put_off) == (breaks <= (2 if is_ours else 3))
+
+
+@pytest.mark.contract("10.43")
+async def test_what_was_corrected_is_written_where_the_old_one_is_gone_already(
+    recalling: Recalling, writer: Writer, arrived: Arrived
+) -> None:
+    lane = Lane(writer(recalling.between.url, workspace=recalling.workspace), NOTES)
+    lane.put(MAX, "correct", data={"id": "any", "old": REX})
+    lane.put(MAX, "correct", data={"id": "any", "old": REX})
+    await lane.drain()
+    assert [one["content"] for one in arrived.conclusions()] == [MAX]
+
+
+@pytest.mark.contract("10.40")
+async def test_a_note_that_is_corrected_or_forgotten_takes_its_conclusion_along(recalling: Recalling) -> None:
+    recalling.configure()
+    async with book_of(recalling) as (book, talk):
+        book.notes.add("user", "Has a dog called Rex")
+        talk.provider.mirror_soon(Mirrored(book.notes, NOTES), NoteChange("user", "add", "", "Has a dog called Rex"))
+        for text in ("Has a dog called Max", ""):
+            await talk.provider.settle()
+            [entry] = (await book.page()).entries
+            await (book.correct(entry, text) if text else book.forget(entry))
+            await talk.provider.settle()
+            await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
+            with recalling.at_server() as http:
+                found = http.post("/conclusions/list", json={}).json()["items"]
+            assert [one["content"] for one in found] == ([text] if text else [])
+
+
+@pytest.mark.contract("10.43")
+async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, "I like figs."), observers=(BOT, ANN))
+    async with book_of(recalling) as (book, talk):
+        await talk.turn(REX, HERE)
+        await (await talk.memory(HERE)).flush(20.0)
+        held(recalling)
+        fact = await only(book, "rex")
+        sources = await book.sources(fact)
+        assert [(source.text, source.session_id) for source in sources] == [(REX, "s1")]
+        assert await book.forget(fact, sources) == "done"
+        assert await listed(book) == ["I like figs."]
+        store = talk.provider.store
+        [said] = await store.read(lambda tx: list(store.messages.history(tx, "s1")))
+        assert await store.read(lambda tx: store.incognito.remembered(tx, "s1", [said])) == []
+        [mark] = await store.read(lambda tx: corrections_of(tx, SCOPE))
+        assert (mark.wrong, mark.right) == ("", "")
+    with recalling.at_server() as http:
+        assert "Rex" not in http.post("/search", json={"query": "dog Rex", "limit": 10}).text
+    assert "Rex" not in held(recalling)
+
+
+@pytest.mark.contract("10.44")
+def test_scripts_list_edit_and_forget_by_id(recalling: Recalling, home: Path, hermes: Hermes) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, REX), observers=(BOT, ANN))
+    user = home / "memories" / "USER.md"
+    user.parent.mkdir(parents=True)
+    user.write_text("Lives in Oslo\n", encoding="utf-8")
+    found = json.loads(hermes("memory", "list", "--json").out)["entries"]
+    assert [(one["text"], one["target"]) for one in found] == [("Lives in Oslo", "user"), (REX, None)]
+    note, fact = (one["id"] for one in found)
+    assert hermes("memory", "edit", note, "Lives in Bergen").code == 0
+    assert user.read_text(encoding="utf-8") == "Lives in Bergen\n"
+    assert json.loads(hermes("memory", "edit", fact, *MAX.split(), "--json").out)["outcome"] == "done"
+    shown = hermes("memory", "list")
+    assert "Rex" not in shown.out
+    assert MAX in shown.out
+    assert "it said: My dog is called Rex." in hermes("memory", "why", fact).out
+    asked = hermes("memory", "forget", "--id", fact)
+    assert (asked.code, "Nothing was deleted" in asked.err) == (0, True)
+    assert hermes("memory", "forget", "--id", fact, "--yes").code == 0
+    left = json.loads(hermes("memory", "list", "--json").out)["entries"]
+    assert [one["text"] for one in left] == ["Lives in Bergen"]
+    gone = hermes("memory", "edit", fact, "x")
+    assert (gone.code, "nothing in memory has the id" in gone.err) == (1, True)

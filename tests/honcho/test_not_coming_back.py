@@ -1,0 +1,126 @@
+"""A wrong note and a wrong fact are corrected at a terminal; neither comes back after a restart, a review and a
+compression."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes.types import Json
+from tests.cli.chatting import chat, serving
+from tests.cli.screen import CTRL_D, ENTER, Screen
+from tests.honcho.configuring import Machine
+from tests.honcho.fresh import FreshHome, fresh_home
+
+pytestmark = pytest.mark.contract("10.41", "10.43")
+TOLD = "My dog is called Rex."
+FILLER = "Here is a long story about the garden, the shed and the fence. " * 100
+OK, DONE = {"says": {"text": "ok"}}, {"says": {"text": "done"}}
+SUMMARY = "The person has a dog called Rex and told a long story about the garden."
+
+
+def notes(text: str, says: str = "") -> Json:
+    """A review that notes this."""
+    return {"says": {"text": says, "calls": [["memory", json.dumps({"target": "user", "content": text})]]}}
+
+
+SCRIPT = [
+    *(OK, notes("Has a dog called Rex"), DONE),  # it is told, and a review notes it
+    *(OK, notes("The user's dog is named Rex"), DONE),  # after the correction: a turn, and a review that reads it again
+    *(OK, DONE) * 3,  # a longer conversation
+    *(OK, DONE),  # what is asked in the end
+]
+
+
+@pytest.fixture
+def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
+    """Of a home; the user's own folder is another."""
+    return tmp_path
+
+
+CONFIG = """
+memory:
+  review_every: 1
+  first_deadline: 60
+compression:
+  keep_turns: 1
+model:
+  context_length: 16000
+"""
+RIGHT = ["Has a dog called Max", "My dog is called Max."]
+
+
+def correct_at_the_terminal(fresh: FreshHome) -> None:
+    """A person looks at what memory holds, and corrects both."""
+    with Screen("chat", env=fresh.env, columns=200, patience=60) as screen:
+        screen.wait_for_prompt().type("/memory" + ENTER)
+        screen.wait_for("1. Has a dog called Rex").wait_for("2. My dog is called Rex.")
+        screen.wait_for_prompt().type("/memory edit 1 Has a dog called Max" + ENTER)
+        screen.wait_for("Corrected. It said: Has a dog called Rex")
+        screen.wait_for_prompt().type("/memory edit 2 My dog is called Max." + ENTER)
+        screen.wait_for("Corrected. It said: My dog is called Rex.")
+        screen.wait_for_prompt().type(CTRL_D)
+        assert screen.ended() == 0
+
+
+def let_reviews_read_it_all_again(fresh: FreshHome) -> None:
+    with closing(sqlite3.connect(fresh.home / "state.db")) as file:
+        file.execute("DELETE FROM hermes_reviews")
+        file.commit()
+
+
+def held(fresh: FreshHome) -> list[str]:
+    return [one["text"] for one in json.loads(fresh.hermes("memory", "list", "--json").out)["entries"]]
+
+
+def compress(folder: Path, fresh: FreshHome) -> None:
+    """The review before a compression and the compression itself are asked for side by side: both get the same answer,
+    which notes it again and is a summary that says it again."""
+    folder.mkdir()
+    with serving(folder, [], then=notes("Owns a dog called Rex", SUMMARY)) as endpoint:
+        done = chat({**fresh.env, "OPENAI_BASE_URL": endpoint.base_url}, "-c", said="/compress\n")
+        assert "Compressed:" in done.err, done
+        assert "Do not note it again" in str(endpoint.requests()), "the review was refused"
+
+
+def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: Path) -> None:
+    with serving(folder, SCRIPT, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+        fresh.home.mkdir()
+        (fresh.home / "config.yaml").write_text(CONFIG, encoding="utf-8")
+        fresh.chat("-q", TOLD)
+        fresh.deliver()
+        assert held(fresh) == ["Has a dog called Rex", TOLD]
+
+        correct_at_the_terminal(fresh)
+        assert held(fresh) == RIGHT
+        fresh.restart()
+        let_reviews_read_it_all_again(fresh)
+        fresh.chat("-c", "-q", "Tell me about my dog")
+        for _ in range(3):
+            fresh.chat("-c", "-q", FILLER)
+        let_reviews_read_it_all_again(fresh)
+        compress(folder / "compression", fresh)
+        fresh.deliver()
+        fresh.restart()
+        fresh.chat("-c", "-q", "What is my dog called?")
+
+        assert len(endpoint.requests()) == len(SCRIPT), "every review took place"
+        assert held(fresh)[:2] == RIGHT
+        assert not any("Rex" in text for text in held(fresh))
+        check_request(endpoint.requests()[-2]["messages"])
+
+
+def check_request(messages: list[Json]) -> None:
+    """What the model is asked with in the end: it is told what holds, and each line of memory that says otherwise says
+    so too."""
+    prompt, asked = str(messages[0]["content"]), str(messages[-1]["content"])
+    assert "- wrong: Has a dog called Rex | right: Has a dog called Max" in prompt
+    assert f"- wrong: {TOLD} | right: My dog is called Max." in prompt
+    assert any(SUMMARY in str(message["content"]) for message in messages), "the compression says it still"
+    assert "Max" in asked, "the fact is recalled"
+    for line in asked.splitlines():
+        assert "Rex" not in line or "corrected by the person" in line

@@ -1,0 +1,162 @@
+"""`/memory` at a terminal and in chats: what is noted is seen, corrected and forgotten by its number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.conversation import TerminalConversation
+from hermes.errors import HermesError, UsageError
+from hermes.gateway.platform import ChatType
+from hermes.scope import Guest
+from tests.gateway.core import Core, message, running_core
+from tests.gateway.processes import rows
+from tests.slash.surfaces import ask, at_terminal, say
+
+pytestmark = pytest.mark.contract("10.40")
+
+
+def write_note(home: Path, name: str, text: str) -> Path:
+    path = home / "memories" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+async def refusal(conversation: TerminalConversation, line: str) -> str:
+    with pytest.raises(HermesError) as caught:
+        await ask(conversation, line)
+    return caught.value.line()
+
+
+async def test_notes_are_listed_with_numbers_and_their_files_before_anything_is_said(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog called Rex\n§\nLives in Oslo\n")
+    work = write_note(tmp_path, "MEMORY.md", "# Work\n\n- The build needs Java 21\n")
+    async with at_terminal(tmp_path) as conversation:
+        listed = await ask(conversation, "/memory")
+    assert [line for line in listed.splitlines() if line[:1].isdigit()] == [
+        "1. Has a dog called Rex",
+        "2. Lives in Oslo",
+        "3. The build needs Java 21",
+    ]
+    assert listed.count(str(user)) == 2
+    assert str(work) in listed
+
+
+async def test_a_note_is_corrected_by_its_number_and_the_others_stay(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog called Rex\n§\nLives in Oslo\n")
+    async with at_terminal(tmp_path) as conversation:
+        await ask(conversation, "/memory")
+        told = await ask(conversation, "/memory edit 1 Has a dog called Max")
+        assert told == "Corrected. It said: Has a dog called Rex"
+        assert read(user) == "Has a dog called Max\n§\nLives in Oslo\n"
+        await ask(conversation, "/memory")
+        why = await ask(conversation, "/memory why 1")
+    assert "You corrected it on" in why
+    assert "it said: Has a dog called Rex" in why
+
+
+async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog\n§\nLives in Oslo\n")
+    async with at_terminal(tmp_path) as conversation:
+        await ask(conversation, "/memory")
+        user.write_text("Speaks Danish\n§\nHas a dog\n§\nLives in Oslo\n", encoding="utf-8")
+        await ask(conversation, "/memory forget 1 --yes")
+        assert read(user) == "Speaks Danish\n§\nLives in Oslo\n"
+        assert "changed since it was listed" in await refusal(conversation, "/memory forget 1 --yes")
+        user.write_text("Speaks Danish\n", encoding="utf-8")
+        assert "not there any more" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
+    assert read(user) == "Speaks Danish\n"
+
+
+async def test_nothing_is_forgotten_before_a_yes(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog\n")
+    async with at_terminal(tmp_path) as conversation:
+        await ask(conversation, "/memory")
+        asked = await ask(conversation, "/memory forget 1")
+        assert asked.startswith("This would be forgotten: Has a dog")
+        assert "/memory forget 1 --yes" in asked
+        assert read(user) == "Has a dog\n"
+        assert await ask(conversation, "/memory forget 1 --yes") == "Forgotten."
+    assert read(user).strip() == ""
+    assert not any("dog" in str(row) for row in rows(tmp_path, "SELECT * FROM hermes_corrections")), "no words are kept"
+
+
+async def test_a_long_list_comes_in_pages_whose_numbers_go_on(tmp_path: Path) -> None:
+    facts = [f"Fact number {number}" for number in range(1, 31)]
+    write_note(tmp_path, "USER.md", "\n§\n".join(facts))
+    async with at_terminal(tmp_path) as conversation:
+        first = await ask(conversation, "/memory")
+        assert "20. Fact number 20" in first
+        assert "Fact number 21" not in first
+        assert "/memory more" in first
+        more = await ask(conversation, "/memory more")
+        assert more.startswith("21. Fact number 21")
+        assert "30. Fact number 30" in more
+        assert "no more" in await refusal(conversation, "/memory more")
+        await ask(conversation, "/memory forget 30 --yes")
+        found = await ask(conversation, "/memory search NUMBER 7")
+        assert [line for line in found.splitlines() if line[:1].isdigit()] == ["1. Fact number 7"]
+        await ask(conversation, "/memory edit 1 Fact seven")
+    left = read(tmp_path / "memories" / "USER.md").split("\n§\n")
+    assert left == [*facts[:6], "Fact seven", *facts[7:29]]
+
+
+@pytest.mark.parametrize("line", ["edit", "edit 0 x", "edit 2 x", "edit x y", "forget 9999999999999 --yes", "why -1"])
+async def test_what_names_no_entry_is_refused_and_changes_nothing(tmp_path: Path, line: str) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog\n")
+    async with at_terminal(tmp_path) as conversation:
+        assert "nothing is listed yet" in await refusal(conversation, f"/memory {line}")
+        await ask(conversation, "/memory")
+        assert "1 to 1 are listed" in await refusal(conversation, f"/memory {line}")
+        for text in ("", " ", " " + "x" * 2001):
+            with pytest.raises(HermesError):
+                await ask(conversation, f"/memory edit 1{text}")
+    assert read(user) == "Has a dog\n"
+
+
+async def test_numbers_that_were_shown_before_the_first_message_hold_after_it(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog called Rex\n")
+    async with at_terminal(tmp_path) as conversation:
+        await ask(conversation, "/memory")
+        await say(conversation, "hello")
+        await ask(conversation, "/memory edit 1 Has a dog called Max")
+    assert read(user) == "Has a dog called Max\n"
+
+
+async def in_chat(core: Core, text: str, kind: ChatType = "dm") -> str:
+    """What a chat is told for a message."""
+    before = len(core.platform.sent)
+    await core.platform.deliver(message(text, kind=kind))
+    await core.platform.until(lambda: len(core.platform.sent) > before)
+    return core.platform.texts("7")[-1]
+
+
+async def test_a_guest_sees_and_corrects_what_is_the_guests_own_and_no_path(tmp_path: Path) -> None:
+    folder = Path("people") / Guest("fake", "ann").name
+    async with running_core(tmp_path) as core:
+        await in_chat(core, "hi")
+        user = write_note(tmp_path, str(folder / "USER.md"), "Has a dog called Rex\n")
+        listed = await in_chat(core, "/memory")
+        assert "1. Has a dog called Rex\n   note in USER.md" in listed
+        told = await in_chat(core, "/memory edit 1 Has a dog called Max")
+        assert str(tmp_path) not in listed + told
+    assert read(user) == "Has a dog called Max\n"
+    assert rows(tmp_path, "SELECT scope FROM hermes_corrections") == [(Guest("fake", "ann").name,)]
+
+
+async def test_a_groups_notes_are_nobodys_to_correct(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        await in_chat(core, "hi", "group")
+        assert "belongs to all of it" in await in_chat(core, "/memory forget 1 --yes", "group")
+
+
+async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        with pytest.raises(UsageError, match="/memory takes more, search, edit, forget, why, on or off, not 'onn'"):
+            await ask(conversation, "/memory onn")
