@@ -9,7 +9,9 @@ import signal
 import sys
 
 from hermes.cli.talk import PROMPT, Talk, Typed
-from hermes.cli.waiting import AGAIN, QUIET
+
+QUIET, AGAIN = 0.5, 10.0
+"""Seconds without a row after which it is said that something is under way, and between two such rows."""
 
 
 class PlainLines:
