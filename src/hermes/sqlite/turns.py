@@ -49,7 +49,7 @@ class Threads:
     """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._waiting: list[_Work] = []
+        self._waiting: list[_QueuedRead] = []
         """A heap."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """True for each that waits, False for each thread that is to end."""
@@ -95,7 +95,7 @@ class Threads:
             del loop, done, run  # what they hold must not live until the next one comes
 
 
-_Work = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
 def _do(run: Callable[[], T], loop: asyncio.AbstractEventLoop, done: asyncio.Future[T]) -> None:
