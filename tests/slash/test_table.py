@@ -29,6 +29,7 @@ BEGINNINGS = {
     "model": "No model answers",
     "status": "session ",
     "usage": "1 turns, 0 compressions",
+    "edit": "there is no terminal to edit at",
     "save": "Saved 2 messages to ",
     "copy": "nothing here can take it",
     "help": "/new",

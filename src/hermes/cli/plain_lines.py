@@ -7,8 +7,13 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from hermes.cli.talk import PROMPT, Talk, Typed
+from hermes.cli.talk import PROMPT, Talk, Typed, which_session
+from hermes.store.sessions import Listed
+
+T = TypeVar("T")
 
 
 class PlainLines:
@@ -18,6 +23,7 @@ class PlainLines:
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
+        self._read: Callable[[], None] = lambda: None
 
     @property
     def columns(self) -> int:
@@ -45,6 +51,7 @@ class PlainLines:
             if not talk.interrupt():
                 talk.leave()
 
+        self._read = read
         loop.add_reader(descriptor, read)
         loop.add_signal_handler(signal.SIGINT, interrupt)
         self._ask()
@@ -68,6 +75,17 @@ class PlainLines:
         self.refresh(talk)
         if not self._closed.is_set() and not talk.waiting:
             self._ask()
+
+    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop.remove_reader(descriptor)
+        try:
+            return await use()
+        finally:
+            loop.add_reader(descriptor, self._read)
+
+    async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
+        raise which_session()
 
     def close(self) -> None:
         self._closed.set()
