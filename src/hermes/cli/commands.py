@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
@@ -18,20 +19,23 @@ from hermes.cli.rows import head
 from hermes.cli.talk import Front, which_session
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Say, Surface, Word
+from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
+from hermes.types import Message
 
 LISTED, OFFERED = 10, 300
 """Sessions that a list shows, and that can be chosen from."""
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
+    the person to change, and `over` ends the conversation."""
 
     text: str
     over: bool = False
-    say: Say | None = None
+    say: Say | Again | None = None
+    draft: str = ""
 
 
 async def run_command(
@@ -45,7 +49,9 @@ async def run_command(
     here = AtTerminal(conversation, stop, front)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
+    if isinstance(answer, Say | Again):
+        return Answered("", here.is_over, answer)
+    return Answered(answer, here.is_over, draft=here.draft)
 
 
 class AtTerminal(Struct):
@@ -56,6 +62,8 @@ class AtTerminal(Struct):
     front: Front | None = None
     is_over: bool = False
     surface: Surface = "terminal"
+    cause: str = field(default_factory=lambda: secrets.token_hex(16))
+    draft: str = ""
 
     @property
     def console(self) -> Console:
@@ -63,6 +71,9 @@ class AtTerminal(Struct):
 
     async def place(self) -> Agent | Beginning:
         return await self.conversation.place()
+
+    def may_take_back(self, message: Message) -> bool:  # noqa: ARG002 - the owner may
+        return True
 
     async def begin_session(self) -> str:
         await self.conversation.leave()
@@ -103,6 +114,9 @@ class AtTerminal(Struct):
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)
+
+    def offer_draft(self, text: str) -> None:
+        self.draft = text
 
     def leave(self) -> None:
         self.is_over = True

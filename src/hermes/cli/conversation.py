@@ -17,6 +17,7 @@ from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
+from hermes.agent.undo import retry
 from hermes.app import App
 from hermes.assembly import (
     FLOOR_NOTICE,
@@ -32,6 +33,7 @@ from hermes.assembly import (
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
+from hermes.cli.project_file import ProjectFile
 from hermes.cli.rows import head
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import PROMPT
@@ -48,10 +50,12 @@ from hermes.memory.registry import NONE
 from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
-from hermes.slash.here import Beginning
+from hermes.slash.here import Again, Beginning, Say
 from hermes.store.chosen_models import set_chosen_model
 from hermes.store.memory_rows import hide_title
+from hermes.store.project_files import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
+from hermes.store.turns import NoRecord
 from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
@@ -84,6 +88,8 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self.project: ProjectFile | None = None
+        """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -256,6 +262,12 @@ class TerminalConversation:
         return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+        """One turn, of this message."""
+        async with aclosing(self.take_turn(Say(text), stop)) as events:
+            async for event in events:
+                yield event
+
+    async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
         if self._session is None:
             await self._begin()
@@ -271,7 +283,12 @@ class TerminalConversation:
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
-            async with aclosing(run_turn(self._agent, text, stop)) as events:
+            turn = (
+                run_turn(self._agent, said.text, stop)
+                if isinstance(said, Say)
+                else retry(self._agent, said.cause, stop, NoRecord())
+            )
+            async with aclosing(turn) as events:
                 async for event in events:
                     yield event
             if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
@@ -292,7 +309,7 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted = open_speaker(self.app), self._beginning
+        model, wanted, project = open_speaker(self.app), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:
@@ -300,8 +317,10 @@ class TerminalConversation:
                 self.store.incognito.begin(tx, session.id)
                 hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
+            if project is not None:
+                keep_project_file(tx, session.id, KeptProjectFile(str(project.path), project.text))
 
-        if wanted.incognito or wanted.model is not None:
+        if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
         self._session = session
         await self._open_agent(model, session)

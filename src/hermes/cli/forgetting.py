@@ -18,7 +18,7 @@ from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue_items import is_held
 from hermes.memory.command_host import guarded
-from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten
+from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten, mark_replies
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
@@ -113,6 +113,7 @@ def _mark(app: App, tx: Tx) -> None:
     name = app.settings.get(PROVIDER)
     if name != NONE:
         mark_forgotten(tx, name, now=app.clock.now())
+        mark_replies(tx, name, now=app.clock.now())
 
 
 QUIET, AGAIN = 0.5, 10.0

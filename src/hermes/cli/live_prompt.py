@@ -105,6 +105,11 @@ class LivePrompt:
     async def pick(self, listed: Sequence[Listed]) -> str | None:
         return await self.lend(partial(pick_session, listed, self._session.output))
 
+    def offer_draft(self, text: str) -> None:
+        buffer = self._session.default_buffer
+        if not buffer.text:
+            buffer.insert_text(text)
+
     def close(self) -> None:
         if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
             self._prompt.app.exit(result="")

@@ -87,6 +87,9 @@ class PlainLines:
     async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
         raise which_session()
 
+    def offer_draft(self, text: str) -> None:
+        """The terminal itself keeps the line that is typed."""
+
     def close(self) -> None:
         self._closed.set()
 

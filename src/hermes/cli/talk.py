@@ -99,6 +99,10 @@ class Front(Protocol):
         """Let the person choose a session; its id, None for none. Raises UsageError where rows cannot be redrawn."""
         ...
 
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
+        ...
+
     def close(self) -> None:
         """Stop listening."""
         ...

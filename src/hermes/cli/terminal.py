@@ -23,6 +23,7 @@ from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import use_color
+from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
@@ -33,6 +34,7 @@ from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
 from hermes.events import Accepted
 from hermes.settings import COLOR
+from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
@@ -165,9 +167,9 @@ class Terminal:
                 self._doing = text.split(maxsplit=1)[0]
                 await self._run_command(text, self._stop)
             else:
-                await self._run_turn(text, self._stop)
+                await self._run_turn(Say(text), self._stop)
         except HermesError as error:
-            self._screen.say(f"hermes: {error.line()}")
+            self._screen.say(advise(f"hermes: {error.line()}"))
         finally:
             self._stop, self._doing = None, ""
         self._screen.end()
@@ -177,17 +179,19 @@ class Terminal:
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
         answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
-            self._screen.say(answered.text)
+            self._screen.say(advise(answered.text))
         if answered.say is not None:
-            text = answered.say.text
-            self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
-            await self._run_turn(text, stop)
+            if isinstance(answered.say, Say):
+                self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
+            await self._run_turn(answered.say, stop)
+        if answered.draft:
+            self._front.offer_draft(answered.draft)
         if answered.over:
             self.leave()
 
-    async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+    async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
         self._doing = self._conversation.status.model
-        async with aclosing(self._conversation.say(text, stop)) as events:
+        async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
                     self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
@@ -225,5 +229,5 @@ async def _leave(conversation: TerminalConversation) -> None:
     await leaving
     with suppress(OSError):
         if here is not None:
-            sys.stdout.write(f"`hermes chat -s {here}` goes on with it.\n")
+            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
         sys.stdout.flush()

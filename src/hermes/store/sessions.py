@@ -178,13 +178,13 @@ class Sessions:
         """Keep the running count that existing files have."""
         if "message_count" in self._shape.columns:
             tx.execute(
-                "UPDATE sessions SET message_count = coalesce(message_count, 0) + ? WHERE id = ?",
+                "UPDATE sessions SET message_count = max(0, coalesce(message_count, 0) + ?) WHERE id = ?",
                 (added, session_id),
             )
         else:
             tx.execute(
-                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (:session, :added) "
-                "ON CONFLICT (session_id) DO UPDATE SET message_count = coalesce(message_count, 0) + :added",
+                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (:session, max(0, :added)) "
+                "ON CONFLICT (session_id) DO UPDATE SET message_count = max(0, coalesce(message_count, 0) + :added)",
                 {"session": session_id, "added": added},
             )
 

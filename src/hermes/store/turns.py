@@ -17,6 +17,7 @@ from hermes.store.auto_titles import mark_title_due
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
+from hermes.store.project_files import KeptProjectFile, project_file_of
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
 from hermes.store.store import Store
@@ -85,6 +86,7 @@ class TurnOpening(Struct, frozen=True):
     """What the person of the session's scope has corrected."""
     reminder: str
     """See `TurnRecord`."""
+    project: KeptProjectFile | None
 
 
 def opening(
@@ -102,7 +104,8 @@ def opening(
             memory.said(tx, messages)
         made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
         corrections = tuple(corrections_of(tx, scope))
-        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder)
+        project = project_file_of(tx, session_id)
+        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder, project)
 
     return open_turn
 
