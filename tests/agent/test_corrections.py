@@ -108,6 +108,15 @@ async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_pa
         assert await agent.store.read(lambda tx: corrections_of(tx, OWNER)) == []
 
 
+async def test_what_was_corrected_can_be_removed_wherever_it_stands(tmp_path: Path) -> None:
+    script = [calls("memory", action="remove", target="user", content=REX), Reply("gone")]
+    async with open_seam(tmp_path, script, None) as agent:
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
+        agent.notes.add("user", REX)
+        await say(agent, "Take that out")
+        assert agent.notes.entries("user") == []
+
+
 async def test_recalled_lines_that_say_what_was_corrected_say_what_holds_too(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), Recorder()) as agent:
         now = agent.clock.now()

@@ -38,6 +38,8 @@ LONGEST_FACT = 2000
 """Characters of a fact that a person writes."""
 DELIVERED = 5.0
 """Seconds that a change is waited for on its way to the provider; it is saved either way."""
+PIECE = 1000
+"""Characters at the end of a source by which a long message is known that it is a piece of."""
 NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
 Settled = Literal["done", "queued", "refused"]
 
@@ -223,11 +225,12 @@ class MemoryBook:
 
 
 def _said(tx: Tx, sources: Sequence[FactSource]) -> Iterator[tuple[str, int]]:
-    """The messages of this home that sources are."""
+    """The messages of this home that sources are; a long one may be known to the provider in pieces."""
     for source in sources:
+        text = source.text.strip()
         found = tx.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND trim(content) = ?",
-            (source.session_id, source.text.strip()),
+            "SELECT id FROM messages WHERE session_id = ? AND (trim(content) = ? OR (? AND instr(content, ?) > 0))",
+            (source.session_id, text, len(text) > PIECE, text[-PIECE:]),
         )
         yield from ((str(source.session_id), int(row["id"])) for row in found.fetchall())
 
