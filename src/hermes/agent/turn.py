@@ -6,7 +6,6 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
@@ -19,12 +18,14 @@ from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
+from hermes.agent.titles import title_soon
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.undoing import new_call_key
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
 from hermes.types import Draft, Json, ToolSpec
@@ -163,7 +164,7 @@ def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> To
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
+        found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
         if isinstance(found, Returned):
             return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
@@ -178,3 +179,4 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
         return
     agent.memory.after_turn(accepted.messages)
     review_soon(agent)
+    title_soon(agent)

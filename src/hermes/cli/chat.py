@@ -15,6 +15,7 @@ import typer
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
@@ -28,6 +29,7 @@ from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnE
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 
@@ -53,6 +55,8 @@ def chat(
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
     try:
         app = load_app(ctx)
+        if question is None and not json and offer_model(app):
+            app = load_app(ctx)
         asked = None if question is None else ask_with_input(question)
         return asyncio.run(_chat(app, asked, session, latest, model, json))
     except HermesError as error:
@@ -123,7 +127,7 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
-    last = await _turn(conversation, text, as_json)
+    last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
@@ -138,6 +142,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         text = line.strip()
         if not text:
             continue
+        said: Say | Again = Say(text)
         if line.startswith("/"):
             try:
                 with _stop_on_interrupt() as stop:
@@ -153,8 +158,8 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 break
             if answered.say is None:
                 continue
-            text = answered.say.text
-        last = await _turn(conversation, text, as_json)
+            said = answered.say
+        last = await _turn(conversation, said, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
@@ -164,10 +169,10 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     return code
 
 
-async def _turn(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
+async def _turn(conversation: TerminalConversation, said: Say | Again, as_json: bool) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.say(text, stop)) as events:
+        async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
                 _tell(conversation, event, as_json)
     return event

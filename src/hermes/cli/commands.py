@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
@@ -14,9 +15,10 @@ from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Say, Surface, Word
+from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
+from hermes.types import Message
 
 LISTED = 10
 
@@ -27,7 +29,7 @@ class Answered(Struct, frozen=True):
 
     text: str
     over: bool = False
-    say: Say | None = None
+    say: Say | Again | None = None
     draft: str = ""
 
 
@@ -39,7 +41,7 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     here = AtTerminal(conversation, stop)
     answer = await typed.run(here)
     await conversation.look_again()
-    if isinstance(answer, Say):
+    if isinstance(answer, Say | Again):
         return Answered("", here.is_over, answer)
     return Answered(answer, here.is_over, draft=here.draft)
 
@@ -51,6 +53,7 @@ class AtTerminal(Struct):
     stop: asyncio.Event
     is_over: bool = False
     surface: Surface = "terminal"
+    cause: str = field(default_factory=lambda: secrets.token_hex(16))
     draft: str = ""
 
     @property
@@ -59,6 +62,9 @@ class AtTerminal(Struct):
 
     async def place(self) -> Agent | Beginning:
         return await self.conversation.place()
+
+    def may_take_back(self, message: Message) -> bool:  # noqa: ARG002 - the owner may
+        return True
 
     async def begin_session(self) -> str:
         await self.conversation.leave()
