@@ -206,7 +206,7 @@ class MemoryBook:
         return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words(text), now=self._store.clock.now())
+        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
         drop_injections(tx, lambda held: text in held)
         drop_remarks(tx, lambda held: text in held)
 
