@@ -136,10 +136,11 @@ def _written_down(agent: Agent, seen: Sequence[Message], tool: Tool) -> Tool:
 
 
 def _are_known(tx: Tx, agent: Agent, seen: Sequence[Message]) -> bool:
-    """Whether nothing of it was deleted, forgotten or made incognito since it was read."""
+    """Whether nothing of it was deleted, forgotten, made incognito or taken back since it was read."""
     store, session_id = agent.store, agent.session_id
     known = store.incognito.remembered(tx, session_id, seen)
-    return store.sessions.exists(tx, session_id) and len(known) == len(seen)
+    undone = store.messages.undone_among(tx, [message.id for message in seen])
+    return store.sessions.exists(tx, session_id) and len(known) == len(seen) and not undone
 
 
 def _mark(tx: Tx, agent: Agent, seen: Sequence[Message], whole: int) -> None:

@@ -6,7 +6,6 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
@@ -19,15 +18,17 @@ from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
+from hermes.agent.titles import title_soon
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.undoing import new_call_key
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
-from hermes.types import Draft, Json, Session, ToolSpec
+from hermes.types import Draft, Json, ToolSpec
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -131,7 +132,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     """The prompt that the session has, byte for byte, unless what it was made of has changed."""
     accepted = turn.opening
     if accepted.incognito:
-        return _bare_prompt(agent, accepted.session)
+        return _bare_prompt(agent, accepted)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
     if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
@@ -145,6 +146,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
             corrected=corrections.lines(),
+            project=accepted.project,
         )
     )
     if not notes.problems:  # one that lacks a note is not kept
@@ -152,16 +154,17 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     return prompt
 
 
-def _bare_prompt(agent: Agent, session: Session) -> str:
+def _bare_prompt(agent: Agent, accepted: TurnOpening) -> str:
     """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
-    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at, agent.scope))
+    soul, began = read_soul(agent.soul_file), accepted.session.started_at
+    return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
+        found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
         if isinstance(found, Returned):
             return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
@@ -176,3 +179,4 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
         return
     agent.memory.after_turn(accepted.messages)
     review_soon(agent)
+    title_soon(agent)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
@@ -14,19 +15,22 @@ from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Say, Surface, Word
+from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
+from hermes.types import Message
 
 LISTED = 10
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
+    the person to change, and `over` ends the conversation."""
 
     text: str
     over: bool = False
-    say: Say | None = None
+    say: Say | Again | None = None
+    draft: str = ""
 
 
 async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
@@ -37,7 +41,9 @@ async def run_command(conversation: TerminalConversation, line: str, stop: async
     here = AtTerminal(conversation, stop)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
+    if isinstance(answer, Say | Again):
+        return Answered("", here.is_over, answer)
+    return Answered(answer, here.is_over, draft=here.draft)
 
 
 class AtTerminal(Struct):
@@ -47,6 +53,8 @@ class AtTerminal(Struct):
     stop: asyncio.Event
     is_over: bool = False
     surface: Surface = "terminal"
+    cause: str = field(default_factory=lambda: secrets.token_hex(16))
+    draft: str = ""
 
     @property
     def console(self) -> Console:
@@ -54,6 +62,9 @@ class AtTerminal(Struct):
 
     async def place(self) -> Agent | Beginning:
         return await self.conversation.place()
+
+    def may_take_back(self, message: Message) -> bool:  # noqa: ARG002 - the owner may
+        return True
 
     async def begin_session(self) -> str:
         await self.conversation.leave()
@@ -81,6 +92,9 @@ class AtTerminal(Struct):
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)
+
+    def offer_draft(self, text: str) -> None:
+        self.draft = text
 
     def leave(self) -> None:
         self.is_over = True

@@ -90,6 +90,11 @@ class LivePrompt:
             await self._printing
         await self._print(talk)
 
+    def offer_draft(self, text: str) -> None:
+        buffer = self._session.default_buffer
+        if not buffer.text:
+            buffer.insert_text(text)
+
     def close(self) -> None:
         if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
             self._prompt.app.exit(result="")

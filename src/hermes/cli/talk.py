@@ -70,7 +70,7 @@ class Front(Protocol):
         """Pass on what is typed, until `close` or the end of the input."""
         ...
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, talk: Talk, shown: str, /) -> None:
         """A message or command is taken up now."""
         ...
 
@@ -84,6 +84,10 @@ class Front(Protocol):
 
     async def settle(self, talk: Talk) -> None:
         """Return when every finished row is on the terminal."""
+        ...
+
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
         ...
 
     def close(self) -> None:

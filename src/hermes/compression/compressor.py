@@ -22,12 +22,12 @@ from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
-from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
+from hermes.store.compression_failures import Failures, record_failure
+from hermes.store.compressions import SeenSession
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
-from hermes.store.ids import snapshot_id
 from hermes.store.session_leases import compression_lease
 from hermes.store.store import Store
-from hermes.types import Compression, LiveView, Message
+from hermes.types import LiveView, Message
 
 log = logging.getLogger("hermes.compression")
 
@@ -41,8 +41,6 @@ HEAD_START = 0.05
 READING = 0.03
 """Seconds. While the model works, the messages are read for facts too: that starts after HEAD_START, and is waited for
 up to READING after the model's answer."""
-TICK = 2e-6
-"""Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
 
 
 class Request(Struct, frozen=True):
@@ -70,12 +68,9 @@ class CompressionResult(Struct, frozen=True):
     failures: int = 0
 
 
-class _Seen(Struct, frozen=True):
-    """What the compressor decided from."""
+class _Seen(SeenSession, frozen=True):
+    """What the compressor decided from, weighed."""
 
-    view: LiveView
-    last_id: int
-    failures: Failures
     tokens: int
 
 
@@ -230,27 +225,10 @@ class Compressor:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
         held.check(tx)
         now = self._store.clock.now()
-        latest = self._store.compressions.latest(tx, work.session_id)
-        if latest is not None:
-            now = max(now, latest.created_at + TICK)
-        row = Compression(
-            session_id=work.session_id,
-            epoch=work.seen.view.epoch + 1,
-            horizon_message_id=cut.horizon_id,
-            upto_message_id=work.seen.last_id,
-            kept_ids=cut.kept_ids,
-            summary=made.text,
-            snapshot_id=snapshot_id(work.session_id, now),
-            created_at=now,
-        )
-        self._store.compressions.commit(tx, row)
-        clear_failures(tx, row.session_id)
-        view = self._store.compressions.view(tx, row.session_id)
-        after = view_tokens(view)
+        snapshot, view = self._store.compressions.swap(tx, work.seen, cut.horizon_id, cut.kept_ids, made.text, now=now)
         remarks = [remark for remark in (made.remark, _unread(cut, view)) if remark]
-        return CompressionResult(
-            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", "; ".join(remarks)
-        )
+        before, after = work.seen.tokens, view_tokens(view)
+        return CompressionResult(work.session_id, view.messages, snapshot, before, after, "done", "; ".join(remarks))
 
     async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
         looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
@@ -322,9 +300,8 @@ class Compressor:
 
     async def _look(self, session_id: str) -> _Seen:
         def look(tx: Tx) -> _Seen:
-            view = self._store.compressions.view(tx, session_id)
-            last_id = self._store.messages.last_id(tx, session_id)
-            return _Seen(view, last_id, read_failures(tx, session_id), view_tokens(view))
+            seen = self._store.compressions.look(tx, session_id)
+            return _Seen(seen.view, seen.last_id, seen.failures, view_tokens(seen.view))
 
         return await self._store.read(look)
 

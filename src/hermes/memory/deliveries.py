@@ -26,6 +26,7 @@ from hermes.memory.delivery import (
     read_batch,
     settle_batch,
 )
+from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
 from hermes.memory.values import Delivered, Later, Parked
@@ -130,6 +131,8 @@ class Deliveries(Work):
         if is_waiting_lane(claimed.lane) or not recorded:
             return
         last, now = recorded[-1], self._store.clock.now()
+        if any(item.payload and item.payload["kind"] == "undo" for item in claimed.items[: len(recorded)]):
+            mark_forgotten(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
         if isinstance(last, Done) and last.note != GONE:
             record_delivery(tx, self.provider.name, None, now=now)
         elif not isinstance(last, Done) and last.reason is not None:

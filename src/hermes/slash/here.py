@@ -12,6 +12,7 @@ from hermes.agent.agent import Agent
 from hermes.llm.offer import ModelOffer
 from hermes.memory.book import MemoryBook
 from hermes.store.chosen_models import ChosenModel
+from hermes.types import Message
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -25,8 +26,14 @@ class Say(Struct, frozen=True):
     text: str
 
 
-Answer: TypeAlias = str | Say
-"""What a command comes to: what the person is told, or what is said for them."""
+class Again(Struct, frozen=True):
+    """A command's answer where the last turn is answered anew. `cause` is the command's own."""
+
+    cause: str
+
+
+Answer: TypeAlias = str | Say | Again
+"""What a command comes to: what the person is told, or a turn."""
 
 
 class Beginning(Struct):
@@ -58,6 +65,10 @@ class Console(Protocol):
         """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
         ...
 
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt after this command, for the person to change; where that is possible."""
+        ...
+
     def leave(self) -> None:
         """End the conversation after this command."""
         ...
@@ -68,6 +79,11 @@ class Here(Protocol):
 
     @property
     def surface(self) -> Surface: ...
+
+    @property
+    def cause(self) -> str:
+        """Names this command as it was given once, also when it runs again after a crash."""
+        ...
 
     @property
     def stop(self) -> asyncio.Event:
@@ -81,6 +97,10 @@ class Here(Protocol):
 
     async def place(self) -> Agent | Beginning:
         """The agent of this session, or the session that is still to begin."""
+        ...
+
+    def may_take_back(self, message: Message) -> bool:
+        """Whether whoever gives the command may take back what this message says."""
         ...
 
     async def begin_session(self) -> str:

@@ -1,6 +1,6 @@
 """The table of slash commands, for every surface on which people talk.
 
-    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
+    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or a turn
 
 A new command is a function of this room and its line in `TABLE`.
 """
@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending
+from hermes.slash import acts, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -66,6 +66,8 @@ TABLE = (
     ),
     Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", undoing.take_back),
+    Command("retry", "", "Have the last message answered anew.", undoing.retry),
     Command(
         "memory",
         remembering.TAKES,
@@ -79,6 +81,13 @@ TABLE = (
         "Show which model answers and what there is; NAME answers in this session from now on.",
         models.model,
         words=models.model_words,
+    ),
+    Command(
+        "unfold",
+        "[N]",
+        "The last tool calls in full, with what came of them; N is the Nth from the end.",
+        unfolding.unfold,
+        where=("terminal",),
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),

@@ -6,6 +6,7 @@ Rows are written in the transaction of what they tell of.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 from typing import Literal
@@ -13,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.db import leases
+from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import NotFoundError, StaleError
@@ -48,6 +49,9 @@ SCHEMA = (
     ) WITHOUT ROWID
     """,
 )
+
+NOT_ANSWERED = {"failed": "gone", "message": "the message was taken back before it was answered"}
+"""What became of a message that nobody waits for any more."""
 
 PairingState = Literal["pending", "allowed"]
 
@@ -87,6 +91,18 @@ def said_already(tx: Tx, item_ids: Iterable[int]) -> dict[int, int]:
         for item_id in item_ids
     }
     return {item_id: int(row["message_id"]) for item_id, row in found.items() if row is not None}
+
+
+def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: float) -> None:
+    """Messages were taken back: those of them that still wait for their reply are not answered any more."""
+    rows = tx.execute(
+        "SELECT item_id FROM hermes_inbox_messages WHERE session_id = ? "
+        "AND message_id IN (SELECT value FROM json_each(?))",
+        (session_id, json.dumps(list(message_ids))),
+    ).fetchall()
+    for item in (queue_items.get(tx, row["item_id"]) for row in rows):
+        if item is not None and item.state == "waiting":
+            queue_items.conclude(tx, item.queue, item.key, json.dumps(NOT_ANSWERED), now=now)
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:

@@ -13,10 +13,10 @@ from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 
 from hermes.db import leases, queue
-from hermes.db.engine import Tx
-from hermes.db.migrations import Migration
+from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    auto_titles,
     chosen_models,
     compression_failures,
     corrections,
@@ -28,9 +28,11 @@ from hermes.store import (
     moved_chats,
     note_remarks,
     people,
+    project_files,
     prompts,
     reviews,
     told,
+    undone,
     usage,
 )
 from hermes.types import Json
@@ -170,7 +172,17 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
+    Migration(
+        12,
+        (
+            chosen_models.SCHEMA,
+            usage.SCHEMA,
+            project_files.SCHEMA,
+            auto_titles.SCHEMA,
+            *corrections.SCHEMA,
+            *undone.SCHEMA,
+        ),
+    ),
 )
 
 
@@ -303,6 +315,15 @@ def kept_rows(messages: TableShape) -> str:
     """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
     live = live_rows(messages)
     return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
+
+
+def undone_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for what was taken back: rewound by an older version, or undone by us."""
+    if "active" not in messages.columns:
+        return mended.UNDONE
+    compacted = "t.compacted = 1" if "compacted" in messages.columns else "0"
+    rewound = f"t.active = 0 AND NOT {compacted} AND NOT {mended.RESTORED} AND NOT {mended.HIDDEN}"
+    return f"({mended.UNDONE} OR ({rewound}))"
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:
