@@ -39,7 +39,7 @@ class Screen:
     ) -> None:
         self._patience = patience
         self._command = [*program, *arguments]
-        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER")}
+        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")}
         self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)

@@ -30,6 +30,7 @@ BEGINNINGS = {
     "memory": "Memory is on.",
     "model": "No model answers",
     "status": "session ",
+    "unfold": "no tool was called here yet",
     "usage": "1 turns, 0 compressions",
     "save": "Saved 2 messages to ",
     "copy": "nothing here can take it",

@@ -138,9 +138,9 @@ async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
     assert (most, len(ended)) == ([1], 4)
 
 
-def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads(1, "test")
-    assert threads.submit(lambda: "begun", 0).result(20) == "begun"
+    assert await threads.run(lambda: "begun", 0) == "begun"
     ending = threading.Thread(target=threads.end)
     numbers = itertools.count(10)
 
@@ -154,7 +154,8 @@ def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: py
             return next(numbers)
 
     monkeypatch.setattr(threads, "_numbers", EndingMeanwhile())
-    assert threads.submit(lambda: "done", 0).result(20) == "done"
+    async with asyncio.timeout(20):
+        assert await threads.run(lambda: "done", 0) == "done"
     ending.join(20)
     with pytest.raises(RuntimeError):
-        threads.submit(lambda: "late", 0)
+        await threads.run(lambda: "late", 0)

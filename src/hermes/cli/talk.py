@@ -70,7 +70,7 @@ class Front(Protocol):
         """Pass on what is typed, until `close` or the end of the input."""
         ...
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, talk: Talk, shown: str, /) -> None:
         """A message or command is taken up now."""
         ...
 

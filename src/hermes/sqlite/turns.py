@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import itertools
 import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 LITTLE = 0.01
@@ -46,15 +49,19 @@ class Threads:
     """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._waiting: queue.PriorityQueue[tuple[float, int, Callable[[], None]]] = queue.PriorityQueue()
+        self._waiting: list[_Work] = []
+        """A heap."""
+        self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """True for each that waits, False for each thread that is to end."""
         self._numbers = itertools.count()
         self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
         self._guard = threading.Lock()
         self._begun = self._ended = False
 
-    def submit(self, run: Callable[[], T], rank: int) -> Future[T]:
-        """What `run` returns, in one of the threads."""
-        done: Future[T] = Future()
+    async def run(self, run: Callable[[], T], rank: int) -> T:
+        """What `run` returns, in one of the threads. Cancelled before it was begun, it is not run."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
         with self._guard:
             if self._ended:
                 raise RuntimeError("the threads have ended")
@@ -63,8 +70,9 @@ class Threads:
                 for thread in self._threads:
                     thread.start()
             # Not later: whoever ends the threads meanwhile would leave it waiting for ever.
-            self._waiting.put((rank, next(self._numbers), lambda: _fulfil(done, run)))
-        return done
+            heapq.heappush(self._waiting, (rank, next(self._numbers), loop, done, run))
+            self._news.put(True)
+        return await done
 
     def end(self) -> None:
         """Do what was handed over, then end. Twice is fine."""
@@ -74,32 +82,34 @@ class Threads:
             return
         if first:
             for _ in self._threads:
-                self._waiting.put((float("inf"), next(self._numbers), _end_thread))
+                self._news.put(False)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        while True:
-            *_, run = self._waiting.get()
-            if run is _end_thread:
-                return
-            run()
-            del run  # what it holds must not live until the next one comes
+        while self._news.get():
+            with self._guard:
+                *_, loop, done, run = heapq.heappop(self._waiting)
+            if not done.cancelled():
+                _do(run, loop, done)
+            del loop, done, run  # what they hold must not live until the next one comes
 
 
-def _end_thread() -> None:
-    """The last that a thread is handed."""
+_Work = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
-def _fulfil(done: Future[T], run: Callable[[], T]) -> None:
-    if not done.set_running_or_notify_cancel():
-        return
+def _do(run: Callable[[], T], loop: asyncio.AbstractEventLoop, done: asyncio.Future[T]) -> None:
     try:
-        result = run()
+        fulfil = partial(_fulfil, done, done.set_result, run())
     except BaseException as error:  # noqa: BLE001 - handed to the caller
-        done.set_exception(error)
-    else:
-        done.set_result(result)
+        fulfil = partial(_fulfil, done, done.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(fulfil)
+
+
+def _fulfil(done: asyncio.Future[T], tell: Callable[[Any], None], result: Any) -> None:
+    if not done.done():
+        tell(result)
 
 
 class Turns:

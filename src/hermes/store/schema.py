@@ -16,6 +16,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    auto_titles,
     chosen_models,
     corrections,
     inbox,
@@ -178,7 +179,17 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, project_files.SCHEMA, *corrections.SCHEMA, *undone.SCHEMA)),
+    Migration(
+        12,
+        (
+            chosen_models.SCHEMA,
+            usage.SCHEMA,
+            project_files.SCHEMA,
+            auto_titles.SCHEMA,
+            *corrections.SCHEMA,
+            *undone.SCHEMA,
+        ),
+    ),
 )
 
 
