@@ -11,6 +11,7 @@ from hermes.agent.compress import compress_smaller, make_room, waiting_ends, wor
 from hermes.agent.context import build_context
 from hermes.agent.loop import Responder
 from hermes.agent.review import wants_review
+from hermes.agent.titles import wants_title
 from hermes.agent.transcript import PreparedRequest
 from hermes.store.turns import StoredTurn
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
@@ -67,4 +68,5 @@ class StoredTranscript:
         return added
 
     async def conclude(self, reply: Draft) -> Message:
-        return await self._turn.conclude(reply, self._agent.spending.take(), review_due=wants_review(self._agent))
+        review_due, title_due = wants_review(self._agent), wants_title(self._agent)
+        return await self._turn.conclude(reply, self._agent.spending.take(), review_due=review_due, title_due=title_due)

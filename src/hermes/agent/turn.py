@@ -18,6 +18,7 @@ from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon
 from hermes.agent.stored_transcript import Preparation, StoredTranscript
+from hermes.agent.titles import title_soon
 from hermes.agent.tools import Tool, Toolbox, ToolResult
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
@@ -178,3 +179,4 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
         return
     agent.memory.after_turn(accepted.messages)
     review_soon(agent)
+    title_soon(agent)

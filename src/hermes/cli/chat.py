@@ -15,6 +15,7 @@ import typer
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
@@ -54,6 +55,8 @@ def chat(
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
     try:
         app = load_app(ctx)
+        if question is None and not json and offer_model(app):
+            app = load_app(ctx)
         asked = None if question is None else ask_with_input(question)
         return asyncio.run(_chat(app, asked, session, latest, model, json))
     except HermesError as error:

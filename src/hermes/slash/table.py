@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending, undoing
+from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -58,8 +58,8 @@ TABLE = (
     Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
     Command(
         "resume",
-        "ID",
-        "Go on with another session, by id, its beginning, or its title.",
+        "[ID]",
+        "Go on with another session, by id, its beginning, or its title; without one, choose from a list.",
         acts.resume,
         where=("terminal",),
         words=acts.recent_sessions,
@@ -82,8 +82,22 @@ TABLE = (
         models.model,
         words=models.model_words,
     ),
+    Command(
+        "unfold",
+        "[N]",
+        "The last tool calls in full, with what came of them; N is the Nth from the end.",
+        unfolding.unfold,
+        where=("terminal",),
+    ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command(
+        "edit",
+        "[TEXT]",
+        "Write a message in your editor, beginning with the last one, or TEXT.",
+        editing.edit,
+        where=("terminal",),
+    ),
     Command(
         "save",
         "[FILE] [--force]",

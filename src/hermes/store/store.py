@@ -14,6 +14,7 @@ from hermes.clock import Clock
 from hermes.db.engine import StoreDatabase, Tx, migrate, refuse_newer
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
+from hermes.store.auto_titles import untitled_sessions
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
@@ -129,6 +130,16 @@ class Store:
 
         def find(tx: Tx) -> list[Session]:
             due = due_sessions(tx, before=now, limit=limit)
+            return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
+
+        return await self.read(find)
+
+    async def untitled(self, limit: int) -> list[Session]:
+        """The sessions that were left before now and wait for a title, the newest first."""
+        now = self.clock.now()
+
+        def find(tx: Tx) -> list[Session]:
+            due = untitled_sessions(tx, before=now, limit=limit)
             return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
 
         return await self.read(find)
