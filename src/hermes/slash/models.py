@@ -90,7 +90,7 @@ def _near(name: str, listed: Sequence[ListedModel]) -> list[str]:
     """Names that hold what was typed, then those that look like it."""
     names, typed = [one.name for one in listed], name.lower()
     holding = [known for known in names if typed in known.lower()]
-    like = [known for known in get_close_matches(name, names, n=NEAR) if known not in holding]
+    like = [known for known in get_close_matches(name, names, n=NEAR, cutoff=0.5) if known not in holding]
     return [*holding, *like][:NEAR]
 
 
