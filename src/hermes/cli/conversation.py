@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
@@ -34,9 +33,8 @@ from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
-from hermes.cli.rows import head
+from hermes.cli.recap import recap
 from hermes.cli.status import ChatStatus
-from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.errors import StoreError
@@ -157,15 +155,7 @@ class TerminalConversation:
 
     async def recap(self) -> str:
         """Which session is gone on with and what was said in it last; "" for a new one."""
-        if self._session is None:
-            return ""
-        here, title = self._session.id, self._session.title
-        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
-        room = shutil.get_terminal_size().columns - len(PROMPT)
-        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
-        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
-        called = f" “{printable(title)}”" if title else ""
-        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
+        return "" if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""

@@ -22,8 +22,7 @@ from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
-from hermes.store.compression_failures import Failures, record_failure
-from hermes.store.compressions import SeenSession
+from hermes.store.compressions import Failures, SeenSession, record_failure
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
 from hermes.store.session_leases import compression_lease
 from hermes.store.store import Store
