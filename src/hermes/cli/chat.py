@@ -21,7 +21,7 @@ from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.piped import ask_with_input
-from hermes.cli.project_file import ProjectFile, State, choose_project_file
+from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.start import load_app
 from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
@@ -106,9 +106,9 @@ async def _ending(conversation: TerminalConversation, seconds: float, as_json: b
             start_deliverer(conversation.app)
 
 
-def _ask_about(file: ProjectFile, state: State) -> bool:
+def _ask_about(file: ProjectFile, state: State) -> Wish:
     """By name: a conversation seldom needs it."""
-    answer: bool = import_module("hermes.cli.trust").wants(file, state)
+    answer: Wish = import_module("hermes.cli.trust").wants(file, state)
     return answer
 
 
