@@ -17,6 +17,7 @@ from hermes.cli.output import note, one_line, print_json, printable, say, show_t
 from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.cli.waiting import saying
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
