@@ -174,7 +174,7 @@ class Terminal:
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
-        answered = await run_command(self._conversation, line, stop)
+        answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
             self._screen.say(advise(answered.text))
         if answered.say is not None:

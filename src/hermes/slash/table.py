@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending, undoing, unfolding
+from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 QUOTED = 40
@@ -58,8 +58,8 @@ TABLE = (
     Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
     Command(
         "resume",
-        "ID",
-        "Go on with another session, by id, its beginning, or its title.",
+        "[ID]",
+        "Go on with another session, by id, its beginning, or its title; without one, choose from a list.",
         acts.resume,
         where=("terminal",),
         words=acts.recent_sessions,
@@ -91,6 +91,13 @@ TABLE = (
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command(
+        "edit",
+        "[TEXT]",
+        "Write a message in your editor, beginning with the last one, or TEXT.",
+        editing.edit,
+        where=("terminal",),
+    ),
     Command(
         "save",
         "[FILE] [--force]",
