@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -20,7 +21,6 @@ from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.start import load_app
-from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
@@ -75,8 +75,11 @@ async def _chat(
             if model is not None and (remark := await choose_model(await conversation.place(), model)):
                 note(remark)
             if question is None:
-                here = _read_lines(conversation, as_json) if as_json or not sys.stdin.isatty() else talk(conversation)
-                return await here
+                if as_json or not sys.stdin.isatty():
+                    return await _read_lines(conversation, as_json)
+                terminal = import_module("hermes.cli.terminal")  # by name: only who talks at a terminal needs it
+                code: int = await terminal.talk(conversation)
+                return code
             last = await _ask(conversation, question, as_json)
         ended = how_it_ended(last)
         if as_json:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from hermes.cli.screen import Screen
-from hermes.cli.status import ChatStatus
+if TYPE_CHECKING:
+    from hermes.cli.screen import Screen
+    from hermes.cli.status import ChatStatus
 
 PROMPT, INDENT = "› ", "  "
 
