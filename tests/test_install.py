@@ -120,8 +120,8 @@ def test_a_package_made_of_this_folder_brings_all_it_needs(tmp_path: Path) -> No
 def test_pipx_and_uv_put_hermes_on_the_path(tool: str, tmp_path: Path) -> None:
     places = {"PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "UV_TOOL_DIR": "tools", "UV_TOOL_BIN_DIR": "bin"}
     env = {name: str(tmp_path / place) for name, place in places.items()}
-    installer: list[str | Path] = [UV, "tool", "run", "pipx"] if tool == "pipx" else [UV, "tool"]
-    run(*installer, "install", ROOT, **env)
+    installer = ("run", "pipx", "install") if tool == "pipx" else ("install",)
+    run(UV, "tool", *installer, ROOT, **env)
     for command in (["--version"], ["sessions", "--help"], ["completion", "fish"]):
         assert run("hermes", *command, PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin", HERMES_HOME=str(tmp_path / "home"))
     said = run(tmp_path / "bin" / "hermes", "chat", "-q", "My cat is called Miso.", HERMES_HOME=str(tmp_path / "home"))

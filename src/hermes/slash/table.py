@@ -17,6 +17,8 @@ from hermes.errors import UsageError
 from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
+WIDEST = 24
+"""Columns that what is typed may have in the list; where it has more, what it means goes below."""
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
 
@@ -25,8 +27,13 @@ async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # its letters have no fixed width
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
-    width = max(len(command.usage) for command in offered)
-    return "\n".join(f"/{command.usage:<{width}}  {command.help}" for command in offered)
+    width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
+    return "\n".join(
+        f"/{command.usage:<{width}}  {command.help}"
+        if len(command.usage) <= width
+        else f"/{command.usage}\n{'':<{width + 1}}  {command.help}"
+        for command in offered
+    )
 
 
 async def _no_words(_: Here) -> Sequence[Word]:
