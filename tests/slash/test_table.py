@@ -31,6 +31,7 @@ BEGINNINGS = {
     "memory": "Memory is on.",
     "model": "No model answers",
     "status": "session ",
+    "unfold": "no tool was called here yet",
     "usage": "1 turns, 0 compressions",
     "edit": "there is no terminal to edit at",
     "save": "Saved 2 messages to ",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
@@ -34,9 +33,8 @@ from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
-from hermes.cli.rows import head
+from hermes.cli.recap import recap
 from hermes.cli.status import ChatStatus
-from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.errors import StoreError
@@ -88,6 +86,7 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self._is_hurried = False
         self.project: ProjectFile | None = None
         """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
@@ -156,15 +155,7 @@ class TerminalConversation:
 
     async def recap(self) -> str:
         """Which session is gone on with and what was said in it last; "" for a new one."""
-        if self._session is None:
-            return ""
-        here, title = self._session.id, self._session.title
-        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
-        room = shutil.get_terminal_size().columns - len(PROMPT)
-        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
-        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
-        called = f" “{printable(title)}”" if title else ""
-        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
+        return "" if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
@@ -218,11 +209,16 @@ class TerminalConversation:
             await self._close(self._agent, "exit")
         self._agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
-            self._all_told = await self._deliveries.finish(seconds) and self._all_told
+            told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
+            self._all_told = await self._deliveries.finish(0.0 if self._is_hurried else seconds) and told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         self.untold += await self._take_remarks()
         return self._all_told
+
+    def hurry(self) -> None:
+        """The person does not wait: `end` leaves to another process what memory was not told."""
+        self._is_hurried = True
 
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -42,6 +43,11 @@ def use_color(setting: str, env: Mapping[str, str]) -> bool:
     if setting != "auto":
         return setting == "always"
     return sys.stdout.isatty() and env.get("TERM") != "dumb" and not env.get("NO_COLOR")
+
+
+def can_redraw() -> bool:
+    """Whether standard output is a terminal on which rows can be drawn over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: Json) -> None:

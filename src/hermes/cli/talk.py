@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hermes.cli.screen import Screen
-from hermes.cli.status import ChatStatus
 from hermes.errors import UsageError
-from hermes.store.sessions import Listed
+
+if TYPE_CHECKING:
+    from hermes.cli.screen import Screen
+    from hermes.cli.status import ChatStatus
+    from hermes.store.sessions import Listed
 
 T = TypeVar("T")
 
@@ -75,7 +77,7 @@ class Front(Protocol):
         """Pass on what is typed, until `close` or the end of the input."""
         ...
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, talk: Talk, shown: str, /) -> None:
         """A message or command is taken up now."""
         ...
 

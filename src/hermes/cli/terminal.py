@@ -8,7 +8,6 @@ A front is how the terminal is used: `LivePrompt` where rows can be redrawn, `Pl
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import sys
@@ -21,8 +20,9 @@ from msgspec.structs import replace
 from hermes import __version__
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
+from hermes.cli.leaving import leave
 from hermes.cli.live_prompt import LivePrompt
-from hermes.cli.output import use_color
+from hermes.cli.output import can_redraw, use_color
 from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
@@ -37,9 +37,7 @@ from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
-GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
-FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
-PATIENCE = 0.5
+GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
@@ -51,15 +49,14 @@ async def talk(conversation: TerminalConversation) -> int:
     greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
-    can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw else PlainLines())
+    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
         with suppress(OSError):  # the window was closed
             sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
             sys.stdout.flush()
-    await _leave(conversation)
+    await leave(conversation)
     return code
 
 
@@ -217,18 +214,3 @@ def _signals(terminal: Terminal) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-async def _leave(conversation: TerminalConversation) -> None:
-    """Close the session, and say so when it takes a while. The terminal may be gone."""
-    here = conversation.session_id
-    leaving = asyncio.create_task(conversation.end())
-    with suppress(OSError):
-        if not (await asyncio.wait({leaving}, timeout=PATIENCE))[0]:
-            sys.stdout.write(f"{FINISHING}\n")
-            sys.stdout.flush()
-    await leaving
-    with suppress(OSError):
-        if here is not None:
-            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
-        sys.stdout.flush()

@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing
+from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 WIDEST = 24
@@ -88,6 +88,13 @@ TABLE = (
         "Show which model answers and what there is; NAME answers in this session from now on.",
         models.model,
         words=models.model_words,
+    ),
+    Command(
+        "unfold",
+        "[N]",
+        "The last tool calls in full, with what came of them; N is the Nth from the end.",
+        unfolding.unfold,
+        where=("terminal",),
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
