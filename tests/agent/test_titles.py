@@ -170,6 +170,8 @@ async def test_the_next_message_does_not_wait_for_a_title_and_it_is_made_after_i
         server.asked.clear()
         await server.asked.wait()
         await say(conversation, "since when?")
+        async with asyncio.timeout(30):
+            await server.hung_up.wait()
         await until(lambda: conversation.status.session == "Old stamps")
 
 
