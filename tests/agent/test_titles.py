@@ -166,6 +166,17 @@ async def test_after_three_failures_the_first_words_are_taken(tmp_path: Path) ->
         await until(lambda: conversation.status.session == "1 where do the stamps come from?")
 
 
+async def test_where_a_file_wants_titles_to_be_unique_the_second_gets_a_number(tmp_path: Path) -> None:
+    async with talking(tmp_path, None) as conversation:
+        await conversation.store.write(lambda tx: tx.execute("CREATE UNIQUE INDEX one_each ON sessions (title)"))
+        await say(conversation, ASKED)
+        await until(lambda: conversation.status.session == ASKED)
+        await conversation.leave()
+        await say(conversation, ASKED)
+        await until(lambda: conversation.status.session == f"{ASKED} (2)")
+    assert titles(tmp_path) == [ASKED, f"{ASKED} (2)"]
+
+
 @pytest.mark.contract("10.34")
 async def test_chats_get_titles_too(tmp_path: Path) -> None:
     def script(request: ModelRequest) -> ScriptedAnswer:

@@ -22,7 +22,7 @@ from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.forgetting import find_kept, forgotten_at
-from hermes.memory.provider import Entry, Later, Outcome
+from hermes.memory.provider import Entry, Later, Outcome, Parked
 from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneTerms
 from hermes.store.told import told_among
@@ -172,6 +172,36 @@ async def test_a_provider_that_takes_no_such_wish_is_named(tmp_path: Path) -> No
         await say(agent, "stamps")
         told = await take_back(agent)
         assert told.splitlines()[1:] == ["recorder was told of it and cannot take it back: it stays there."]
+
+
+@pytest.mark.contract("10.27")
+@pytest.mark.parametrize("command", ["/undo", "/retry"])
+async def test_a_conversation_of_an_earlier_version_is_deleted_too(tmp_path: Path, command: str) -> None:
+    async with open_seam(tmp_path, [Reply("one")], Recorder()) as agent:
+        await say(agent, "stamps")
+        session = agent.session_id
+    provider = Undoer()
+    async with open_seam(tmp_path, [Reply("two")], provider, session_id=session) as agent:
+        await (take_back(agent) if command == "/undo" else answer_again(agent))
+        await settle(agent)
+    assert [entry.data["session_id"] for entry in provider.undos()] == [session]
+
+
+class Unable(Undoer):
+    """A provider that is told what to delete and cannot."""
+
+    async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        done = await super().deliver(entries, until)
+        return [Parked("it cannot") if entry.kind == "undo" else one for entry, one in zip(entries, done, strict=True)]
+
+
+@pytest.mark.contract("10.27")
+async def test_a_provider_that_cannot_delete_says_why_and_does_not_count_as_failing(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, [Reply("one")], Unable()) as agent:
+        await say(agent, "stamps")
+        told = await take_back(agent)
+        assert told.splitlines()[1:] == ["Something stays at recorder: it cannot"]
+        assert (agent.memory.state, agent.memory.take_notices()) == ("ok", [])
 
 
 class Away(Undoer):

@@ -150,7 +150,9 @@ Chat: TypeAlias = Callable[..., Screen]
 def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
-        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
+        name: os.environ[name]
+        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
+        if name in os.environ
     } | {
         "HERMES_HOME": str(home),
         "PYTHONUTF8": "1",

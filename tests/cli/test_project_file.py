@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.prompt import LONGEST_SOUL, PromptParts, build_system_prompt
-from hermes.cli.project_file import LONGEST, TrustedFiles, choose_project_file, find_project_file
+from hermes.cli.project_file import (
+    LONGEST,
+    ProjectFile,
+    State,
+    TrustedFiles,
+    Wish,
+    choose_project_file,
+    find_project_file,
+)
 from hermes.errors import HermesError, HomeError
 from hermes.home import Home
 from hermes.scope import OWNER
@@ -99,7 +107,7 @@ def test_a_person_is_asked_once_at_the_terminal_and_may_look_first(
 ) -> None:
     env = {**environment(home, endpoint.base_url), "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     with Screen("chat", env=env, columns=200) as screen:
-        screen.wait_for("AGENTS.md, 1 line, is new to me.").wait_for("Number or word").type("show" + ENTER)
+        screen.wait_for("go on without it").wait_for("Number or word").type("show" + ENTER)
         screen.wait_for(RULE).type("no" + ENTER)
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait(lambda _: len(prompts(endpoint)) == 1).wait_for_prompt().type(CTRL_D)
@@ -121,7 +129,7 @@ async def test_a_gateway_that_stands_in_the_directory_uses_it_for_nobody(project
     home.ensure()
     file = find_project_file(project)
     assert file is not None
-    TrustedFiles(home).trust(file)
+    TrustedFiles(home).keep(file, is_wanted=True)
     async with running_core(home.path) as core:
         await core.platform.deliver(message("hello"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -194,6 +202,23 @@ def test_a_link_within_the_directory_and_an_empty_file_are_what_they_are(project
     assert (found.path, found.text) == (project / "AGENTS.md", f"{RULE}\n")
     (project / "CLAUDE.md").write_text(" \n", encoding="utf-8")
     assert find_project_file(project) is None
+
+
+def test_who_says_never_is_asked_again_only_when_it_changes(project: Path, tmp_path: Path) -> None:
+    home, asked = Home(tmp_path / "home"), list[State]()
+
+    def never(_: ProjectFile, state: State) -> Wish:
+        asked.append(state)
+        return "never"
+
+    home.ensure()
+    for _ in range(2):
+        assert choose_project_file(home, never) is None
+    assert TrustedFiles(home).listed() == []
+    (project / "AGENTS.md").write_text("Something else.\n", encoding="utf-8")
+    assert choose_project_file(home, never) is None
+    assert asked == ["unknown", "unknown"]
+    assert choose_project_file(home, None) is None
 
 
 def test_a_damaged_list_trusts_nothing_and_says_so(

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hermes.agent.undo import STAYS
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.provider import Delivered
+from hermes.store.people import mark
 from tests.conftest import Ran
 from tests.gateway.core import Core, echo, message, running_core
 from tests.gateway.processes import rows
@@ -37,6 +39,7 @@ CAT, DOG = "My cat is called Mitzi.", "My dog is called Zorro."
 async def chatting(machine: Machine, url: str, workspace: str, script: Script = echo) -> AsyncIterator[Core]:
     machine.write({"baseUrl": url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
     async with running_core(machine.home, script, memory__provider="honcho") as core:
+        await core.store.write(lambda tx: mark(tx, "fake", "ann", is_owner=True, now=1.0))
         yield core
 
 
@@ -110,6 +113,11 @@ async def test_another_server_keeps_the_messages_and_that_is_said(
         assert len(arrived.messages(CHAT)) == 2
         reasons = rows(machine.home, "SELECT reason FROM hermes_queue WHERE state = 'dead'")
         assert reasons == [(stays,)], "`hermes memory outbox list` shows it"
+        for text in (CAT, "/undo"):
+            await core.platform.deliver(message(text, "8", author="bob"))
+            await core.platform.until(lambda said=text: len(core.platform.texts("8")) == 1 + (said == "/undo"))  # type: ignore[misc]
+            await delivered(core, machine.home)
+        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS], "a guest hears nothing of servers"
 
 
 @pytest.mark.contract("10.27")

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,25 @@ async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypat
     ending.join(20)
     with pytest.raises(RuntimeError):
         await threads.run(lambda: "late", 0)
+
+
+async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
+    threads = Threads(1, "test", together=1000.0)
+    free = threading.Event()
+    quick, slow = (asyncio.create_task(threads.run(*work)) for work in ((lambda: "quick", 0), (free.wait, 1)))
+    try:
+        async with asyncio.timeout(20):
+            assert await quick == "quick"
+        assert not slow.done()
+    finally:
+        free.set()
+        await slow
+        threads.end()
+
+
+async def test_every_answer_is_handed_back_however_many_wait_for_the_next() -> None:
+    threads = Threads(2, "test", together=1000.0)
+    async with asyncio.timeout(20):
+        found = await asyncio.gather(*(threads.run(partial(str, number), 0) for number in range(200)))
+        assert found == [*map(str, range(200))]
+    threads.end()

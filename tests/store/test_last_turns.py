@@ -141,6 +141,18 @@ async def test_a_turn_that_is_summarised_is_refused_with_the_reason(store: Store
 
 
 @pytest.mark.contract("10.25")
+async def test_turns_that_were_summarised_since_they_were_read_are_refused(store: Store) -> None:
+    await store.create_session("cli", session_id="s")
+    said = await store.append("s", *turn("one"))
+    turns = await store.read(lambda tx: store.turns.last(tx, "s"))
+    made = Compression("s", 1, said[1].id, said[1].id, (), "sum", snapshot_id("s", 1.0), 1.0)
+    await store.write(lambda tx: store.compressions.commit(tx, made))
+    with pytest.raises(UsageError, match="part of a summary"):
+        await store.write(lambda tx: store.turns.undo(tx, "c", turns, now=1.0))
+    assert await history(store) == ["one", "re: one"]
+
+
+@pytest.mark.contract("10.25")
 async def test_whoever_summarises_what_is_taken_back_meanwhile_is_refused(store: Store) -> None:
     await store.create_session("cli", session_id="s")
     await store.append("s", *turn("stamps"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_now
@@ -15,8 +16,10 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-MOST, TITLES = 20, 5
-"""Sessions that are reviewed, and that get a title, after one start."""
+MOST = 20
+"""Sessions that are reviewed after one start."""
+LOOKED_AT, TITLES = 200, 5
+"""Sessions without a title that are looked at, and of ours among them those that get one."""
 
 
 async def see_to_leftovers(
@@ -31,7 +34,7 @@ async def see_to_leftovers(
         for session in filter(ours, await store.unreviewed(MOST)):
             async with use(session) as agent:
                 await review_now(agent)
-        for session in filter(ours, await store.untitled(TITLES)):
+        for session in islice(filter(ours, await store.untitled(LOOKED_AT)), TITLES):
             async with use(session) as agent:
                 await title_now(agent)
     except HermesError as error:

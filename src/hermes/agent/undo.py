@@ -18,12 +18,14 @@ from hermes.agent.memory_tool import SPEC as MEMORY_SPEC
 from hermes.agent.memory_tool import NoteDone, read_result
 from hermes.agent.turn import answer
 from hermes.db.engine import Tx
+from hermes.db.queue import Item
 from hermes.db.queue_items import find
 from hermes.errors import HermesError, NoteError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
 from hermes.memory.undoing import TakenBack, take_back
+from hermes.scope import OWNER
 from hermes.store.held_lease import LaneDoor
 from hermes.store.last_turns import ConversationTurn
 from hermes.store.turns import TurnRecord
@@ -34,6 +36,7 @@ MOST_TURNS = 50
 SHOWN = 60
 """Characters of what was said that are repeated."""
 UNCHANGED = "Stopped; the conversation is as it was."
+STAYS = "Memory was told of it and cannot take it back."
 
 
 class _Found(Struct, frozen=True):
@@ -54,6 +57,7 @@ async def undo(
     so many or some of it may not be taken back, and SessionBusyError when another process talks for too long."""
     store = agent.store
     await agent.be_busy()
+    await agent.memory.undoing()
 
     def look(tx: Tx, _: float) -> _Found:
         if (done := find_undoing(tx, cause)) is not None:
@@ -117,6 +121,7 @@ class RetriedTurn:
 
 async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecord) -> AsyncGenerator[TurnEvent, None]:
     """Answer the last turn anew, as a turn like any other. The person's message stays as it is."""
+    await agent.memory.undoing()
     again = RetriedTurn(agent, cause, record)
     async with aclosing(answer(agent, (), stop, again)) as events:
         begun = False
@@ -150,11 +155,13 @@ async def _take_note_back(agent: Agent, done: NoteDone) -> str:
 
 
 async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
-    """Have what was told deleted at once where that can be; what the person is told of it."""
+    """Have what was told deleted at once where that can be; what the person is told of it. Which provider there is, and
+    what its server says, is the owner's business."""
     if not taken:
         return []
     await agent.memory.undone([one.lane for each in taken if each.provider == agent.memory.name for one in each.queued])
-    lines = await agent.store.read(lambda tx: [_outcome(tx, one) for one in taken])
+    tell = _outcome if agent.scope == OWNER else _outcome_for_others
+    lines = await agent.store.read(lambda tx: [tell(tx, one) for one in taken])
     return [line for line in lines if line]
 
 
@@ -162,13 +169,22 @@ def _outcome(tx: Tx, taken: TakenBack) -> str:
     """What became of what one provider was told; "" where it was told nothing."""
     if taken.stays:
         return f"{taken.provider} was told of it and cannot take it back: it stays there."
-    items = [find(tx, queue_name(taken.provider), one.ticket) for one in taken.queued]
-    reasons = [item.reason or "" for item in items if item is not None and item.state == "dead"]
-    if reasons:
+    items = _undos(tx, taken)
+    if reasons := [item.reason or "" for item in items if item.state == "dead"]:
         return f"Something stays at {taken.provider}: {'; '.join(reasons)}"
-    if any(item is not None and item.state == "waiting" for item in items):
+    if any(item.state == "waiting" for item in items):
         return f"{taken.provider} was told of it and deletes it as soon as it can be reached."
     return f"Deleted at {taken.provider} as well." if items else ""
+
+
+def _outcome_for_others(tx: Tx, taken: TakenBack) -> str:
+    return STAYS if taken.stays or any(item.state == "dead" for item in _undos(tx, taken)) else ""
+
+
+def _undos(tx: Tx, taken: TakenBack) -> list[Item]:
+    """The entries that wait or waited to be deleted at a provider."""
+    found = [find(tx, queue_name(taken.provider), one.ticket) for one in taken.queued]
+    return [item for item in found if item is not None]
 
 
 def _describe(turns: int, messages: int, first: str) -> str:

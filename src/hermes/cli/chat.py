@@ -21,9 +21,8 @@ from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.piped import ask_with_input
-from hermes.cli.project_file import ProjectFile, State, choose_project_file
+from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.start import load_app
-from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
@@ -84,8 +83,11 @@ async def _chat(
             if model is not None and (remark := await choose_model(await conversation.place(), model)):
                 note(remark)
             if question is None:
-                here = _read_lines(conversation, as_json) if as_json or not sys.stdin.isatty() else talk(conversation)
-                return await here
+                if as_json or not sys.stdin.isatty():
+                    return await _read_lines(conversation, as_json)
+                terminal = import_module("hermes.cli.terminal")  # by name: only who talks at a terminal needs it
+                code: int = await terminal.talk(conversation)
+                return code
             last = await _ask(conversation, question, as_json)
         ended = how_it_ended(last)
         if as_json:
@@ -106,9 +108,9 @@ async def _ending(conversation: TerminalConversation, seconds: float, as_json: b
             start_deliverer(conversation.app)
 
 
-def _ask_about(file: ProjectFile, state: State) -> bool:
+def _ask_about(file: ProjectFile, state: State) -> Wish:
     """By name: a conversation seldom needs it."""
-    answer: bool = import_module("hermes.cli.trust").wants(file, state)
+    answer: Wish = import_module("hermes.cli.trust").wants(file, state)
     return answer
 
 

@@ -29,9 +29,12 @@ MOST_BYTES = 4 * LONGEST
 MOST_TRUSTED = 1000
 UNUSED = "It is not used until that is mended"
 CHANGED = "{} has changed since you trusted it, and is not used: `hermes trust` trusts it as it is now."
-State = Literal["trusted", "changed", "unknown"]
-Ask: TypeAlias = Callable[["ProjectFile", State], bool]
-"""Ask the person whether a file is to be used, which is new or has changed."""
+State = Literal["trusted", "refused", "changed", "unknown"]
+Wish = Literal["yes", "no", "never"]
+Ask: TypeAlias = Callable[["ProjectFile", State], Wish]
+"""Ask the person whether a file is to be used, which is new or has changed; `never` holds until it changes."""
+REFUSED = "not "
+"""What stands before the hash of a file that the person does not want to be asked about."""
 
 
 class ProjectFile(Struct, frozen=True):
@@ -93,9 +96,9 @@ def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
             return None
         trusted = TrustedFiles(home)
         state = trusted.state(file)
-        if state != "trusted" and ask is not None and ask(file, state):
-            trusted.trust(file)
-            state = "trusted"
+        if state in ("changed", "unknown") and ask is not None and (wish := ask(file, state)) != "no":
+            trusted.keep(file, is_wanted=wish == "yes")
+            state = trusted.state(file)
     except HomeError as error:
         note(f"hermes: {printable(error.line())}")
         return None
@@ -109,34 +112,39 @@ def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
 
 
 class TrustedFiles:
-    """The files that the person of a home has trusted."""
+    """The files that the person of a home has trusted, and those that are not to be asked about."""
 
     def __init__(self, home: Home) -> None:
         self._file = home.path / "trusted.json"
 
     def state(self, file: ProjectFile) -> State:
-        """Whether this file, as it is, was trusted."""
-        known = self.listed().get(str(file.path.parent))
-        return "unknown" if known is None else "trusted" if known == file.digest else "changed"
+        """What the person said of this file, as it is."""
+        known = self._read().get(str(file.path.parent))
+        if known is None or (known.startswith(REFUSED) and known != f"{REFUSED}{file.digest}"):
+            return "unknown"
+        return "refused" if known.startswith(REFUSED) else "trusted" if known == file.digest else "changed"
 
-    def trust(self, file: ProjectFile) -> None:
-        """From now on the file is used as it is now."""
+    def keep(self, file: ProjectFile, *, is_wanted: bool) -> None:
+        """From now on the file is used as it is now, or not asked about until it changes."""
         with locked(self._file):
-            kept = {name: known for name, known in self.listed().items() if name != str(file.path.parent)}
+            kept = {name: known for name, known in self._read().items() if name != str(file.path.parent)}
             newest = dict(list(kept.items())[-(MOST_TRUSTED - 1) :])
-            self._write({**newest, str(file.path.parent): file.digest})
+            self._write({**newest, str(file.path.parent): f"{'' if is_wanted else REFUSED}{file.digest}"})
 
-    def distrust(self, directory: Path) -> bool:
-        """The file of a directory is not used any more; whether it was."""
+    def drop(self, directory: Path) -> bool:
+        """What the person said of a directory's file counts no more; whether anything was said."""
         with locked(self._file):
-            kept = self.listed()
+            kept = self._read()
             was = kept.pop(str(directory.resolve()), None) is not None
             if was:
                 self._write(kept)
             return was
 
-    def listed(self) -> dict[str, str]:
-        """Real paths of directories, and the hash of each one's file. Raises HomeError for a list that is damaged."""
+    def listed(self) -> list[str]:
+        """The directories whose file is trusted, by their real paths. Raises HomeError for a list that is damaged."""
+        return sorted(name for name, known in self._read().items() if not known.startswith(REFUSED))
+
+    def _read(self) -> dict[str, str]:
         try:
             found: Json = json.loads(read_file(self._file))
         except FileNotFoundError:

@@ -75,6 +75,7 @@ class Terminal:
         self._code: int | None = None
         self._doing = ""
         self._watch = SessionWatch(conversation.store)
+        self._known: ChatStatus | None = None
 
     @property
     def status(self) -> ChatStatus:
@@ -147,14 +148,14 @@ class Terminal:
         return None
 
     async def _look_around(self) -> None:
-        """Show what others said in the session meanwhile."""
-        before = self._watch.gauge
+        """Show what others said in the session meanwhile, and a title that it was given."""
         overheard = await self._watch.look(self._conversation.agent)
         if overheard.messages:
             self._screen.overhear(overheard)
             await self._front.show_aside(self)
-        elif self._watch.gauge != before:
+        elif self.status != self._known:
             self._front.refresh(self)
+        self._known = self.status
 
     async def _handle(self, typed: Typed) -> None:
         self._front.said(self, typed.shown)
@@ -174,7 +175,7 @@ class Terminal:
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
-        answered = await run_command(self._conversation, line, stop)
+        answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
             self._screen.say(advise(answered.text))
         if answered.say is not None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.project_file import NAME, ProjectFile, State, TrustedFiles, find_project_file
+from hermes.cli.project_file import NAME, ProjectFile, State, TrustedFiles, Wish, find_project_file
 from hermes.cli.start import AsJson, find_home
 from hermes.errors import NotFoundError
 
 OPTIONS = {
     "no": "go on without it",
     "yes": "trust it as it is now; when it changes you are asked again",
+    "never": "do not ask about it again until it changes",
     "show": "show it first",
 }
 
@@ -31,25 +32,25 @@ def trust(
     home = find_home(ctx)
     trusted = TrustedFiles(home)
     if listed:
-        known = sorted(trusted.listed())
+        known = trusted.listed()
         if json:
             print_json(known)
         for name in [] if json else known:
             say(printable(name))
         return
     if remove:
-        was = trusted.distrust(directory)
+        was = trusted.drop(directory)
         note(f"{NAME} of {printable(str(directory.resolve()))} {'is not used any more' if was else 'was not trusted'}.")
         return
     file = find_project_file(directory)
     if file is None:
         raise NotFoundError(f"there is no {NAME} with a text in {directory.resolve()}", hint="")
     home.ensure()
-    trusted.trust(file)
+    trusted.keep(file, is_wanted=True)
     note(f"Trusted: {printable(str(file.path))}, {len(file.text):,} characters.")
 
 
-def wants(file: ProjectFile, state: State) -> bool:
+def wants(file: ProjectFile, state: State) -> Wish:
     """Ask the person at the terminal whether the agent is to work by a file; they may look at it first."""
     why = "has changed since you trusted it" if state == "changed" else "is new to me"
     dialog, lines = TerminalDialog(), len(file.text.splitlines())
@@ -57,4 +58,4 @@ def wants(file: ProjectFile, state: State) -> bool:
     asked = f"{file.path}, {size}, {why}. Shall the agent work by it in sessions that begin here?"
     while (answer := dialog.choose(printable(asked), OPTIONS, "no")) == "show":
         say(printable(file.text))
-    return answer == "yes"
+    return cast(Wish, answer)

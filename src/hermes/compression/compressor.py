@@ -22,8 +22,7 @@ from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
-from hermes.store.compression_failures import Failures, record_failure
-from hermes.store.compressions import SeenSession
+from hermes.store.compressions import Failures, SeenSession, record_failure
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
 from hermes.store.session_leases import compression_lease
 from hermes.store.store import Store
@@ -74,7 +73,7 @@ class _Seen(SeenSession, frozen=True):
     tokens: int
 
 
-class _Work(Struct):
+class _UnderWay(Struct):
     """A compression under way; `result` is what it has come to so far, also when it is cut off."""
 
     session_id: str
@@ -121,7 +120,9 @@ class Compressor:
         """Compress `session_id` and no other. One start line and one end line in the log, whatever happens."""
         with operation(session_id):
             seen = await self._look(session_id)
-            work = _Work(session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off"))
+            work = _UnderWay(
+                session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off")
+            )
             name, about = compression_lease(session_id), f"the compression of session {session_id}"
             wanted = wanted_lease(self._store, about, name, self._owner, self._ttl)
             try:
@@ -141,7 +142,7 @@ class Compressor:
             return work.result
 
     @contextmanager
-    def _reported(self, work: _Work) -> Iterator[None]:
+    def _reported(self, work: _UnderWay) -> Iterator[None]:
         """The two lines of an operation around it. What it cannot do becomes its result."""
         count, tokens = len(work.seen.view.messages), f"{work.seen.tokens:,}"
         log.info(
@@ -172,7 +173,7 @@ class Compressor:
         held = await self._store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
         return held is not None
 
-    async def _compress_alone(self, work: _Work, held: HeldLease) -> None:
+    async def _compress_alone(self, work: _UnderWay, held: HeldLease) -> None:
         work.seen = await self._look(work.session_id)
         plan = self._plan(work.seen, work.request)
         if isinstance(plan, Cut):
@@ -198,7 +199,7 @@ class Compressor:
             return "too little would leave"
         return cut
 
-    async def _condense(self, work: _Work, cut: Cut, held: HeldLease) -> None:
+    async def _condense(self, work: _UnderWay, cut: Cut, held: HeldLease) -> None:
         made = await self._summarise_while_others_look(work, cut)
         if isinstance(made, NoSummary):
             if not work.request.must_fit:
@@ -221,7 +222,7 @@ class Compressor:
                 work.result = await swapping
             raise
 
-    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
+    def _swap(self, tx: Tx, work: _UnderWay, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
         held.check(tx)
         now = self._store.clock.now()
@@ -230,7 +231,7 @@ class Compressor:
         before, after = work.seen.tokens, view_tokens(view)
         return CompressionResult(work.session_id, view.messages, snapshot, before, after, "done", "; ".join(remarks))
 
-    async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
+    async def _summarise_while_others_look(self, work: _UnderWay, cut: Cut) -> UsableSummary | NoSummary:
         looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
         try:
             made = await self._summarise(work, cut)
@@ -241,7 +242,7 @@ class Compressor:
                 await asyncio.wait({looking})
         return made
 
-    async def _summarise(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
+    async def _summarise(self, work: _UnderWay, cut: Cut) -> UsableSummary | NoSummary:
         if self._model is None:
             return await self._digest(work, cut)
         previous, budget = work.seen.view.summary, self._summary_budget(work.request)
@@ -262,7 +263,7 @@ class Compressor:
                 writing.cancel()
                 await asyncio.wait({writing})
 
-    async def _digest(self, work: _Work, cut: Cut) -> UsableSummary:
+    async def _digest(self, work: _UnderWay, cut: Cut) -> UsableSummary:
         budget = self._summary_budget(work.request)
         # A long conversation takes a while to read through; other sessions go on meanwhile.
         return UsableSummary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
@@ -287,7 +288,7 @@ class Compressor:
         except HermesError as error:
             log.warning("the last look before compression failed: %s", error.line())
 
-    async def _remember_failure(self, work: _Work, held: HeldLease, reason: str) -> int:
+    async def _remember_failure(self, work: _UnderWay, held: HeldLease, reason: str) -> int:
         count = work.seen.failures.count + 1
         again = self._store.clock.now() + backoff_seconds(count)
 

@@ -239,6 +239,18 @@ class Memory:
         """Wait, for so long, until what is due of this conversation has been delivered."""
         await self.provider.flush(self._caller.spot.lane, seconds)
 
+    async def undoing(self) -> None:
+        """Something is about to be taken back: keep what the provider wants of this conversation now, which may be more
+        than when it was asked last."""
+        spot, now, outbox = self._caller.spot, self._clock_now(), self.provider.outbox
+        address = spot.address or await self.provider.find_address(spot.place, spot.about)
+
+        def keep(tx: Tx) -> None:
+            outbox.settle_known(tx, replace(spot, address=address), now=now)
+
+        if address is not None:
+            await self.provider.write_beside(keep, "keeping an address")
+
     async def undone(self, lanes: Iterable[str]) -> None:
         """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
         self.provider.wake.set()

@@ -67,6 +67,9 @@ class NoMemory:
     async def retitled(self, title: str) -> None:
         pass
 
+    async def undoing(self) -> None:
+        pass
+
     async def undone(self, lanes: Iterable[str]) -> None:
         pass
 

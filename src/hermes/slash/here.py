@@ -61,6 +61,15 @@ class Console(Protocol):
         """Go on with another session; what the person is told of it."""
         ...
 
+    async def choose_session(self) -> str | None:
+        """Let the person choose one of the sessions from a list; its id, None for none. Raises UsageError where the
+        terminal cannot show one."""
+        ...
+
+    async def edit(self, text: str) -> str | None:
+        """The text as the person's editor leaves it; None when that gave up. Raises UsageError where there is none."""
+        ...
+
     async def copy(self, text: str) -> str:
         """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
         ...

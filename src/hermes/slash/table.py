@@ -14,9 +14,11 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending, undoing, unfolding
+from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
+WIDEST = 24
+"""Columns that what is typed may have in the list; where it has more, what it means goes below."""
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
 
@@ -25,8 +27,13 @@ async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # its letters have no fixed width
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
-    width = max(len(command.usage) for command in offered)
-    return "\n".join(f"/{command.usage:<{width}}  {command.help}" for command in offered)
+    width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
+    return "\n".join(
+        f"/{command.usage:<{width}}  {command.help}"
+        if len(command.usage) <= width
+        else f"/{command.usage}\n{'':<{width + 1}}  {command.help}"
+        for command in offered
+    )
 
 
 async def _no_words(_: Here) -> Sequence[Word]:
@@ -58,8 +65,8 @@ TABLE = (
     Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
     Command(
         "resume",
-        "ID",
-        "Go on with another session, by id, its beginning, or its title.",
+        "[ID]",
+        "Go on with another session, by id, its beginning, or its title; without one, choose from a list.",
         acts.resume,
         where=("terminal",),
         words=acts.recent_sessions,
@@ -91,6 +98,13 @@ TABLE = (
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command(
+        "edit",
+        "[TEXT]",
+        "Write a message in your editor, beginning with the last one, or TEXT.",
+        editing.edit,
+        where=("terminal",),
+    ),
     Command(
         "save",
         "[FILE] [--force]",

@@ -30,10 +30,12 @@ whose steps may be Python functions of ours."""
 
 
 class ReadLane(Struct, frozen=True):
-    """Threads that read side by side, and how many seconds of a processor a read may take there."""
+    """Threads that read side by side, how many seconds of a processor a read may take there, and how many an answer may
+    wait for the next, to be handed back together."""
 
     threads: int
     seconds: float | None = None
+    together: float = 0.0
 
 
 class _NextLaneError(Exception):
@@ -126,7 +128,7 @@ class Readers(Generic[Tx]):
         self._connect = connect
         self._lock_timeout = lock_timeout
         self._seconds = seconds
-        self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader")) for lane in lanes]
+        self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader", lane.together)) for lane in lanes]
         self._under_way = 0
         self._turns = Turns(lambda: self._under_way > 1)
         self._local = threading.local()

@@ -48,8 +48,11 @@ asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
 class Threads:
     """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
 
-    def __init__(self, count: int, name: str) -> None:
-        self._waiting: list[_Work] = []
+    def __init__(self, count: int, name: str, together: float = 0.0) -> None:
+        """`together`: seconds that an answer may wait for the next one, so that the loop is woken once for both. Each
+        time it wakes, it and the threads wait for each other at Python's global lock."""
+        self._together = together
+        self._waiting: list[_QueuedRead] = []
         """A heap."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """True for each that waits, False for each thread that is to end."""
@@ -87,27 +90,51 @@ class Threads:
             thread.join()
 
     def _work(self) -> None:
-        while self._news.get():
+        ready: list[_Answer] = []
+        while self._wait(ready):
             with self._guard:
                 *_, loop, done, run = heapq.heappop(self._waiting)
             if not done.cancelled():
-                _do(run, loop, done)
+                ready.append((loop, partial(_fulfil, done, *_do(run, done)), time.perf_counter()))
             del loop, done, run  # what they hold must not live until the next one comes
+        _hand_back(ready)
+
+    def _wait(self, ready: list[_Answer]) -> bool:
+        """Wait for the next, and hand back what is ready unless the next comes at once. False when all is over."""
+        if ready and self._may_wait(since=ready[0][2]):
+            with suppress(queue.Empty):
+                return self._news.get_nowait()
+        if ready:
+            _hand_back(ready)
+        return self._news.get()
+
+    def _may_wait(self, since: float) -> bool:
+        """May an answer wait for the next? Only for one who usually asks for little."""
+        with self._guard:
+            is_little = bool(self._waiting) and self._waiting[0][0] == 0
+        return is_little and time.perf_counter() - since < self._together
 
 
-_Work = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_Answer = tuple[asyncio.AbstractEventLoop, Callable[[], None], float]
+"""Where it is waited for, what tells it there, and when it was found."""
 
 
-def _do(run: Callable[[], T], loop: asyncio.AbstractEventLoop, done: asyncio.Future[T]) -> None:
+def _do(run: Callable[[], T], done: asyncio.Future[T]) -> tuple[Callable[[Any], None], Any]:
     try:
-        fulfil = partial(_fulfil, done, done.set_result, run())
+        return done.set_result, run()
     except BaseException as error:  # noqa: BLE001 - handed to the caller
-        fulfil = partial(_fulfil, done, done.set_exception, error)
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
-        loop.call_soon_threadsafe(fulfil)
+        return done.set_exception, error
 
 
-def _fulfil(done: asyncio.Future[T], tell: Callable[[Any], None], result: Any) -> None:
+def _hand_back(ready: list[_Answer]) -> None:
+    for loop, answer, _ in ready:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(answer)
+    ready.clear()
+
+
+def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any) -> None:
     if not done.done():
         tell(result)
 

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StaleError, UsageError
-from hermes.store.compression_failures import Failures, clear_failures, read_failures
 from hermes.store.ids import snapshot_id
 from hermes.store.messages import Messages
 from hermes.store.sessions import Sessions
@@ -18,6 +17,14 @@ from hermes.types import Compression, LiveView
 
 TICK = 2e-6
 """Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
+
+
+class Failures(Struct, frozen=True):
+    """How a session's compressions went lately."""
+
+    count: int = 0
+    not_before: float = 0.0
+    reason: str = ""
 
 
 class SeenSession(Struct, frozen=True):
@@ -149,3 +156,22 @@ def compression_from_row(row: sqlite3.Row) -> Compression:
         snapshot_id=row["snapshot_id"],
         created_at=row["created_at"],
     )
+
+
+def read_failures(tx: Tx, session_id: str) -> Failures:
+    """The failures since the last success."""
+    row = tx.execute("SELECT * FROM hermes_compression_failures WHERE session_id = ?", (session_id,)).fetchone()
+    return Failures() if row is None else Failures(row["failures"], row["not_before"], row["reason"])
+
+
+def record_failure(tx: Tx, session_id: str, failures: Failures) -> None:
+    """Remember a failure, so that a restart does not forget to wait."""
+    tx.execute(
+        "INSERT OR REPLACE INTO hermes_compression_failures VALUES (?, ?, ?, ?)",
+        (session_id, failures.count, failures.not_before, failures.reason),
+    )
+
+
+def clear_failures(tx: Tx, session_id: str) -> None:
+    """It worked."""
+    tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))

@@ -53,6 +53,17 @@ SCHEMA = (
 NOT_ANSWERED = {"failed": "gone", "message": "the message was taken back before it was answered"}
 """What became of a message that nobody waits for any more."""
 
+MOVED_CHATS = """
+CREATE TABLE hermes_moved_chats (
+    platform TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    first_chat_id TEXT NOT NULL,
+    moved_at REAL NOT NULL,
+    PRIMARY KEY (platform, chat_id)
+) WITHOUT ROWID
+"""
+"""Chats that a platform gave another id, such as a group that became a supergroup: the conversation stays the same."""
+
 PairingState = Literal["pending", "allowed"]
 
 
@@ -103,6 +114,26 @@ def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: f
     for item in (queue_items.get(tx, row["item_id"]) for row in rows):
         if item is not None and item.state == "waiting":
             queue_items.conclude(tx, item.queue, item.key, json.dumps(NOT_ANSWERED), now=now)
+
+
+def record_move(tx: Tx, platform: str, old: str, new: str, *, now: float) -> bool:
+    """Remember that chat `old` is called `new` now; False when that is known, or makes no sense."""
+    first = first_chat_id(tx, platform, old)
+    if first == new:
+        return False
+    added = tx.execute(
+        "INSERT INTO hermes_moved_chats VALUES (?, ?, ?, ?) ON CONFLICT (platform, chat_id) DO NOTHING",
+        (platform, new, first, now),
+    )
+    return added.rowcount > 0
+
+
+def first_chat_id(tx: Tx, platform: str, chat_id: str) -> str:
+    """The id that a chat had first: its conversation is named by it for life."""
+    row = tx.execute(
+        "SELECT first_chat_id FROM hermes_moved_chats WHERE platform = ? AND chat_id = ?", (platform, chat_id)
+    ).fetchone()
+    return chat_id if row is None else str(row["first_chat_id"])
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:

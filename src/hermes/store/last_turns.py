@@ -72,7 +72,7 @@ class ConversationTurns:
         return tail if not summarised else [message for message in tail if message.id > summarised[-1]]
 
     def undo(self, tx: Tx, cause: str, turns: Sequence[ConversationTurn], *, now: float) -> Undoing:
-        """Take turns back that `last` gave in this transaction."""
+        """Take turns back that `last` gave. Raises UsageError when a summary was made of them since."""
         return self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
 
     def undo_reply(self, tx: Tx, cause: str, turn: ConversationTurn, *, now: float) -> None:
@@ -82,6 +82,9 @@ class ConversationTurns:
 
     def _take_back(self, tx: Tx, cause: str, messages: Sequence[Message], turns: int, now: float) -> Undoing:
         session_id, ids = messages[0].session_id, [message.id for message in messages]
+        latest = self._compressions.latest(tx, session_id)
+        if latest is not None and latest.horizon_message_id >= ids[0]:
+            raise UsageError(f"nothing can be taken back: {SUMMARISED}", hint="")
         if self._has_mark:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)

@@ -18,14 +18,12 @@ from hermes.errors import StoreDamagedError
 from hermes.store import (
     auto_titles,
     chosen_models,
-    compression_failures,
     corrections,
     inbox,
     incognito,
     injections,
     memory_rows,
     mended,
-    moved_chats,
     note_remarks,
     people,
     project_files,
@@ -36,6 +34,15 @@ from hermes.store import (
     usage,
 )
 from hermes.types import Json
+
+COMPRESSION_FAILURES = """
+CREATE TABLE hermes_compression_failures (
+    session_id TEXT PRIMARY KEY,
+    failures INTEGER NOT NULL,
+    not_before REAL NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID
+"""
 
 SESSIONS = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -155,9 +162,9 @@ MIGRATIONS = (
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
-    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
+    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, COMPRESSION_FAILURES, *inbox.SCHEMA)),
     Migration(3, (mended.SCHEMA,)),
-    Migration(4, (moved_chats.SCHEMA,)),
+    Migration(4, (inbox.MOVED_CHATS,)),
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
     Migration(7, (reviews.DUE,)),
