@@ -82,7 +82,7 @@ async def test_chat_answers_every_command_that_it_offers(tmp_path: Path, command
 
 async def test_help_lists_what_the_surface_offers_and_nothing_else(tmp_path: Path) -> None:
     async with at_terminal(tmp_path / "terminal") as conversation:
-        listed = (await ask(conversation, "/help")).splitlines()
+        listed = (await ask(conversation, "/help")).replace("\n ", " ").splitlines()
     [told] = await in_chat(tmp_path / "chat", "/help")
     for surface, lines in (("terminal", listed), ("chat", told.splitlines())):
         offered = [command for command in TABLE if surface in command.where]

@@ -12,7 +12,7 @@ from hermes.cli.markdown import Markdown
 from hermes.cli.output import printable
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
-from hermes.cli.rows import fold, head
+from hermes.cli.rows import fold, hang, head
 from hermes.cli.session_watch import Overheard
 from hermes.cli.styled import paint
 from hermes.cli.tool_row import ToolRow
@@ -102,8 +102,8 @@ class Screen:
         return taken
 
     def say(self, text: str) -> None:
-        """Whole lines, broken between words."""
-        self._add_lines(text, "")
+        """Whole lines, broken between words; what stands in two columns stays in them."""
+        self._add_lines("\n".join(hang(line, self._columns()) for line in text.split("\n")), "")
 
     def remark(self, text: str) -> None:
         """Whole lines beside the conversation."""
@@ -130,6 +130,8 @@ class Screen:
                 self._begun = False
                 self._grow(self._reply, text, "")
                 self.end()
+        if overheard.messages and overheard.messages[-1].role == "user":
+            self.end()
 
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""

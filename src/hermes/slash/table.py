@@ -17,6 +17,8 @@ from hermes.errors import UsageError
 from hermes.slash import acts, keeping, models, remembering, spending, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
+WIDEST = 16
+"""Letters of a command that its help stands beside; of a wider one it stands below."""
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
 
@@ -25,8 +27,10 @@ async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # its letters have no fixed width
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
-    width = max(len(command.usage) for command in offered)
-    return "\n".join(f"/{command.usage:<{width}}  {command.help}" for command in offered)
+    width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
+    below = f"\n{' ' * (width + 3)}"
+    rows = ((command, "  " if len(command.usage) <= width else below) for command in offered)
+    return "\n".join(f"/{command.usage:<{width}}{apart}{command.help}" for command, apart in rows)
 
 
 async def _no_words(_: Here) -> Sequence[Word]:
