@@ -135,7 +135,7 @@ class Screen:
 
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""
-        self._end_text()
+        self.end_text()
         self._tool, self._passing = None, ""
         self._finished.append("")
         self._blank, self._begun = 0, False
@@ -153,7 +153,7 @@ class Screen:
             case MemoryUpdated(action=action, text=text) if self._notices:
                 self._say_after_tool(f"💾 Memory updated: {'removed: ' if action == 'remove' else ''}{text}")
             case Notice(text, passes=True) if self._redraws:
-                self._end_text()
+                self.end_text()
                 self._passing = printable(text)
             case Notice(text):
                 self.remark(text)
@@ -164,7 +164,7 @@ class Screen:
             case Stopped():
                 self.remark("(stopped)")
             case Replied():
-                self._end_text()
+                self.end_text()
             case _:
                 pass
 
@@ -172,7 +172,7 @@ class Screen:
         now, columns = time.monotonic(), self._columns()
         match event:
             case ToolStarted(name=name, arguments=arguments):
-                self._end_text()
+                self.end_text()
                 self._tool = ToolRow(name, arguments, now)
                 if not self._redraws:
                     self.remark(self._tool.running(now, columns))
@@ -196,11 +196,12 @@ class Screen:
 
     def _grow(self, form: Format, text: str, style: str) -> None:
         if form is not self._format or style != self._style:
-            self._end_text()
+            self.end_text()
         self._format, self._style = form, style
         self._add(form.feed(printable(text).expandtabs(4)))
 
-    def _end_text(self) -> None:
+    def end_text(self) -> None:
+        """Finish the text that is growing."""
         self._add(self._format.end())
 
     def _add(self, rows: list[str]) -> None:
@@ -214,10 +215,10 @@ class Screen:
             self._finished.append(self._paint(row))
 
     def _add_lines(self, text: str, style: str) -> None:
-        self._end_text()
+        self.end_text()
         self._blank = 0
         self._grow(self._plain, f"{text}\n", style)
-        self._end_text()
+        self.end_text()
 
     def dim(self, text: str) -> str:
         """`text` as it shows beside the conversation, where the terminal can."""
