@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.rows import columns_of, fold, head, tail
+from hermes.cli.rows import columns_of, fold, hang, head, tail
 from hermes.cli.status import ChatStatus
 from hermes.cli.table import INDENT, LEAST, block, fit_widths
 
@@ -73,3 +73,9 @@ def test_a_row_as_a_block_loses_nothing_and_fits_unless_a_word_or_the_first_cell
 
 def test_a_count_in_a_block_has_its_name() -> None:
     assert block(["id", "messages", "title"], ["a", "2", "Tea"], 60) == ["a  2 messages  Tea"]
+
+
+def test_two_columns_stay_two_columns_when_they_are_folded() -> None:
+    assert hang("/stop   End what is under way.", 20) == "/stop   End what is\n        under way."
+    assert hang("words that are no columns", 10) == "words that are no columns"
+    assert hang("    as indented as it was", 16) == "    as indented\n    as it was"

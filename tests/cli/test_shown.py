@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_the_first_row_is_formatted_while_the_rest_is_still_to_come(chat: Chat) 
     with chat({"says": {"text": "# Sorting\nIt takes **mem", "ending": "hang"}}) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
         screen.wait_for_rows("› go", "Sorting", "It takes **mem")
+
+
+@pytest.mark.contract("10.20")
+def test_the_reply_to_one_question_at_a_terminal_is_formatted_as_it_comes(chat: Chat) -> None:
+    with chat({"says": {"text": f"{REPLY}\nand then \x1b[2J", "ending": "hang"}}, more=("-q", "go")) as screen:
+        screen.wait_for_rows(*AS_MEANT)
+        assert screen.style_of("memory") == ("default", True)
+        screen.process.send_signal(signal.SIGINT)
+        screen.wait_for_rows("and then [2J", "hermes: stopped")
+        assert screen.ended() == 130
 
 
 @pytest.mark.contract("10.20")

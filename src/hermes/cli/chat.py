@@ -19,7 +19,7 @@ from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
-from hermes.cli.output import note, print_error, say
+from hermes.cli.output import can_redraw, note, print_error, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.start import load_app
@@ -129,11 +129,24 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
+    if not as_json and can_redraw():
+        return await _ask_at_terminal(conversation, text)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
     return last
+
+
+async def _ask_at_terminal(conversation: TerminalConversation, text: str) -> TurnEvent:
+    """The same for a person who watches: the reply is shown as it comes."""
+    printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
+    with _stop_on_interrupt() as stop:
+        async with aclosing(conversation.say(text, stop)) as events:
+            async for event in events:
+                printed.show(event)
+                _tell(conversation, event, as_json=False)
+    return event
 
 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:

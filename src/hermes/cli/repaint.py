@@ -1,4 +1,7 @@
-"""A window whose width changes: terminals fold, cut or join what was drawn, each its own way, so it is drawn anew."""
+"""A window whose width changes: terminals fold, cut or join what was drawn, each its own way, so it is drawn anew.
+
+Rows that a terminal has moved above its window meanwhile may be there a second time: that cannot be seen from here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 KEPT = 500
 """Printed rows that can be shown again: more than any window has."""
 CODES = r"\x1b\[[0-9;]*m"
-HERE, BACK, EMPTY_ROW, WRAP = "\x1b7", "\x1b8", "\x1b[2K", "\x1b[?7h"
+TOP, EMPTY_ROW, WRAP = "\x1b[H", "\x1b[2K", "\x1b[?7h"
 
 
 class PrintedRows:
@@ -23,6 +26,7 @@ class PrintedRows:
 
     def __init__(self, rows: Iterable[str]) -> None:
         self._rows = deque(rows, maxlen=KEPT)
+        self._has_window = False
 
     def add(self, rows: Iterable[str]) -> None:
         """These were printed."""
@@ -51,21 +55,23 @@ class PrintedRows:
         output, size = app.output, app.output.get_size()
         screen = app.renderer.last_rendered_screen
         prompt_rows = screen.height if screen is not None else 1
-        shown, height = self._last_that_fit(size.columns, max(1, size.rows - prompt_rows))
-        output.write_raw("\r")
-        output.cursor_up(min(size.rows, height + 2 * prompt_rows))
-        # Row by row: what is erased at once from the top of its window, tmux keeps above it.
-        output.write_raw(HERE + f"{EMPTY_ROW}\x1b[B" * size.rows + EMPTY_ROW + BACK + WRAP)
+        shown = self._last_that_fit(size.columns, max(1, size.rows - prompt_rows))
+        if not self._has_window and len(shown) == len(self._rows):
+            # What others left in the window is moved above it, once.
+            output.write_raw(f"\x1b[{size.rows};1H" + "\n" * size.rows)
+        self._has_window = True
+        # Row by row: what is erased at once, tmux keeps above the window.
+        output.write_raw(TOP + f"{EMPTY_ROW}\x1b[B" * size.rows + TOP + WRAP)
         output.write_raw("".join(f"{row}\r\n" for row in shown))
         output.flush()
 
-    def _last_that_fit(self, columns: int, rows: int) -> tuple[list[str], int]:
-        """The last printed rows that have room, and how many rows of the window they take."""
+    def _last_that_fit(self, columns: int, rows: int) -> list[str]:
+        """The last printed rows that there is room for."""
         shown: list[str] = []
         used = 0
         for row in reversed(self._rows):
             used += max(1, -(-columns_of(re.sub(CODES, "", row)) // columns))
             if used > rows:
-                return shown, rows
+                break
             shown.insert(0, row)
-        return shown, used
+        return shown

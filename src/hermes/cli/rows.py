@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 JOINER = "\u200d"
@@ -90,6 +91,15 @@ def _may_break(text: str, place: int) -> bool:
     if width_of(after) == 0 or before == JOINER:
         return False
     return before == " " or width_of(before) == 2 or width_of(after) == 2
+
+
+def hang(line: str, columns: int) -> str:
+    """A line of two columns, such as a command and what it does, with the second one folded below itself."""
+    found = re.match(r"(?:\S.{0,28}?)? {2,}(?=\S)", line)
+    if found is None or columns_of(line) <= columns or 2 * found.end() > columns:
+        return line
+    full, rest = fold(line[found.end() :], columns - found.end())
+    return found[0] + f"\n{' ' * found.end()}".join([*full, rest])
 
 
 def tail(text: str, columns: int) -> str:

@@ -13,7 +13,7 @@ from hermes.cli.output import printable
 from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
-from hermes.cli.rows import fold, head
+from hermes.cli.rows import fold, hang, head
 from hermes.cli.session_watch import Overheard
 from hermes.cli.styled import paint
 from hermes.cli.tool_row import ToolRow
@@ -103,8 +103,8 @@ class Screen:
         return taken
 
     def say(self, text: str) -> None:
-        """Whole lines, broken between words."""
-        self._add_lines(text, "")
+        """Whole lines, broken between words; what stands in two columns stays in them."""
+        self._add_lines("\n".join(hang(line, self._columns()) for line in text.split("\n")), "")
 
     def remark(self, text: str) -> None:
         """Whole lines beside the conversation."""
@@ -131,10 +131,12 @@ class Screen:
                 self._begun = False
                 self._grow(self._reply, text, "")
                 self.end()
+        if overheard.messages and overheard.messages[-1].role == "user":
+            self.end()
 
     def end(self) -> None:
         """A turn or a command is over: leave one blank row."""
-        self._end_text()
+        self.end_text()
         self._tool, self._passing = None, ""
         self._finished.append("")
         self._blank, self._begun = 0, False
@@ -152,7 +154,7 @@ class Screen:
             case MemoryUpdated(action=action, text=text) if self._notices:
                 self._say_after_tool(f"💾 Memory updated: {'removed: ' if action == 'remove' else ''}{text}")
             case Notice(text, passes=True) if self._redraws:
-                self._end_text()
+                self.end_text()
                 self._passing = printable(text)
             case Notice(text):
                 self.remark(advise(text))
@@ -163,7 +165,7 @@ class Screen:
             case Stopped():
                 self.remark("(stopped)")
             case Replied():
-                self._end_text()
+                self.end_text()
             case _:
                 pass
 
@@ -171,7 +173,7 @@ class Screen:
         now, columns = time.monotonic(), self._columns()
         match event:
             case ToolStarted(name=name, arguments=arguments):
-                self._end_text()
+                self.end_text()
                 self._tool = ToolRow(name, arguments, now)
                 if not self._redraws:
                     self.remark(self._tool.running(now, columns))
@@ -195,11 +197,12 @@ class Screen:
 
     def _grow(self, form: Format, text: str, style: str) -> None:
         if form is not self._format or style != self._style:
-            self._end_text()
+            self.end_text()
         self._format, self._style = form, style
         self._add(form.feed(printable(text).expandtabs(4)))
 
-    def _end_text(self) -> None:
+    def end_text(self) -> None:
+        """Finish the text that is growing."""
         self._add(self._format.end())
 
     def _add(self, rows: list[str]) -> None:
@@ -213,10 +216,10 @@ class Screen:
             self._finished.append(self._paint(row))
 
     def _add_lines(self, text: str, style: str) -> None:
-        self._end_text()
+        self.end_text()
         self._blank = 0
         self._grow(self._plain, f"{text}\n", style)
-        self._end_text()
+        self.end_text()
 
     def dim(self, text: str) -> str:
         """`text` as it shows beside the conversation, where the terminal can."""

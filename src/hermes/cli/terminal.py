@@ -44,9 +44,12 @@ LOOK = 1.0
 
 async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
-    rows, rest = fold(GREETING, shutil.get_terminal_size().columns)
     recap = await conversation.recap()
-    greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
+    columns = shutil.get_terminal_size().columns
+    greeting: list[str] = []
+    for line in (GREETING, "", *([*recap.split("\n"), ""] if recap else [])):
+        full, rest = fold(line, columns)
+        greeting += [*full, rest]
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
