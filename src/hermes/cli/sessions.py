@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from msgspec import to_builtins
 
-from hermes.cli.asking import agreed
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
+from hermes.cli.session_deletion import SessionArgument, delete_session
 from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
-from hermes.memory.outbox import Outbox
 from hermes.settings import COLOR
-from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
-from hermes.store.memory_rows import hide_title, providers_of
+from hermes.store.memory_rows import hide_title
 from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
@@ -33,8 +31,6 @@ from hermes.types import Compression, Json, LiveView, Message, Session
 app = typer.Typer(
     help="List, read, search, name, export and delete sessions.", no_args_is_help=True, rich_markup_mode=None
 )
-
-SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
 
 UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
 
@@ -178,67 +174,7 @@ def export_sessions(
     note(f"{count} sessions written to {output}")
 
 
-@app.command("delete")
-def delete_session(
-    ctx: typer.Context,
-    name: SessionArgument,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
-    everywhere: Annotated[bool, typer.Option("--everywhere", help="Memory providers forget it too.")] = False,
-    json: AsJson = False,
-) -> None:
-    """Delete a session with its messages, snapshots, queued work and search entries. Says first what will go."""
-    host = load_app(ctx)
-
-    async def plan(store: Store) -> tuple[Deletion, list[str]]:
-        def read(tx: Tx) -> tuple[Deletion, list[str]]:
-            planned = store.deletions.plan(tx, store.sessions.find(tx, name).id)
-            told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
-            return planned, sorted(told)
-
-        return await store.read(read)
-
-    planned, told = with_store(host, plan)
-    if not json:
-        say(f"This deletes {_describe(planned)}.")
-        for provider in told:
-            say(_describe_memory(provider, everywhere=everywhere))
-    if not agreed("Delete it for good?", "deleting", yes):
-        note("Nothing was deleted.")
-        raise typer.Exit(1)
-
-    def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
-        unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
-        return store.deletions.delete(tx, planned.session_ids[-1]), unasked
-
-    done, unasked = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
-    if json:
-        print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
-        return
-    say("Deleted.")
-    for provider in unasked:
-        say(f"{provider} takes no wish to forget: what it was told stays there.")
-
-
-def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
-    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
-    now, unasked = store.clock.now(), set[str]()
-    for key in session_ids:
-        unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}
-    return sorted(unasked)
-
-
-def _describe_memory(provider: str, *, everywhere: bool) -> str:
-    if everywhere:
-        return f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
-    return f"What {provider} was told of it stays there; --everywhere has it forgotten too."
-
-
-def _describe(planned: Deletion) -> str:
-    rotated = f" (and {len(planned.session_ids) - 1} that it continues)" if len(planned.session_ids) > 1 else ""
-    return (
-        f"session {planned.session_ids[-1]}{rotated}: {planned.messages} messages, {planned.snapshots} snapshots, "
-        f"{planned.queued} queued items, {planned.routes} bindings, and their search entries"
-    )
+app.command("delete")(delete_session)
 
 
 def _find_view(store: Store, name: str) -> Callable[[Tx], tuple[Session, LiveView]]:

@@ -1,0 +1,82 @@
+"""`hermes sessions delete`: says what will go, asks, and takes all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+
+from hermes.cli.asking import agreed
+from hermes.cli.output import note, print_json, say
+from hermes.cli.start import AsJson, load_app, with_store
+from hermes.db.engine import Tx
+from hermes.memory.outbox import Outbox
+from hermes.store.deletion import Deletion
+from hermes.store.memory_rows import providers_of
+from hermes.store.store import Store
+
+SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
+
+
+def delete_session(
+    ctx: typer.Context,
+    name: SessionArgument,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Memory providers forget it too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a session with its messages, snapshots, queued work and search entries. Says first what will go."""
+    host = load_app(ctx)
+
+    async def plan(store: Store) -> tuple[Deletion, list[str]]:
+        def read(tx: Tx) -> tuple[Deletion, list[str]]:
+            planned = store.deletions.plan(tx, store.sessions.find(tx, name).id)
+            told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
+            return planned, sorted(told)
+
+        return await store.read(read)
+
+    planned, told = with_store(host, plan)
+    if not json:
+        say(f"This deletes {_describe(planned)}.")
+        for provider in told:
+            say(_describe_memory(provider, everywhere=everywhere))
+    if not agreed("Delete it for good?", "deleting", yes):
+        note("Nothing was deleted.")
+        raise typer.Exit(1)
+
+    def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
+        unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
+        return store.deletions.delete(tx, planned.session_ids[-1]), unasked
+
+    done, unasked = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
+    if json:
+        print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
+        return
+    say("Deleted.")
+    for provider in unasked:
+        say(f"{provider} takes no wish to forget: what it was told stays there.")
+
+
+def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
+    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
+    now, unasked = store.clock.now(), set[str]()
+    for key in session_ids:
+        unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}
+    return sorted(unasked)
+
+
+def _describe_memory(provider: str, *, everywhere: bool) -> str:
+    if everywhere:
+        return f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
+    return f"What {provider} was told of it stays there; --everywhere has it forgotten too."
+
+
+def _describe(planned: Deletion) -> str:
+    rotated = f" (and {len(planned.session_ids) - 1} that it continues)" if len(planned.session_ids) > 1 else ""
+    return (
+        f"session {planned.session_ids[-1]}{rotated}: {planned.messages} messages, {planned.snapshots} snapshots, "
+        f"{planned.queued} queued items, {planned.routes} bindings, and their search entries"
+    )
