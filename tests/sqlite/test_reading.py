@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,9 @@ async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
     assert (most, len(ended)) == ([1], 4)
 
 
-def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads(1, "test")
-    assert threads.submit(lambda: "begun", 0).result(20) == "begun"
+    assert await threads.run(lambda: "begun", 0) == "begun"
     ending = threading.Thread(target=threads.end)
     numbers = itertools.count(10)
 
@@ -154,7 +155,30 @@ def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: py
             return next(numbers)
 
     monkeypatch.setattr(threads, "_numbers", EndingMeanwhile())
-    assert threads.submit(lambda: "done", 0).result(20) == "done"
+    async with asyncio.timeout(20):
+        assert await threads.run(lambda: "done", 0) == "done"
     ending.join(20)
     with pytest.raises(RuntimeError):
-        threads.submit(lambda: "late", 0)
+        await threads.run(lambda: "late", 0)
+
+
+async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
+    threads = Threads(1, "test", together=1000.0)
+    free = threading.Event()
+    quick, slow = (asyncio.create_task(threads.run(*work)) for work in ((lambda: "quick", 0), (free.wait, 1)))
+    try:
+        async with asyncio.timeout(20):
+            assert await quick == "quick"
+        assert not slow.done()
+    finally:
+        free.set()
+        await slow
+        threads.end()
+
+
+async def test_every_answer_is_handed_back_however_many_wait_for_the_next() -> None:
+    threads = Threads(2, "test", together=1000.0)
+    async with asyncio.timeout(20):
+        found = await asyncio.gather(*(threads.run(partial(str, number), 0) for number in range(200)))
+        assert found == [*map(str, range(200))]
+    threads.end()

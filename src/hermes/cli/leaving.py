@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.output import can_redraw
+from hermes.cli.own_name import advise
 
 FINISHING = "Telling memory the rest; Ctrl-C leaves that to another process …"
 CLEAR_ROW = "\x1b[K"
@@ -28,7 +29,7 @@ async def leave(conversation: TerminalConversation) -> None:
         await conversation.end()
     with suppress(OSError):
         if here is not None:
-            sys.stdout.write(f"`hermes chat -s {here}` goes on with it.\n")
+            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
         sys.stdout.flush()
 
 

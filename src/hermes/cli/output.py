@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 
+from hermes.cli.own_name import advise
 from hermes.errors import HermesError
 from hermes.redaction import hide_passwords
 from hermes.types import Json
@@ -32,8 +33,8 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """One line on standard error: progress and remarks, never the result."""
-    sys.stderr.write(f"{text}\n")
+    """One line on standard error: progress, remarks and advice, never the result."""
+    sys.stderr.write(f"{advise(text)}\n")
     sys.stderr.flush()
 
 

@@ -7,8 +7,13 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from hermes.cli.talk import PROMPT, Talk, Typed
+from hermes.cli.talk import PROMPT, Talk, Typed, which_session
+from hermes.store.sessions import Listed
+
+T = TypeVar("T")
 
 QUIET, AGAIN = 0.5, 10.0
 """Seconds without a row after which it is said that something is under way, and between two such rows."""
@@ -24,6 +29,7 @@ class PlainLines:
         self._asks_again = False
         self._wrote_at = 0.0
         self._telling: asyncio.Task[None] | None = None
+        self._read: Callable[[], None] = lambda: None
 
     @property
     def columns(self) -> int:
@@ -57,6 +63,7 @@ class PlainLines:
             self._write("\n(Ctrl-C again to leave)\n")
             self._ask()
 
+        self._read = read
         loop.add_reader(descriptor, read)
         loop.add_signal_handler(signal.SIGINT, interrupt)
         self._ask()
@@ -96,6 +103,20 @@ class PlainLines:
         self.refresh(talk)
         if not self._closed.is_set() and not talk.waiting:
             self._ask()
+
+    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop.remove_reader(descriptor)
+        try:
+            return await use()
+        finally:
+            loop.add_reader(descriptor, self._read)
+
+    async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
+        raise which_session()
+
+    def offer_draft(self, text: str) -> None:
+        """The terminal itself keeps the line that is typed."""
 
     def close(self) -> None:
         self._closed.set()

@@ -23,6 +23,7 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.cli.leaving import leave
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import can_redraw, use_color
+from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
@@ -33,6 +34,7 @@ from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
 from hermes.events import Accepted
 from hermes.settings import COLOR
+from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
@@ -76,6 +78,7 @@ class Terminal:
         self._code: int | None = None
         self._doing = ""
         self._watch = SessionWatch(conversation.store)
+        self._known: ChatStatus | None = None
 
     @property
     def status(self) -> ChatStatus:
@@ -148,14 +151,14 @@ class Terminal:
         return None
 
     async def _look_around(self) -> None:
-        """Show what others said in the session meanwhile."""
-        before = self._watch.gauge
+        """Show what others said in the session meanwhile, and a title that it was given."""
         overheard = await self._watch.look(self._conversation.agent)
         if overheard.messages:
             self._screen.overhear(overheard)
             await self._front.show_aside(self)
-        elif self._watch.gauge != before:
+        elif self.status != self._known:
             self._front.refresh(self)
+        self._known = self.status
 
     async def _handle(self, typed: Typed) -> None:
         self._front.said(self, typed.shown)
@@ -165,9 +168,9 @@ class Terminal:
                 self._doing = text.split(maxsplit=1)[0]
                 await self._run_command(text, self._stop)
             else:
-                await self._run_turn(text, self._stop)
+                await self._run_turn(Say(text), self._stop)
         except HermesError as error:
-            self._screen.say(f"hermes: {error.line()}")
+            self._screen.say(advise(f"hermes: {error.line()}"))
         finally:
             self._stop, self._doing = None, ""
         self._screen.end()
@@ -175,19 +178,21 @@ class Terminal:
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
-        answered = await run_command(self._conversation, line, stop)
+        answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
-            self._screen.say(answered.text)
+            self._screen.say(advise(answered.text))
         if answered.say is not None:
-            text = answered.say.text
-            self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
-            await self._run_turn(text, stop)
+            if isinstance(answered.say, Say):
+                self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
+            await self._run_turn(answered.say, stop)
+        if answered.draft:
+            self._front.offer_draft(answered.draft)
         if answered.over:
             self.leave()
 
-    async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+    async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
         self._doing = self._conversation.status.model
-        async with aclosing(self._conversation.say(text, stop)) as events:
+        async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
                     self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))

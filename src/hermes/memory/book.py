@@ -38,6 +38,8 @@ LONGEST_FACT = 2000
 """Characters of a fact that a person writes."""
 DELIVERED = 5.0
 """Seconds that a change is waited for on its way to the provider; it is saved either way."""
+PIECE = 1000
+"""Characters at the end of a source by which a long message is known that it is a piece of."""
 NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
 Settled = Literal["done", "queued", "refused"]
 
@@ -204,7 +206,7 @@ class MemoryBook:
         return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words(text), now=self._store.clock.now())
+        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
         drop_injections(tx, lambda held: text in held)
         drop_remarks(tx, lambda held: text in held)
 
@@ -223,11 +225,12 @@ class MemoryBook:
 
 
 def _said(tx: Tx, sources: Sequence[FactSource]) -> Iterator[tuple[str, int]]:
-    """The messages of this home that sources are."""
+    """The messages of this home that sources are; a long one may be known to the provider in pieces."""
     for source in sources:
+        text = source.text.strip()
         found = tx.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND trim(content) = ?",
-            (source.session_id, source.text.strip()),
+            "SELECT id FROM messages WHERE session_id = ? AND (trim(content) = ? OR (? AND instr(content, ?) > 0))",
+            (source.session_id, text, len(text) > PIECE, text[-PIECE:]),
         )
         yield from ((str(source.session_id), int(row["id"])) for row in found.fetchall())
 

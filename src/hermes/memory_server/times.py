@@ -8,6 +8,7 @@ from hermes.clock import Clock
 from hermes.memory_server.faults import Invalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PLAIN_EPOCH = EPOCH.replace(tzinfo=None)
 MICROSECOND = timedelta(microseconds=1)
 EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
@@ -34,7 +35,7 @@ def to_datetime(micros: int) -> datetime:
 
 def to_wire(micros: int) -> str:
     """`2026-11-15T04:05:48.100154Z`; a whole second has no fraction."""
-    return to_datetime(micros).isoformat().replace("+00:00", "Z")
+    return f"{(PLAIN_EPOCH + timedelta(0, 0, micros)).isoformat()}Z"  # with a zone it would take twice as long
 
 
 def to_wire_seconds(micros: int) -> str:

@@ -10,11 +10,9 @@ A read that nobody waits for any more is stopped. SQLite's progress callback doe
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Generic
@@ -32,10 +30,12 @@ whose steps may be Python functions of ours."""
 
 
 class ReadLane(Struct, frozen=True):
-    """Threads that read side by side, and how many seconds of a processor a read may take there."""
+    """Threads that read side by side, how many seconds of a processor a read may take there, and how many an answer may
+    wait for the next, to be handed back together."""
 
     threads: int
     seconds: float | None = None
+    together: float = 0.0
 
 
 class _NextLaneError(Exception):
@@ -54,15 +54,17 @@ class _Reading:
         """Seconds of a processor, over all lanes."""
         self.turn: Turn | None = None
 
-    @contextmanager
-    def within(self, lane: ReadLane, turns: Turns | None, share: int) -> Iterator[None]:
-        """In a lane, in its thread, for the length of a block; with `turns`, when it is its turn."""
+    def run(self, run: Callable[[], T], lane: ReadLane, turns: Turns | None, share: int) -> T:
+        """Run in a lane, in its thread; with `turns`, when it is its turn."""
         begun = time.thread_time()
         self._until = None if lane.seconds is None else begun + lane.seconds
         self.turn = None if turns is None else turns.take(share, lambda: self.refusal() is not None)
+        _current.reading = self
         try:
-            yield
+            check_reading()
+            return run()
         finally:
+            _current.reading = None  # what ends the transaction must not be stopped
             if self.turn is not None:
                 self.turn.leave()
             self.spent += time.thread_time() - begun
@@ -126,7 +128,7 @@ class Readers(Generic[Tx]):
         self._connect = connect
         self._lock_timeout = lock_timeout
         self._seconds = seconds
-        self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader")) for lane in lanes]
+        self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader", lane.together)) for lane in lanes]
         self._under_way = 0
         self._turns = Turns(lambda: self._under_way > 1)
         self._local = threading.local()
@@ -139,9 +141,10 @@ class Readers(Generic[Tx]):
         self._under_way += 1
         try:
             for place, (_, threads) in enumerate(self._lanes):
-                done = threads.submit(partial(self._run, run, reading, place), who.rank if who is not None else 0)
                 try:
-                    return await asyncio.wrap_future(done)
+                    return await threads.run(
+                        partial(self._run, run, reading, place), who.rank if who is not None else 0
+                    )
                 except _NextLaneError:
                     continue
         finally:
@@ -160,22 +163,12 @@ class Readers(Generic[Tx]):
 
     def _run(self, run: Callable[[Tx], T], reading: _Reading, place: int) -> T:
         """Read in the lane at a place."""
-        lane = self._lanes[place][0]
-
-        def attended(tx: Tx) -> T:
-            _current.reading = reading
-            try:
-                with reading.within(lane, self._turns if place else None, place):
-                    check_reading()
-                    return run(tx)
-            finally:
-                _current.reading = None  # what ends the transaction must not be stopped
-
+        lane, turns = self._lanes[place][0], self._turns if place else None
         try:
             with translated(self._path):
                 opened = self._connection(SLOW_STEPS if place else STEPS)
                 opened.raw.execute("BEGIN")
-                return opened.run_and_undo(attended)
+                return opened.run_and_undo(lambda tx: reading.run(lambda: run(tx), lane, turns, place))
         except StoreStoppedError:
             if (refusal := reading.refusal()) is not None:  # SQLite knows that it was stopped, and we why
                 raise refusal from None

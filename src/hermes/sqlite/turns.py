@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import itertools
 import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 LITTLE = 0.01
@@ -45,16 +48,23 @@ asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
 class Threads:
     """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
 
-    def __init__(self, count: int, name: str) -> None:
-        self._waiting: queue.PriorityQueue[tuple[float, int, Callable[[], None]]] = queue.PriorityQueue()
+    def __init__(self, count: int, name: str, together: float = 0.0) -> None:
+        """`together`: seconds that an answer may wait for the next one, so that the loop is woken once for both. Each
+        time it wakes, it and the threads wait for each other at Python's global lock."""
+        self._together = together
+        self._waiting: list[_QueuedRead] = []
+        """A heap."""
+        self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """True for each that waits, False for each thread that is to end."""
         self._numbers = itertools.count()
         self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
         self._guard = threading.Lock()
         self._begun = self._ended = False
 
-    def submit(self, run: Callable[[], T], rank: int) -> Future[T]:
-        """What `run` returns, in one of the threads."""
-        done: Future[T] = Future()
+    async def run(self, run: Callable[[], T], rank: int) -> T:
+        """What `run` returns, in one of the threads. Cancelled before it was begun, it is not run."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
         with self._guard:
             if self._ended:
                 raise RuntimeError("the threads have ended")
@@ -63,8 +73,9 @@ class Threads:
                 for thread in self._threads:
                     thread.start()
             # Not later: whoever ends the threads meanwhile would leave it waiting for ever.
-            self._waiting.put((rank, next(self._numbers), lambda: _fulfil(done, run)))
-        return done
+            heapq.heappush(self._waiting, (rank, next(self._numbers), loop, done, run))
+            self._news.put(True)
+        return await done
 
     def end(self) -> None:
         """Do what was handed over, then end. Twice is fine."""
@@ -74,32 +85,58 @@ class Threads:
             return
         if first:
             for _ in self._threads:
-                self._waiting.put((float("inf"), next(self._numbers), _end_thread))
+                self._news.put(False)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        while True:
-            *_, run = self._waiting.get()
-            if run is _end_thread:
-                return
-            run()
-            del run  # what it holds must not live until the next one comes
+        ready: list[_Answer] = []
+        while self._wait(ready):
+            with self._guard:
+                *_, loop, done, run = heapq.heappop(self._waiting)
+            if not done.cancelled():
+                ready.append((loop, partial(_fulfil, done, *_do(run, done)), time.perf_counter()))
+            del loop, done, run  # what they hold must not live until the next one comes
+        _hand_back(ready)
+
+    def _wait(self, ready: list[_Answer]) -> bool:
+        """Wait for the next, and hand back what is ready unless the next comes at once. False when all is over."""
+        if ready and self._may_wait(since=ready[0][2]):
+            with suppress(queue.Empty):
+                return self._news.get_nowait()
+        if ready:
+            _hand_back(ready)
+        return self._news.get()
+
+    def _may_wait(self, since: float) -> bool:
+        """May an answer wait for the next? Only for one who usually asks for little."""
+        with self._guard:
+            is_little = bool(self._waiting) and self._waiting[0][0] == 0
+        return is_little and time.perf_counter() - since < self._together
 
 
-def _end_thread() -> None:
-    """The last that a thread is handed."""
+_QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_Answer = tuple[asyncio.AbstractEventLoop, Callable[[], None], float]
+"""Where it is waited for, what tells it there, and when it was found."""
 
 
-def _fulfil(done: Future[T], run: Callable[[], T]) -> None:
-    if not done.set_running_or_notify_cancel():
-        return
+def _do(run: Callable[[], T], done: asyncio.Future[T]) -> tuple[Callable[[Any], None], Any]:
     try:
-        result = run()
+        return done.set_result, run()
     except BaseException as error:  # noqa: BLE001 - handed to the caller
-        done.set_exception(error)
-    else:
-        done.set_result(result)
+        return done.set_exception, error
+
+
+def _hand_back(ready: list[_Answer]) -> None:
+    for loop, answer, _ in ready:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(answer)
+    ready.clear()
+
+
+def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any) -> None:
+    if not done.done():
+        tell(result)
 
 
 class Turns:

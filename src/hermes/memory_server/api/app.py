@@ -36,6 +36,7 @@ from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
+from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -157,7 +158,9 @@ def create_app(
     app = FastAPI(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False, docs_url=None, redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
     )  # fmt: skip
+    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)

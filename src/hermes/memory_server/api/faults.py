@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from hermes.memory_server import faults, limits
 from hermes.memory_server.api.wire import JsonResponse
 
 log = logging.getLogger(__name__)
+Handler = Callable[[Request, Exception], Awaitable[JsonResponse]]
 STATUS: dict[type[faults.Fault], int] = {
     faults.Missing: 404,
     faults.Conflict: 409,
@@ -40,11 +42,14 @@ STORE: dict[type[StoreError], tuple[int, str]] = {
 
 def install(app: FastAPI) -> None:
     """Let every error leave as `{"detail": …}`."""
-    app.add_exception_handler(faults.Fault, _fault)
-    app.add_exception_handler(RequestValidationError, _validation)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(StoreError, _store)
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, _unexpected)
+
+
+def find_handler(error: Exception) -> Handler | None:
+    """What tells a client of this error; None where nobody expected it."""
+    return next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
 
 
 async def _fault(request: Request, error: Exception) -> JsonResponse:
@@ -82,6 +87,14 @@ async def _store(request: Request, error: Exception) -> JsonResponse:
 async def _unexpected(_request: Request, error: Exception) -> JsonResponse:
     log.error("memory server: unexpected error", exc_info=error)
     return JsonResponse({"detail": UNEXPECTED}, 500)
+
+
+HANDLERS: dict[type[Exception], Handler] = {
+    faults.Fault: _fault,
+    RequestValidationError: _validation,
+    HTTPException: _http,
+    StoreError: _store,
+}
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:

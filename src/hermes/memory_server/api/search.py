@@ -8,7 +8,6 @@ from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.schemas import MessageSearch, WorkspaceSearch
 from hermes.memory_server.api.server import REFUSALS, ServerDep
-from hermes.memory_server.api.swift import SwiftRoute
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.peers import find_peer
@@ -17,7 +16,7 @@ from hermes.memory_server.engine.search import find_hits, search_messages
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
-router = APIRouter(responses=REFUSALS, route_class=SwiftRoute)
+router = APIRouter(responses=REFUSALS)
 ROOT = "/v3/workspaces/{workspace_id}"
 
 

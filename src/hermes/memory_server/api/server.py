@@ -13,7 +13,6 @@ from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.swift import SwiftRoute
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, SearchQuestion, make_question
 from hermes.memory_server.engine.asking import without_names
@@ -39,7 +38,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def new_router(tag: str) -> APIRouter:
     """Routes of one kind; all of them can be refused in the same ways."""
-    return APIRouter(tags=[tag], responses=REFUSALS, route_class=SwiftRoute)
+    return APIRouter(tags=[tag], responses=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)

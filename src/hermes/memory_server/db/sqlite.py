@@ -20,7 +20,7 @@ from hermes.sqlite.faults import translate
 from hermes.sqlite.reading import ReadLane
 
 LANES = (
-    ReadLane(threads=1, seconds=0.01),
+    ReadLane(threads=1, seconds=0.01, together=0.002),
     ReadLane(threads=1, seconds=0.1),
     ReadLane(threads=1, seconds=0.5),
     ReadLane(threads=1),

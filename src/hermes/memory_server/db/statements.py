@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import ClauseElement, ColumnElement, Insert, Table, bindparam, insert
@@ -94,7 +95,7 @@ class _Compiled:
         self._constants = {name: value for name, value in compiled.params.items() if name not in wanted}
         columns = list(getattr(element, "exported_columns", ()))
         made: Any = namedtuple("Row", [column.key for column in columns])  # type: ignore[misc]
-        self._row: Callable[[Iterable[Any]], Any] = made._make if columns else tuple
+        self._row: Callable[[Iterable[Any]], Any] = partial(tuple.__new__, made) if columns else tuple
         processors = [column.type.result_processor(dialect, None) for column in columns]
         self._converts = tuple((place, convert) for place, convert in enumerate(processors) if convert is not None)
 

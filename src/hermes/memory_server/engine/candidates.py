@@ -56,7 +56,7 @@ def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, a
     held = HeldWords(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
     chosen = np.zeros(len(rows), dtype=bool)
     chosen[held.best(BY_WORDS if within is None else BY_WORDS // 2)] = True
-    chosen[rows.first(rows.ids[_by_meaning(tx, rows, within, asked, allowed)])] = True
+    chosen[rows.begin(_by_meaning(tx, rows, within, asked, allowed))] = True
     following = _following(rows, chosen.nonzero()[0], place)
     if allowed is not None and len(following):
         following = rows.first(allowed.keep(tx, rows.ids[following]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, delete, select, update
+from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_coerce, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
@@ -31,7 +31,7 @@ COLUMNS = (
     *messages.c,
     workspaces.c.name.label("workspace"),
     sessions.c.name.label("session"),
-    sessions.c.is_active.label("is_shown"),
+    type_coerce(sessions.c.is_active, Integer).label("is_shown"),  # as it comes, without a look at each
     peers.c.name.label("peer"),
 )
 MESSAGES = (

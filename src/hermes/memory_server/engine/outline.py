@@ -78,10 +78,14 @@ class OutlineRows:
             known = self.ids[rows] == ids
         return rows if known.all() else rows[known]
 
+    def begin(self, rows: Positions) -> Positions:
+        """The first row of the messages that these rows belong to."""
+        return rows if self.is_dense else self.first(self.ids[rows])
+
     def nearest(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
         """The rows whose signs agree most with those of a vector, in no order; of equals the newest."""
         signs = self.signs if within is None else self.signs[:, within]
-        found = _closest(_disagreement(signs, signs_of(vector[None].astype(np.float16).tobytes(), len(vector))), wanted)
+        found = _closest(_disagreement(signs, _packed(np.signbit(vector)[None])), wanted)
         return found if within is None else within[found]
 
     def lines(self, rows: Positions) -> Signs:
@@ -228,8 +232,12 @@ class Outline:
 def signs_of(halves: bytes, dimension: int) -> Signs:
     """The signs of vectors that are stored as half floats, 64 in a number."""
     bits = np.frombuffer(halves, dtype=np.uint16).reshape(-1, dimension) >> SIGN_AT
-    packed = np.packbits(bits.astype(np.uint8), axis=1)
-    width = -(-dimension // 64) * 8
+    return _packed(bits.astype(np.uint8))
+
+
+def _packed(bits: NDArray[np.uint8] | Flags) -> Signs:
+    packed = np.packbits(bits, axis=1)
+    width = -(-bits.shape[1] // 64) * 8
     if packed.shape[1] < width:
         packed = np.pad(packed, ((0, 0), (0, width - packed.shape[1])))
     return np.ascontiguousarray(packed).view(np.uint64).T

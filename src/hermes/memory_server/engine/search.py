@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +43,7 @@ NOBODY = 0
 """The author of no message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A message that was found, its score, and from 0 to 1 how sure it is that it is about the question (1.0 where that
     is not known)."""
 
