@@ -54,7 +54,7 @@ def test_developers_have_the_same_versions_and_their_tools_on_top() -> None:
     [
         ("  Downloading numpy-2.4.6-cp311-cp311-manylinux_2_27_x86_64.whl (16.9 MB)", "numpy", "16.9 MB"),
         ("  Using cached ruamel_yaml-0.19.1-py3-none-any.whl.metadata (16 kB)", "ruamel_yaml", "16 kB"),
-        ("Processing /somewhere/wheels/typer-0.28.0-py3-none-any.whl", "typer", None),
+        ("Processing /wheels/typer-0.28.0-py3-none-any.whl (from -r requirements.lock (line 9))", "typer", None),
     ],
 )
 def test_each_package_that_pip_fetches_is_told(line: str, package: str, size: str | None) -> None:

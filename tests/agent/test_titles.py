@@ -118,6 +118,23 @@ async def test_a_title_that_a_person_set_or_took_away_is_never_touched(tmp_path:
     assert titles(tmp_path)[:2] == [None, None]
 
 
+@pytest.mark.contract("10.25", "10.34")
+async def test_a_title_that_was_made_of_what_is_taken_back_goes_with_it(tmp_path: Path) -> None:
+    async with talking(tmp_path, None) as conversation:
+        await say(conversation, "My stamps come from Malta.")
+        await until(lambda: titles(tmp_path) == ["My stamps come from Malta"])
+        await run_command(conversation, "/undo", asyncio.Event())
+        assert (titles(tmp_path), "stamps" in conversation.status.session) == ([None], False)
+        await say(conversation, "My figs come from Gozo.")
+        await until(lambda: titles(tmp_path) == ["My figs come from Gozo"])
+        await say(conversation, "And my dates too.")
+        await run_command(conversation, "/undo", asyncio.Event())
+        assert titles(tmp_path) == ["My figs come from Gozo"], "nothing that it was made of is taken back"
+        await run_command(conversation, "/title Fruit", asyncio.Event())
+        await run_command(conversation, "/undo", asyncio.Event())
+        assert titles(tmp_path) == ["Fruit"], "a person chose it"
+
+
 @pytest.mark.contract("10.34")
 async def test_an_incognito_session_gets_no_title_and_nothing_of_it_goes_into_one(tmp_path: Path) -> None:
     async with LoopbackServer(then=ECHO) as server:
@@ -153,6 +170,8 @@ async def test_the_next_message_does_not_wait_for_a_title_and_it_is_made_after_i
         server.asked.clear()
         await server.asked.wait()
         await say(conversation, "since when?")
+        async with asyncio.timeout(30):
+            await server.hung_up.wait()
         await until(lambda: conversation.status.session == "Old stamps")
 
 

@@ -22,7 +22,17 @@ from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.forgetting import find_kept, forgotten_at
-from hermes.memory.provider import Entry, Later, Outcome, Parked
+from hermes.memory.provider import (
+    Address,
+    Conversation,
+    Entry,
+    Later,
+    MemorySession,
+    Outcome,
+    Parked,
+    Speaker,
+    ToolUse,
+)
 from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneTerms
 from hermes.store.told import told_among
@@ -31,7 +41,7 @@ from hermes.store.undone import undoings
 from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
 from tests.agent.seam import calls, open_seam, requests, say, settle
-from tests.memory.providers import SHORT, Recorder
+from tests.memory.providers import SHORT, RecordedSession, Recorder
 
 FAILED = ModelFailed("bad_reply", "the model is out", retryable=False)
 
@@ -185,6 +195,34 @@ async def test_a_conversation_of_an_earlier_version_is_deleted_too(tmp_path: Pat
         await (take_back(agent) if command == "/undo" else answer_again(agent))
         await settle(agent)
     assert [entry.data["session_id"] for entry in provider.undos()] == [session]
+
+
+class Concluding(RecordedSession):
+    """Its tool keeps something, and has kept something of the provider's own before."""
+
+    async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
+        host, session = self._plugin.host, self._conversation.session_id
+        await host.put(session, "files", {"of": "the provider"})
+        await host.put(session, use.key, {"of": "the tool"})
+        return await super().call_tool(use, speaker)
+
+
+class Concluder(Undoer):
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return Concluding(self, conversation)
+
+
+@pytest.mark.contract("10.27")
+async def test_what_the_provider_s_tools_kept_in_the_turn_is_named_and_nothing_else_of_its_own(tmp_path: Path) -> None:
+    provider = Concluder()
+    script = [calls("lookup", what="stamps"), Reply("one"), calls("lookup", what="figs"), Reply("two")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "stamps")
+        await say(agent, "figs")
+        await take_back(agent)
+    [entry] = provider.undos()
+    assert entry.data["entries"] == [{"kind": "own", "data": {"of": "the tool"}, "note": None}]
+    assert len([one for one in provider.entries if one.kind == "own"]) == 3
 
 
 class Unable(Undoer):

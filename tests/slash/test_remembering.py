@@ -74,6 +74,7 @@ async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_p
         user.write_text("Speaks Danish\n", encoding="utf-8")
         assert "not there any more" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
     assert read(user) == "Speaks Danish\n"
+    assert rows(tmp_path, "SELECT * FROM hermes_corrections WHERE wrong <> ''") == [], "what was refused holds nowhere"
 
 
 async def test_nothing_is_forgotten_before_a_yes(tmp_path: Path) -> None:
@@ -86,6 +87,7 @@ async def test_nothing_is_forgotten_before_a_yes(tmp_path: Path) -> None:
         assert read(user) == "Has a dog\n"
         assert await ask(conversation, "/memory forget 1 --yes") == "Forgotten."
     assert read(user).strip() == ""
+    assert "dog" not in "".join(map(read, user.parent.glob("*.before"))), "nor beside the note"
     assert not any("dog" in str(row) for row in rows(tmp_path, "SELECT * FROM hermes_corrections")), "no words are kept"
 
 
@@ -117,7 +119,10 @@ async def test_what_names_no_entry_is_refused_and_changes_nothing(tmp_path: Path
         await ask(conversation, "/memory")
         assert "1 to 1 are listed" in await refusal(conversation, f"/memory {line}")
         with pytest.raises(HermesError):
+            await ask(conversation, f"/memory edit 1 {'x' * 1500}")
+        with pytest.raises(HermesError):
             await ask(conversation, f"/memory edit 1 {'x' * 2001}")
+        assert rows(tmp_path, "SELECT * FROM hermes_corrections") == []
     assert read(user) == "Has a dog\n"
 
 

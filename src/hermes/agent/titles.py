@@ -82,8 +82,8 @@ async def _give_title(agent: Agent) -> None:
     if not is_due:
         agent.title_settled = True
     elif telling is not None and (title := await _think_of_one(agent, messages, telling)):
-        agent.given_title = await agent.store.write(lambda tx: _keep(tx, agent, title))
-        agent.title_settled = True
+        agent.given_title = await agent.store.write(lambda tx: _keep(tx, agent, title, messages))
+        agent.title_settled = agent.given_title is not None
 
 
 def _tells(messages: list[Message]) -> str | None:
@@ -108,11 +108,13 @@ async def _think_of_one(agent: Agent, messages: list[Message], telling: str) -> 
     return clean_title(telling) if tries >= TRIES else ""
 
 
-def _keep(tx: Tx, agent: Agent, title: str) -> str | None:
-    """Give the title, unless a person was faster. No provider is told of it: what names its sessions by titles would
-    move this one."""
+def _keep(tx: Tx, agent: Agent, title: str, messages: list[Message]) -> str | None:
+    """Give the title, unless a person was faster or has taken back what it was made of. No provider is told of it: what
+    names its sessions by titles would move this one."""
     store, session_id = agent.store, agent.session_id
     if not is_title_due(tx, session_id) or store.sessions.get(tx, session_id).title is not None:
+        return None
+    if store.messages.undone_among(tx, [message.id for message in messages]):
         return None
     kept = None
     for wanted in (title, *(f"{title} ({number})" for number in range(2, TWINS + 1))):
@@ -120,7 +122,7 @@ def _keep(tx: Tx, agent: Agent, title: str) -> str | None:
             store.sessions.set_title(tx, session_id, wanted)
             kept = wanted
             break
-    settle_title(tx, session_id)
+    settle_title(tx, session_id, messages[-1].id)
     hide_title(tx, session_id, kept)
     return kept
 

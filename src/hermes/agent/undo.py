@@ -83,6 +83,7 @@ async def undo(
             return done, take_back(tx, cause, messages, messages[0].timestamp, now=now)
 
         done, taken = await door.entered.lane.write(store, commit, last=True)
+    agent.title_settled, agent.given_title = False, None  # it may have been made of what is undone
     lines += await settle_memory(agent, taken)
     return "\n".join([_describe(done.turns, done.messages, messages[0].content or ""), *lines])
 

@@ -130,7 +130,7 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
     if not as_json and can_redraw():
-        return await _ask_at_terminal(conversation, Say(text))
+        return await _ask_at_terminal(conversation, text)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
@@ -138,11 +138,11 @@ async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> 
     return last
 
 
-async def _ask_at_terminal(conversation: TerminalConversation, said: Say) -> TurnEvent:
+async def _ask_at_terminal(conversation: TerminalConversation, text: str) -> TurnEvent:
     """The same for a person who watches: the reply is shown as it comes."""
     printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
     with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.take_turn(said, stop)) as events:
+        async with aclosing(conversation.say(text, stop)) as events:
             async for event in events:
                 printed.show(event)
                 _tell(conversation, event, as_json=False)

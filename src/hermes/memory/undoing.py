@@ -67,7 +67,7 @@ def _take_back_from(
     gone = withdraw(tx, [*told, *calls])
     unmark_told(tx, provider, [item.payload["message"] for item in gone if "message" in item.payload])
     drop(tx, [item.id for item in told if item not in gone and item.state != "done"])
-    known = {message for name, message in told_among(tx, [one.id for one in messages]) if name == provider}
+    known = {message for whose, message in told_among(tx, [one.id for one in messages]) if whose == provider}
     times = [message.timestamp for message in messages if message.id in known]
     tickets = [item.key for item in calls if item not in gone]
     if not (times or tickets):

@@ -10,9 +10,11 @@ CREATE TABLE hermes_auto_titles (
     session_id TEXT PRIMARY KEY,
     is_due INTEGER NOT NULL,
     since REAL NOT NULL,
-    tries INTEGER NOT NULL
+    tries INTEGER NOT NULL,
+    made_upto INTEGER
 ) WITHOUT ROWID
 """
+"""`made_upto` is the last message that a title was made of; NULL for one that a person chose."""
 
 
 def is_title_due(tx: Tx, session_id: str) -> bool:
@@ -25,16 +27,30 @@ def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
     """A session without a title shall get one, as soon as somebody has time for it, also in another process. One that
     is settled stays so."""
     tx.execute(
-        "INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0, NULL) ON CONFLICT DO NOTHING",
         (session.id, session.title is None, now),
     )
 
 
-def settle_title(tx: Tx, session_id: str) -> None:
-    """No title is to be made any more: one was made, or a person has set one or taken it away."""
+def settle_title(tx: Tx, session_id: str, made_upto: int | None = None) -> None:
+    """No title is to be made any more: one was made of the messages up to this one, or a person has set one or taken it
+    away."""
     tx.execute(
-        "INSERT INTO hermes_auto_titles VALUES (?, 0, 0, 0) ON CONFLICT (session_id) DO UPDATE SET is_due = 0",
-        (session_id,),
+        "INSERT INTO hermes_auto_titles VALUES (?, 0, 0, 0, ?) "
+        "ON CONFLICT (session_id) DO UPDATE SET is_due = 0, made_upto = excluded.made_upto",
+        (session_id, made_upto),
+    )
+
+
+def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
+    """Messages from this one on were taken back. True when the session's title was made of some of them: then another
+    one is due."""
+    made = "session_id = ? AND is_due = 0 AND made_upto >= ?"
+    return bool(
+        tx.execute(
+            f"UPDATE hermes_auto_titles SET is_due = 1, since = ?, tries = 0, made_upto = NULL WHERE {made}",
+            (now, session_id, first_id),
+        ).rowcount
     )
 
 

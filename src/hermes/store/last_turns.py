@@ -73,7 +73,9 @@ class ConversationTurns:
 
     def undo(self, tx: Tx, cause: str, turns: Sequence[ConversationTurn], *, now: float) -> Undoing:
         """Take turns back that `last` gave. Raises UsageError when a summary was made of them since."""
-        return self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
+        done = self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
+        self._sessions.unmake_title(tx, done.session_id, done.first_id, now=now)
+        return done
 
     def undo_reply(self, tx: Tx, cause: str, turn: ConversationTurn, *, now: float) -> None:
         """Take back what followed the person's message in the last turn."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
-from hermes.store.auto_titles import settle_title
+from hermes.store.auto_titles import settle_title, unmake_title
 from hermes.store.ids import new_session_id, snapshot_session
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
@@ -157,6 +157,11 @@ class Sessions:
         except sqlite3.IntegrityError as error:  # files of other versions may want titles to be unique
             raise UsageError(f"another session is called '{title}' already", hint="Choose another title") from error
         settle_title(tx, session_id)
+
+    def unmake_title(self, tx: Tx, session_id: str, first_id: int, *, now: float) -> None:
+        """Take away a title that was made of messages from this one on, since they were taken back."""
+        if unmake_title(tx, session_id, first_id, now=now):
+            self._shape.update(tx, session_id, {"title": None})
 
     def set_system_prompt(self, tx: Tx, session_id: str, prompt: str) -> None:
         """Keep the prompt the session runs with, so that it is the same, byte for byte, after a restart."""
