@@ -19,7 +19,7 @@ from pathlib import Path
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
 FETCHING = re.compile(
-    r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\(([^)]+)\))?"
+    r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\((\d[^)]*B)\))?"
 )
 PIN = re.compile(r"^[A-Za-z0-9_.-]+==", re.MULTILINE)
 KEPT = 200

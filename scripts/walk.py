@@ -66,6 +66,7 @@ def trace(way: Way, source: Path) -> Walk:
             "PYTHONPATH": os.pathsep.join([str(source), str(Path(__file__).resolve().parents[1])]),
             "HERMES_HOME": str(Path(folder) / "home"),
             "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_AUTO_TITLE": "false",
             "HERMES_MODEL": "walk",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
             "OPENAI_API_KEY": "x",

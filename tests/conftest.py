@@ -30,6 +30,8 @@ load_profile()  # before the modules with properties are read
 os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "30")
 # Memory is the default; a test that wants it says so in its config.yaml, or takes this away.
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
+# So are titles, which ask the model once more.
+os.environ["HERMES_AUTO_TITLE"] = "false"
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

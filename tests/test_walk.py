@@ -76,3 +76,13 @@ def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function,
     assert avoided not in walk.functions
     assert {room_of(file) for file in walk.files} > {"sqlite"}
     assert all(room_of(one) != room_of(other) for one, other in walk.crossings)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("way", "most"), [("warm turn", 27), ("HTTP message", 44)])
+def test_a_turn_goes_through_few_doors(way: str, most: int) -> None:
+    walks = (trace(BY_NAME[way], HERE).crossings for _ in range(3))  # a timer may fire in one of them
+    found = next((crossings for crossings in walks if len(crossings) <= most), None)
+    assert found, (
+        f"more than {most} pairs of files of two rooms call each other: `python -m scripts.walk --list '{way}'`"
+    )

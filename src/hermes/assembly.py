@@ -31,6 +31,7 @@ from hermes.scope import TERMINAL, Group, Guest, Owner, Scope
 from hermes.settings import (
     API_KEY,
     API_USERS,
+    AUTO_TITLE,
     BASE_URL,
     COMPRESSION_DEADLINE,
     COMPRESSION_ENABLED,
@@ -124,6 +125,7 @@ def open_agent(
             tools_off=tools_off(app.settings),
             review_every=app.settings.get(REVIEW_EVERY),
             tells_notes=app.settings.get(MEMORY_NOTICES),
+            titles="soon" if app.settings.get(AUTO_TITLE) else "never",
             compresses_itself=app.settings.get(COMPRESSION_ENABLED),
             compress_at=app.settings.get(COMPRESSION_THRESHOLD),
             keep_turns=app.settings.get(KEEP_TURNS),

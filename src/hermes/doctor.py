@@ -166,7 +166,8 @@ def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
 def _check_notes(home: Home) -> Iterator[Finding]:
     for problem in _notes(home).read_all().problems:
         yield Finding("notes", "fail", problem.message, problem.hint)
-    read_soul(home.soul_file)
+    if soul := read_soul(home.soul_file):
+        yield Finding("soul", "ok", f"{home.soul_file}, {len(soul):,} characters")
 
 
 def _notes(home: Home) -> Notes:

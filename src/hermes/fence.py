@@ -21,7 +21,7 @@ _TAG_BEGUN = re.compile(rf"{_NAME}{_REST}|<{_SPACE}/?{_SPACE}{_BEGUN}", re.IGNOR
 
 def fence(text: str) -> str:
     """`text` as a fenced block; fences inside it lose their power. "" stays ""."""
-    return f"<{TAG}>\n{NOTE}\n{_disarm(text.strip())}\n</{TAG}>" if text.strip() else ""
+    return f"<{TAG}>\n{NOTE}\n{disarm(text.strip())}\n</{TAG}>" if text.strip() else ""
 
 
 def strip_fences(text: str) -> str:
@@ -29,10 +29,10 @@ def strip_fences(text: str) -> str:
     if not _MARK.search(text):
         return text
     strainer = FenceStrainer()
-    return _disarm(strainer.feed(text) + strainer.end())
+    return disarm(strainer.feed(text) + strainer.end())
 
 
-def _disarm(text: str) -> str:
+def disarm(text: str) -> str:
     """Replace what still looks like a fence: what was taken out of the middle of one can have left another."""
     return _TAG.sub(lambda found: f"[{found[1]}{TAG}]", text.replace(NOTE, HARMLESS_NOTE))
 

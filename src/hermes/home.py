@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 
@@ -76,6 +75,8 @@ class Home(Struct, frozen=True):
         """Raise NotFoundError for a profile that is not there, with those near it. The default home need not be."""
         if self.profile is None or self.path.is_dir():
             return
+        from difflib import get_close_matches
+
         near = get_close_matches(self.profile, [home.name for home in self.all()], n=2, cutoff=0.5)
         meant = f" (did you mean {' or '.join(near)}?)" if near else ""
         hint = f"`hermes profiles` lists them; `hermes profiles create {self.profile}` makes it"

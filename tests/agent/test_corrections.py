@@ -108,6 +108,15 @@ async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_pa
         assert await agent.store.read(lambda tx: corrections_of(tx, OWNER)) == []
 
 
+async def test_what_was_corrected_can_be_removed_wherever_it_stands(tmp_path: Path) -> None:
+    script = [calls("memory", action="remove", target="user", content=REX), Reply("gone")]
+    async with open_seam(tmp_path, script, None) as agent:
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
+        agent.notes.add("user", REX)
+        await say(agent, "Take that out")
+        assert agent.notes.entries("user") == []
+
+
 async def test_recalled_lines_that_say_what_was_corrected_say_what_holds_too(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), Recorder()) as agent:
         now = agent.clock.now()
@@ -145,11 +154,23 @@ async def test_a_chain_of_corrections_leads_to_the_last(tmp_path: Path) -> None:
         assert ("dog Rex", "dog Rex") not in {(one.wrong, one.right) for one in kept}
 
 
+async def test_what_is_forgotten_after_it_was_corrected_comes_back_in_neither_form(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model("The dog is Rex", "The dog is Max"), None, Policy(review_every=1)) as agent:
+        agent.notes.add("user", REX)
+        await correct(agent, MAX)
+        await correct(agent, "")
+        kept = await agent.store.read(lambda tx: corrections_of(tx, OWNER))
+        assert {(one.wrong, one.right) for one in kept} == {("", "")}
+        await say(agent, "My dog is called Rex, or Max.")
+        await finish(agent)
+        assert agent.notes.entries("user") == []
+
+
 async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_bounded(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), None) as agent:
         store, wording = agent.store, Wording(("rex",))
         await store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
-        await store.write(lambda tx: keep_forgotten(tx, OWNER, "x", telling_words("likes figs"), now=1.0))
+        await store.write(lambda tx: keep_forgotten(tx, OWNER, "likes figs", telling_words, now=1.0))
         await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
         [left] = await store.read(lambda tx: corrections_of(tx, OWNER))
         assert left.right == ""

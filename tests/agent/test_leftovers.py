@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.leftovers import review_leftovers
+from hermes.agent.leftovers import see_to_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
@@ -72,10 +72,10 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
         await agent.close()
 
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-        await review_leftovers(store, lambda session: session.source == "telegram", lend)
+        await see_to_leftovers(store, lambda session: session.source == "telegram", lend)
         assert model.requests == [], "it is for whoever serves that source"
         for _ in range(2):
-            await review_leftovers(store, lambda session: session.source == "cli", lend)
+            await see_to_leftovers(store, lambda session: session.source == "cli", lend)
     assert len([request for request in model.requests if len(request.messages) == 2]) == 1
     assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
 

@@ -41,6 +41,15 @@ def reviews(agent: Agent) -> list[str]:
     return [str(text).split("New conversation:\n")[1] for text in asked]
 
 
+async def read_by_a_review(agent: Agent) -> None:
+    """Returns when a review has read the conversation and asks its model."""
+    for _ in range(3000):
+        if reviews(agent):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("no review has begun")
+
+
 async def mark(agent: Agent) -> int:
     return await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
 
@@ -237,6 +246,7 @@ async def test_a_review_that_read_a_session_which_was_deleted_since_notes_nothin
     slow: list[ScriptStep] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
     async with open_seam(tmp_path, answering(slow, Reply("done")), None, EVERY_TURN) as agent:
         await say(agent, "I like figs")
+        await read_by_a_review(agent)
         await agent.store.write(lambda tx: agent.store.deletions.delete(tx, agent.session_id))
         gate.set()
         await finish(agent)
@@ -253,6 +263,7 @@ async def test_a_review_that_read_what_was_forgotten_since_notes_nothing_and_rea
     slow: list[ScriptStep] = [gate, Completed(note)]
     async with open_seam(tmp_path, answering(slow, Reply("done"), Reply("done")), None, EVERY_TURN) as agent:
         [accepted, *_] = [event for event in await say(agent, "I like figs") if isinstance(event, Accepted)]
+        await read_by_a_review(agent)
         await agent.store.write(lambda tx: agent.store.incognito.leave_out(tx, agent.session_id, accepted.message_id))
         gate.set()
         await finish(agent)

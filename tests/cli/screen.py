@@ -39,7 +39,7 @@ class Screen:
     ) -> None:
         self._patience = patience
         self._command = [*program, *arguments]
-        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER")}
+        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")}
         self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)
@@ -150,7 +150,9 @@ Chat: TypeAlias = Callable[..., Screen]
 def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
-        name: os.environ[name] for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER") if name in os.environ
+        name: os.environ[name]
+        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
+        if name in os.environ
     } | {
         "HERMES_HOME": str(home),
         "PYTHONUTF8": "1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,23 +11,46 @@ import pytest
 from hermes.cli.main import COMMANDS
 from tests.cli.chatting import configure, environment, serving
 from tests.cli.filling import fill
-from tests.cli.screen import CTRL_C, ENTER, Screen
+from tests.cli.screen import ENTER, Screen
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
+SOURCE = Path(__file__).parents[2] / "src" / "hermes"
+QUESTIONS = {"confirm", "prompt", "getpass", "input"}
+"""Functions of others that wait for a person."""
+
+
+@pytest.mark.contract("10.49")
+def test_questions_are_asked_in_one_place_which_looks_first_whether_anybody_is_there() -> None:
+    asking = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("typer.") in QUESTIONS:
+                asking.add(path.relative_to(SOURCE).as_posix())
+    assert asking == {"cli/asking.py", "cli/dialog.py", "cli/gateway.py"}, "the gateway asks by `asking.confirm`"
+
+
+@pytest.mark.contract("10.49")
+@pytest.mark.parametrize(("stdin", "stdout"), [(True, False), (False, True), (False, False)])
+def test_nobody_is_asked_unless_input_and_output_are_terminals(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, stdin: bool, stdout: bool
+) -> None:
+    session = fill(home, "stamps")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: stdin, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: stdout, raising=False)
+    ran = hermes("sessions", "delete", session)
+    assert ran.code == 2
+    assert "deleting needs a yes. Add --yes" in ran.err
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("key", "code", "said"), [(ENTER, 1, "Nothing was deleted."), (CTRL_C, 130, "interrupted")])
-def test_enter_at_a_question_is_no_and_is_not_called_an_interruption(
-    home: Path, key: str, code: int, said: str
-) -> None:
+def test_enter_at_a_question_is_no_and_is_not_called_an_interruption(home: Path) -> None:
     session = fill(home, "stamps")
     with Screen("sessions", "delete", session, env=environment(home)) as screen:
         screen.wait_for("Delete it for good? [y/N]:")
-        screen.type(key)
-        assert screen.ended() == code
-        assert said in "\n".join(screen.rows)
+        screen.type(ENTER)
+        assert screen.ended() == 1
+        assert "Nothing was deleted." in screen.rows
 
 
 def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:

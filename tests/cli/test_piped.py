@@ -152,6 +152,28 @@ def test_what_is_no_text_or_too_much_is_refused_in_words(home: Path, brought: by
 
 
 @pytest.mark.contract("10.45")
+def test_input_that_cannot_be_read_is_said(home: Path, tmp_path: Path) -> None:
+    ran = shell(environment(home), f"{HERMES} chat -q 'Summarise:' 0> {tmp_path}/written")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "standard input cannot be read: Bad file descriptor" in ran.stderr
+
+
+@pytest.mark.contract("10.45")
+def test_a_pipe_that_does_not_block_is_read_to_its_end(env: dict[str, str], endpoint: Endpoint) -> None:
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    os.write(ours, b"Tea.")
+    with subprocess.Popen(ASK, cwd=ROOT, env=env, stdin=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        os.write(ours, b" Cake.")
+        os.close(ours)
+        process.stdout.read()
+    assert process.returncode == 0
+    assert asked(endpoint) == "Summarise:\n\n<stdin>\nTea. Cake.\n</stdin>"
+
+
+@pytest.mark.contract("10.45")
 def test_a_file_that_is_too_large_is_refused_with_its_size(home: Path, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 3_000_000)
     ran = shell(environment(home), f"{HERMES} chat -q 'Summarise:' < {tmp_path}/big")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes.cli.rows import columns_of, fold, head, tail
 from hermes.cli.status import ChatStatus
-from hermes.cli.table import APART, INDENT, LEAST, block, last_width
+from hermes.cli.table import INDENT, LEAST, block, fit_widths
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
 COLUMNS = st.integers(4, 30)
@@ -46,14 +46,17 @@ def test_a_status_line_fits_and_memory_is_cut_last(model: str, session: str, col
         assert line.endswith("incognito")
 
 
-@given(st.lists(st.integers(0, 60), min_size=2, max_size=6), st.integers(1, 200))
-def test_only_the_last_column_of_a_table_is_cut_and_never_below_what_can_be_read(
-    widths: list[int], screen: int
-) -> None:
-    last = last_width(widths, screen)
-    if last is not None:
-        assert min(LEAST, widths[-1]) <= last <= widths[-1]
-        assert sum(widths[:-1]) + last + APART * (len(widths) - 1) + 2 <= screen
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(1, 200))
+def test_the_widest_columns_of_a_table_are_cut_first_and_the_first_one_never(widths: list[int], room: int) -> None:
+    fitted = fit_widths(widths, room)
+    if fitted is None:
+        assert widths[0] + sum(min(LEAST, width) for width in widths[1:]) > room
+        return
+    assert sum(fitted) <= room
+    assert fitted[0] == widths[0]
+    for before, after in zip(widths[1:], fitted[1:], strict=True):
+        assert min(LEAST, before) <= after <= before
+        assert after == before or after >= max(fitted[1:]) - 1, "a narrower one is left alone"
 
 
 @given(st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=5), st.integers(20, 60))
@@ -69,4 +72,4 @@ def test_a_row_as_a_block_loses_nothing_and_fits_unless_a_word_or_the_first_cell
 
 
 def test_a_count_in_a_block_has_its_name() -> None:
-    assert block(["id", "messages", "title"], ["a", "2", "Tea"], 60) == ["a  2 messages", "    Tea"]
+    assert block(["id", "messages", "title"], ["a", "2", "Tea"], 60) == ["a  2 messages  Tea"]

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db.engine import Tx
 from hermes.store.store import Store
 from hermes.types import Draft, ToolCall
-from tests.cli.filling import compress, fill
+from tests.cli.filling import compress, fill, write_into
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
@@ -180,6 +181,27 @@ def test_control_characters_in_messages_cannot_steer_the_terminal(hermes: Hermes
     for ran in shown:
         assert ran.out
         assert not {"\x1b", "\x9b", "\u202d", "\u202e", "\u2066"} & set(ran.out)
+
+
+@pytest.mark.contract("10.25")
+def test_what_was_taken_back_is_counted_and_shown_marked_on_request(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "stamps", "one", "figs", "two")
+
+    def undo(store: Store, tx: Tx) -> None:
+        store.turns.undo(tx, "c", store.turns.last(tx, session), now=1.0)
+
+    write_into(home, undo)
+    shown = hermes("sessions", "show", session)
+    assert "figs" not in shown.out
+    assert "(2 messages were taken back; --undone shows them)" in shown.err
+    marked = hermes("sessions", "show", session, "--undone").out
+    assert [line.count("taken back") for line in marked.splitlines() if line.startswith("[")] == [0, 0, 1, 1]
+    whole = json.loads(hermes("sessions", "show", session, "--undone", "--json").out)["messages"]
+    assert [message.get("undone", False) for message in whole] == [False, False, True, True]
+    assert "figs" not in hermes("sessions", "export", session).out
+    lines = [json.loads(line) for line in hermes("sessions", "export", session, "--undone").out.splitlines()]
+    assert [line["content"] for line in lines if line.get("undone")] == ["figs", "two"]
+    assert hermes("sessions", "export", session, "--undone", "--format", "md").out.count("taken back") == 2
 
 
 def test_tool_calls_are_shown_and_exported(hermes: Hermes, home: Path) -> None:

@@ -24,7 +24,7 @@ REMARK = {"says": {"calls": [("memory", '{"action": "nonsense", "target": "user"
 @pytest.mark.contract("10.1")
 def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Chat, home: Path) -> None:
     with chat({"says": {"text": "The beginning of it", "ending": "hang"}}) as screen:
-        screen.wait_for("/help for commands").wait_for_prompt()
+        screen.wait_for("· /help, ").wait_for_prompt()
         assert screen.status == "model loop-1 · session new · memory notes"
         screen.type("hello" + ENTER)
         screen.wait_for("The beginning of it")

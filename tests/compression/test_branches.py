@@ -19,7 +19,7 @@ from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.llm.events import ModelFailed
 from hermes.llm.scripted import ScriptedModel
-from hermes.store.compression_failures import read_failures
+from hermes.store.compressions import read_failures
 from hermes.store.store import Store
 from tests.compression.checks import check_lines
 from tests.compression.conftest import ReadLog

@@ -21,7 +21,7 @@ from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
-from hermes.settings import PROVIDER
+from hermes.settings import AUTO_TITLE, PROVIDER
 from hermes.settings.layers import Given
 from hermes.store.store import Store
 
@@ -150,8 +150,13 @@ class Core:
 
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
-    """The app of a home with these settings (`__` for a dot). It has no memory unless they say so."""
-    given = {PROVIDER.key: "none", **{name.replace("__", "."): value for name, value in settings.items()}}
+    """The app of a home with these settings (`__` for a dot). It has no memory and makes no titles unless they say
+    so."""
+    given = {
+        PROVIDER.key: "none",
+        AUTO_TITLE.key: False,
+        **{name.replace("__", "."): value for name, value in settings.items()},
+    }
     entries = [Given(name, value, "test") for name, value in given.items()]
     path = Home(home)
     return App(path, {}, configure(entries, {}).checked(), clock)

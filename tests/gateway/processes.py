@@ -25,13 +25,13 @@ from tests.gateway.bot_api import TOKEN, BotApi
 PATIENCE = 60.0
 NUMBERED = "ignore:Binding:DeprecationWarning"
 """Python 3.12.0 to 3.12.3 warn of numbered parameters by mistake."""
-NO_MEMORY = "HERMES_MEMORY_PROVIDER"
+QUIET = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
 OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "API_SERVER_")
 
 
 def clean_env(**more: str) -> dict[str, str]:
     """The environment without what would configure hermes."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN) or name == NO_MEMORY}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN) or name in QUIET}
     return {**kept, "PYTHONPATH": str(ROOT / "src"), "NO_PROXY": "127.0.0.1", **more}
 
 

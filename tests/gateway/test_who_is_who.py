@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.db.engine import Tx
-from hermes.db.migrations import migrate
+from hermes.db.engine import Tx, migrate
 from hermes.scope import Guest
 from hermes.store.inbox import allow_pairing, ask_pairing
 from hermes.store.people import find_unmarked, meet_all, people, take_untold

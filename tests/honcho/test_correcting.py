@@ -13,7 +13,7 @@ import pytest
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.mirror import Mirrored, NoteChange
-from hermes.memory.notes import Notes
+from hermes.memory.notes import Notes, NotesFile
 from hermes.memory.provider import Notebook
 from hermes.memory.values import Wording
 from hermes.scope import OWNER as SCOPE
@@ -26,6 +26,7 @@ from tests.honcho.writing import NOTES, PAUSE, Arrived, Lane, Writer
 from tests.memory_server.talking import settle
 
 Hermes = Callable[..., Ran]
+LIMITS: dict[NotesFile, int] = {"memory": 2200, "user": 1400}
 REX, MAX = "My dog is called Rex.", "My dog is called Max."
 
 
@@ -42,7 +43,7 @@ async def book_of(
     async with recalling.host() as talk:
         deliveries = Deliveries(talk.provider, "test", 4)
         deliveries.start()
-        notes = Notes(recalling.machine.home, scope, {"memory": 2200, "user": 1400})
+        notes = Notes(recalling.machine.home, scope, LIMITS)
         try:
             yield MemoryBook(talk.provider.store, notes, talk.provider, whose), talk
             await deliveries.finish(10.0)
@@ -86,7 +87,7 @@ async def test_facts_are_listed_once_with_where_they_come_from(recalling: Recall
     async with book_of(recalling) as (book, _):
         assert sorted(await listed(book)) == sorted(["Speaks Danish", "Prefers tea.", REX])
         fact = await only(book, "rex")
-        assert (fact.target, fact.origin) == (None, "stated in app")
+        assert (fact.target, fact.origin) == (None, "stated in session app")
         assert [source.text for source in await book.sources(fact)] == [REX]
         assert await book.find(fact.id) == fact
 
@@ -182,6 +183,22 @@ async def test_a_correction_that_breaks_off_is_finished_later_and_never_loses_bo
 
 
 @pytest.mark.contract("10.43")
+async def test_a_correction_outlasts_the_process_that_made_it_and_a_server_that_is_away(
+    recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recalling.configure()
+    recalling.tell("app", (ANN, REX), observers=(BOT, ANN))
+    monkeypatch.setattr("hermes.memory.book.DELIVERED", 0.5)
+    async with recalling.host() as talk:  # it delivers nothing, and ends
+        book = MemoryBook(talk.provider.store, Notes(recalling.machine.home, SCOPE, LIMITS), talk.provider, NOTES)
+        assert await book.correct(await only(book, "rex"), MAX) == "queued"
+    assert "Rex" in held(recalling)
+    async with book_of(recalling) as (book, talk):
+        await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
+        assert await listed(book) == [MAX]
+
+
+@pytest.mark.contract("10.43")
 async def test_what_was_corrected_is_written_where_the_old_one_is_gone_already(
     recalling: Recalling, writer: Writer, arrived: Arrived
 ) -> None:
@@ -232,7 +249,7 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
     assert "Rex" not in held(recalling)
 
 
-@pytest.mark.contract("10.44")
+@pytest.mark.contract("10.40")
 def test_scripts_list_edit_and_forget_by_id(recalling: Recalling, home: Path, hermes: Hermes) -> None:
     recalling.configure()
     recalling.tell("app", (ANN, REX), observers=(BOT, ANN))

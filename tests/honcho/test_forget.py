@@ -97,7 +97,7 @@ def test_who_waits_for_a_server_is_told_what_for(
         lines.append(text)
         is_said.set()
 
-    monkeypatch.setattr("hermes.cli.forgetting.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.waiting.QUIET", 0.01)
     monkeypatch.setattr("hermes.cli.forgetting.note", note)
 
     def slow(_: Asked) -> None:

@@ -19,6 +19,7 @@ from tests.honcho.fresh import FreshHome, fresh_home
 pytestmark = pytest.mark.contract("10.41", "10.43")
 TOLD = "My dog is called Rex."
 FILLER = "Here is a long story about the garden, the shed and the fence. " * 100
+BACKSPACE = "\x7f"
 OK, DONE = {"says": {"text": "ok"}}, {"says": {"text": "done"}}
 SUMMARY = "The person has a dog called Rex and told a long story about the garden."
 
@@ -59,7 +60,9 @@ def correct_at_the_terminal(fresh: FreshHome) -> None:
     with Screen("chat", env=fresh.env, columns=200, patience=60) as screen:
         screen.wait_for_prompt().type("/memory" + ENTER)
         screen.wait_for("1. Has a dog called Rex").wait_for("2. My dog is called Rex.")
-        screen.wait_for_prompt().type("/memory edit 1 Has a dog called Max" + ENTER)
+        screen.wait_for_prompt().type("/memory edit 1" + ENTER)
+        screen.wait(lambda screen: screen.prompt == "› /memory edit 1 Has a dog called Rex")
+        screen.type(BACKSPACE * 3 + "Max" + ENTER)
         screen.wait_for("Corrected. It said: Has a dog called Rex")
         screen.wait_for_prompt().type("/memory edit 2 My dog is called Max." + ENTER)
         screen.wait_for("Corrected. It said: My dog is called Rex.")

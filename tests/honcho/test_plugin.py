@@ -106,8 +106,8 @@ def test_a_repository_names_the_sessions_of_all_its_folders(machine: Machine, tm
 @pytest.mark.parametrize(
     ("value", "wants", "pace"),
     [
-        ({}, {"said", "reply", "note", "own", "forget"}, "async"),
-        ({"saveMessages": False, "writeFrequency": 5}, {"note", "own", "forget"}, 5),
+        ({}, {"said", "reply", "note", "own", "forget", "correct", "undo"}, "async"),
+        ({"saveMessages": False, "writeFrequency": 5}, {"note", "own", "forget", "correct", "undo"}, 5),
         ({"enabled": False, "writeFrequency": "session"}, set(), "session"),
     ],
 )

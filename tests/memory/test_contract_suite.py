@@ -17,6 +17,9 @@ from hermes.memory.provider import (
     Conversation,
     Delivered,
     Entry,
+    Fact,
+    FactQuery,
+    Facts,
     MemoryPlugin,
     MemorySession,
     Notebook,
@@ -183,6 +186,23 @@ class OneEar(Bad):
         return Gossip(self.heard)
 
 
+class OpenBook(OneEar):
+    """Shows everyone what anybody said, as facts."""
+
+    heard: ClassVar[list[str]] = []
+
+    def open(self, conversation: Conversation, address: Address) -> MemorySession:
+        return Gossip([])
+
+    async def facts(self, whose: Notebook, query: FactQuery) -> Facts:
+        return Facts(tuple(Fact(str(number), text) for number, text in enumerate(self.heard, start=1)))
+
+
+class Nameless(Bad):
+    async def facts(self, whose: Notebook, query: FactQuery) -> Facts:
+        return Facts((Fact("", "likes figs"),))
+
+
 def opening(session: type[MemorySession]) -> type[Bad]:
     """A plugin whose sessions are of this kind."""
     return type("Bad", (Bad,), {"session": session, "__module__": __name__})
@@ -208,6 +228,8 @@ def opening(session: type[MemorySession]) -> type[Bad]:
         (Unsayable, "status should return"),
         (Pathless, "backup_paths should return"),
         (OneEar, "recall of s-ann shows what was said in s-owner"),
+        (OpenBook, "facts of s-ann show what was said in s-owner"),
+        (Nameless, "facts returned something that is no Fact with an id"),
     ],
 )
 async def test_each_kind_of_bad_plugin_is_caught(tmp_path: Path, make: type[Bad], said: str) -> None:

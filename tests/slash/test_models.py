@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.commands import AtTerminal
+from hermes.cli.commands import AtTerminal, run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
 from hermes.slash.table import complete
@@ -146,6 +146,18 @@ async def test_names_are_completed_from_one_list_that_many_keystrokes_share(tmp_
         assert server.connections == 1
     async with serving(None) as server, talking(tmp_path, server) as conversation:
         assert await complete(AtTerminal(conversation, asyncio.Event()), "/model s") == []
+
+
+async def test_an_endpoint_that_does_not_say_can_be_left(tmp_path: Path) -> None:
+    pages = {"/v1/models": Answer(body="{}", delay=600.0)}
+    async with LoopbackServer(then=ECHO, pages=pages) as server, talking(tmp_path, server) as conversation:
+        await say(conversation, "one")
+        stop = asyncio.Event()
+        asking = asyncio.create_task(run_command(conversation, "/model small", stop))
+        asyncio.get_running_loop().call_later(0.1, stop.set)
+        assert (await asking).text == "Stopped; the same model answers as before."
+        await say(conversation, "two")
+        assert asked_for(server) == ["big", "big"]
 
 
 async def test_another_endpoint_is_not_asked_for_a_model_of_the_last_one(tmp_path: Path) -> None:

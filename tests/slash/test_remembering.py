@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import HermesError, UsageError
 from hermes.gateway.platform import ChatType
@@ -72,6 +74,7 @@ async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_p
         user.write_text("Speaks Danish\n", encoding="utf-8")
         assert "not there any more" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
     assert read(user) == "Speaks Danish\n"
+    assert rows(tmp_path, "SELECT * FROM hermes_corrections WHERE wrong <> ''") == [], "what was refused holds nowhere"
 
 
 async def test_nothing_is_forgotten_before_a_yes(tmp_path: Path) -> None:
@@ -84,6 +87,7 @@ async def test_nothing_is_forgotten_before_a_yes(tmp_path: Path) -> None:
         assert read(user) == "Has a dog\n"
         assert await ask(conversation, "/memory forget 1 --yes") == "Forgotten."
     assert read(user).strip() == ""
+    assert "dog" not in "".join(map(read, user.parent.glob("*.before"))), "nor beside the note"
     assert not any("dog" in str(row) for row in rows(tmp_path, "SELECT * FROM hermes_corrections")), "no words are kept"
 
 
@@ -114,9 +118,11 @@ async def test_what_names_no_entry_is_refused_and_changes_nothing(tmp_path: Path
         assert "nothing is listed yet" in await refusal(conversation, f"/memory {line}")
         await ask(conversation, "/memory")
         assert "1 to 1 are listed" in await refusal(conversation, f"/memory {line}")
-        for text in ("", " ", " " + "x" * 2001):
-            with pytest.raises(HermesError):
-                await ask(conversation, f"/memory edit 1{text}")
+        with pytest.raises(HermesError):
+            await ask(conversation, f"/memory edit 1 {'x' * 1500}")
+        with pytest.raises(HermesError):
+            await ask(conversation, f"/memory edit 1 {'x' * 2001}")
+        assert rows(tmp_path, "SELECT * FROM hermes_corrections") == []
     assert read(user) == "Has a dog\n"
 
 
@@ -160,3 +166,13 @@ async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Pat
     async with at_terminal(tmp_path) as conversation:
         with pytest.raises(UsageError, match="/memory takes more, search, edit, forget, why, on or off, not 'onn'"):
             await ask(conversation, "/memory onn")
+
+
+async def test_without_a_text_the_entry_is_put_into_the_prompt_to_be_changed(tmp_path: Path) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog\n")
+    async with at_terminal(tmp_path) as conversation:
+        await ask(conversation, "/memory")
+        answered = await run_command(conversation, "/memory edit 1", asyncio.Event())
+        assert answered.draft == "/memory edit 1 Has a dog"
+        assert "says what holds instead of: Has a dog" in answered.text
+    assert read(user) == "Has a dog\n"

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.db import queue
-from hermes.db.migrations import Migration, migrate
+from hermes.db.engine import Migration, migrate
 from hermes.errors import StoreDamagedError, StoreNewerError, StoreReadOnlyError
 from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS
 from hermes.store.store import Store

@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 
 from hermes.transfer.export import export_workspace
-from hermes.transfer.importing import ImportTarget, import_file
+from hermes.transfer.importing import ImportTarget, Progress, import_file
 from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, check_file, write_line
 from hermes.transfer.own_server import OwnSource, OwnTarget
-from hermes.transfer.progress import Progress
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.public_target import PublicTarget
 from hermes.transfer.remote import Remote

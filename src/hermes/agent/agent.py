@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -57,6 +57,8 @@ class Policy(Struct, frozen=True):
     review_deadline: float = 60.0
     tells_notes: bool = True
     """Whether a person is told of what a review notes."""
+    titles: Literal["soon", "later", "never"] = "never"
+    """When a session without a title gets one: after its first exchange, or from another process that has the time."""
     compresses_itself: bool = True
     """Else only on request, and when a request could not be sent."""
     compress_at: float = 0.5
@@ -97,6 +99,12 @@ class Agent(Struct):
     """What is to be said of the host; the next turn tells it."""
     idle_work: asyncio.Task[None] | None = None
     """Background work that starts when nobody speaks for a while; the next turn cancels it."""
+    titling: asyncio.Task[None] | None = None
+    """A title in the making; the next turn cancels it."""
+    title_settled: bool = False
+    """The session has a title, or shall have none."""
+    given_title: str | None = None
+    """The title that was made here."""
     note_problems: tuple[str, ...] = ()
     """The notes that could not be read last time, a line for each."""
     opened_book: MemoryBook | None = None
@@ -158,11 +166,12 @@ class Agent(Struct):
         return read
 
     async def be_busy(self) -> None:
-        """Cancel the work that was to start when nobody speaks."""
-        if self.idle_work is not None:
-            self.idle_work.cancel()
-            await asyncio.wait({self.idle_work})
-            self.idle_work = None
+        """Cancel the work that was to be done while nobody speaks."""
+        for task in (self.idle_work, self.titling):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        self.idle_work = self.titling = None
 
     async def close(self, why: Ending = "exit", *, deadline: float = 5.0) -> list[TurnEvent]:
         """End background work, then memory. The configured model belongs to whoever opened it.
@@ -176,11 +185,13 @@ class Agent(Struct):
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-        await self.memory.close(why)
-        await self.write_down_spending()
-        for chosen, model in self.models.items():
-            if chosen is not None:
-                await model.close()
+        try:
+            await self.memory.close(why)
+            await self.write_down_spending()
+        finally:
+            for chosen, model in self.models.items():
+                if chosen is not None:
+                    await model.close()
         return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
 
     async def write_down_spending(self) -> None:

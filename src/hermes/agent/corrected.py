@@ -26,7 +26,8 @@ def heeding(agent: Agent, tool: Tool, corrections: Corrections, spoken: str = ""
     noted, and the correction holds no more."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = corrections.find_repeated(text_argument(arguments, "content"))
+        removes = text_argument(arguments, "action").strip().lower() == "remove"
+        found = None if removes else corrections.find_repeated(text_argument(arguments, "content"))
         if found is None:
             return await tool.run(arguments)
         if not _is_said(found, text_argument(arguments, "content"), spoken):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.errors import NoteError
@@ -33,6 +36,32 @@ SPEC = ToolSpec(
 )
 
 
+DONE: dict[Literal["add", "replace", "remove"], str] = {
+    "add": "Noted in",
+    "replace": "Changed in",
+    "remove": "Removed from",
+}
+"""How the result begins, by what was done."""
+RESULT = re.compile(rf"({'|'.join(DONE.values())}) ({'|'.join(re.escape(name) for name in FILES.values())}): (.+)")
+
+
+class NoteDone(Struct, frozen=True):
+    """What a call has done to a note: `text` is the entry that it added, changed to, or removed."""
+
+    target: NotesFile
+    action: Literal["add", "replace", "remove"]
+    text: str
+
+
+def read_result(result: str) -> NoteDone | None:
+    """What a call has done, from its result; None where it has changed nothing."""
+    found = RESULT.match(result)
+    if found is None:
+        return None
+    target = next(key for key, name in FILES.items() if name == found[2])
+    return NoteDone(target, next(action for action, word in DONE.items() if word == found[1]), found[3])
+
+
 def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
     """The tool for these notes; `mirror` is told of every change, after it was saved.
 
@@ -52,9 +81,7 @@ def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
             change = await asyncio.shield(changing)  # a thread goes on when we are cancelled; what it saves is mirrored
         except NoteError as error:
             return ToolResult(f"{SPEC.name} failed: {error.line()}\n{_now(notes, where)}", ok=False)
-        done = f"Noted in {FILES[where]}" if change.is_new else "That is noted already"
-        if change.action == "remove":
-            done = f"Removed from {FILES[where]}"
+        done = f"{DONE[change.action]} {FILES[where]}" if change.is_new else "That is noted already"
         used = f"{change.used} of {change.limit} characters used"
         updated = (MemoryUpdated(where, change.action, change.text),) if change.is_new else ()
         return ToolResult(f"{done}: {change.text}\n{_now(notes, where)}\n({used})", events=updated)

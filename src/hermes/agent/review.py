@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -15,12 +16,13 @@ from msgspec.structs import replace
 from hermes.agent.agent import Agent, TemporaryAgent
 from hermes.agent.corrected import TOLD, heeding
 from hermes.agent.loop import Responder
-from hermes.agent.review_tool import review_tool
-from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.memory_tool import SPEC, Mirror, memory_tool
+from hermes.agent.tools import Tool, Toolbox, ToolResult, text_argument
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
 from hermes.memory.corrections import Corrections
+from hermes.memory.notes import Notes
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
 from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
@@ -136,10 +138,11 @@ def _written_down(agent: Agent, seen: Sequence[Message], tool: Tool) -> Tool:
 
 
 def _are_known(tx: Tx, agent: Agent, seen: Sequence[Message]) -> bool:
-    """Whether nothing of it was deleted, forgotten or made incognito since it was read."""
+    """Whether nothing of it was deleted, forgotten, made incognito or taken back since it was read."""
     store, session_id = agent.store, agent.session_id
     known = store.incognito.remembered(tx, session_id, seen)
-    return store.sessions.exists(tx, session_id) and len(known) == len(seen)
+    undone = store.messages.undone_among(tx, [message.id for message in seen])
+    return store.sessions.exists(tx, session_id) and len(known) == len(seen) and not undone
 
 
 def _mark(tx: Tx, agent: Agent, seen: Sequence[Message], whole: int) -> None:
@@ -166,3 +169,31 @@ def _read(messages: Iterable[Message], longest: int) -> tuple[str, int]:
             room -= len(line) + 1
         last = message.id
     return "\n".join(lines), last
+
+
+NOTHING_KNOWN = re.compile(
+    r"\b(no|not any|without|lack of|lacks)\b.{0,30}\b(records?|information|mention|data|details|notes?|facts?)\b"
+    r"|\b(not|never|n.t)( yet| been)* (mention|specif|provid|state|note|record|share|disclos|known|said|told)"
+    r"|\bnothing (\w+ )?(known|noted|recorded|mentioned|to note)\b|\bunknown\b|\bunspecified\b|\bn/a\b",
+    re.IGNORECASE,
+)
+REFUSED = "Not noted: it tells that something is not known. Note only what was said."
+
+
+def review_tool(notes: Notes, mirror: Mirror) -> Tool:
+    """The tool for these notes; `mirror` is told of every change, after it was saved."""
+    adding = memory_tool(notes, mirror)
+    properties = SPEC.parameters["properties"]
+    parameters = {
+        "type": "object",
+        "properties": {name: properties[name] for name in ("target", "content")},
+        "required": ["target", "content"],
+    }
+
+    async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        if NOTHING_KNOWN.search(text_argument(arguments, "content")):
+            return ToolResult(REFUSED, ok=False)
+        given = {name: value for name, value in arguments.items() if name in ("target", "content")}
+        return await adding.run({**given, "action": "add"})
+
+    return Tool(replace(SPEC, description="Add a lasting note.", parameters=parameters), run)

@@ -6,28 +6,31 @@ lane ── accept (commit) ── recall ── model ↔ tools ── after_tu
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.agent.agent import Agent
-from hermes.agent.compress import compress_when_idle
+from hermes.agent.agent import Agent, AgentMemory
+from hermes.agent.compress import compress_smaller, compress_when_idle, make_room, waiting_ends, worth_saying
+from hermes.agent.context import build_context
 from hermes.agent.corrected import heeding
 from hermes.agent.loop import Responder, converse
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
-from hermes.agent.review import review_soon
-from hermes.agent.stored_transcript import Preparation, StoredTranscript
+from hermes.agent.review import review_soon, wants_review
+from hermes.agent.titles import title_soon, wants_title
 from hermes.agent.tools import Tool, Toolbox, ToolResult
+from hermes.agent.transcript import PreparedRequest
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.undoing import new_call_key
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
-from hermes.types import Draft, Json, Session, ToolSpec
+from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -131,7 +134,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     """The prompt that the session has, byte for byte, unless what it was made of has changed."""
     accepted = turn.opening
     if accepted.incognito:
-        return _bare_prompt(agent, accepted.session)
+        return _bare_prompt(agent, accepted)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
     if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
@@ -145,6 +148,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
             has_memory_tool=any(spec.name == "memory" for spec in toolbox.specs),
             started_at=accepted.session.started_at,
             corrected=corrections.lines(),
+            project=accepted.project,
         )
     )
     if not notes.problems:  # one that lacks a note is not kept
@@ -152,16 +156,17 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     return prompt
 
 
-def _bare_prompt(agent: Agent, session: Session) -> str:
+def _bare_prompt(agent: Agent, accepted: TurnOpening) -> str:
     """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
-    return build_system_prompt(PromptParts(read_soul(agent.soul_file), session.started_at, agent.scope))
+    soul, began = read_soul(agent.soul_file), accepted.session.started_at
+    return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
     """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
-        found = await agent.memory.call_tool(spec.name, arguments, secrets.token_hex(16))
+        found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
         if isinstance(found, Returned):
             return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
@@ -176,3 +181,60 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
         return
     agent.memory.after_turn(accepted.messages)
     review_soon(agent)
+    title_soon(agent)
+
+
+class Preparation(Struct, frozen=True):
+    """What a turn begins with: its prompt, what was recalled for it, who answers, and the memory that hears of it."""
+
+    system_prompt: str
+    recalled: str
+    speaker: Responder
+    memory: AgentMemory
+
+
+class StoredTranscript:
+    """A session's own transcript, kept within the model's window. Each message is committed when it is added;
+    that raises StaleError once another process has taken the lane."""
+
+    def __init__(self, agent: Agent, turn: StoredTurn, prepared: Preparation) -> None:
+        self._agent = agent
+        self._turn = turn
+        self._prepared = prepared
+        self._added = 0
+
+    async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
+        until = waiting_ends(self._agent)
+        while True:
+            view = await self._turn.view()
+            messages = self._build(view)
+            made = await make_room(self._agent, view, messages, tools, until)
+            if made is None:
+                return PreparedRequest(self._reminded(messages))
+            if made.outcome != "busy":
+                return PreparedRequest(self._reminded(self._build(await self._turn.view())), worth_saying(made))
+
+    def _build(self, view: LiveView) -> list[dict[str, Json]]:
+        return build_context(self._prepared.system_prompt, view, self._prepared.recalled)
+
+    async def shrink(self) -> bool:
+        return await compress_smaller(self._agent)
+
+    def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
+        """The messages with the record's reminder put in where this turn began: before what the turn has added, and
+        never between a tool call and its results."""
+        if not self._turn.opening.reminder:
+            return messages
+        place = max(0, len(messages) - self._added)
+        while place < len(messages) and messages[place]["role"] == "tool":
+            place += 1
+        return [*messages[:place], {"role": "user", "content": self._turn.opening.reminder}, *messages[place:]]
+
+    async def add(self, *drafts: Draft) -> list[Message]:
+        added = await self._turn.add(drafts, self._agent.spending.take())
+        self._added += len(added)
+        return added
+
+    async def conclude(self, reply: Draft) -> Message:
+        review_due, title_due = wants_review(self._agent), wants_title(self._agent)
+        return await self._turn.conclude(reply, self._agent.spending.take(), review_due=review_due, title_due=title_due)

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -14,18 +15,20 @@ import typer
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, print_error, say
 from hermes.cli.piped import ask_with_input
+from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.start import load_app
-from hermes.cli.terminal import talk
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.logs import start_log
 from hermes.scope import TERMINAL
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 
@@ -51,6 +54,8 @@ def chat(
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
     try:
         app = load_app(ctx)
+        if question is None and not json and offer_model(app):
+            app = load_app(ctx)
         asked = None if question is None else ask_with_input(question)
         return asyncio.run(_chat(app, asked, session, latest, model, json))
     except HermesError as error:
@@ -72,11 +77,17 @@ async def _chat(
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
             await _go_on(conversation, session, latest)
+            is_live = question is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+            if conversation.session_id is None:
+                conversation.project = choose_project_file(app.home, _ask_about if is_live else None)
             if model is not None and (remark := await choose_model(await conversation.place(), model)):
                 note(remark)
             if question is None:
-                here = _read_lines(conversation, as_json) if as_json or not sys.stdin.isatty() else talk(conversation)
-                return await here
+                if as_json or not sys.stdin.isatty():
+                    return await _read_lines(conversation, as_json)
+                terminal = import_module("hermes.cli.terminal")  # by name: only who talks at a terminal needs it
+                code: int = await terminal.talk(conversation)
+                return code
             last = await _ask(conversation, question, as_json)
         ended = how_it_ended(last)
         if as_json:
@@ -97,6 +108,12 @@ async def _ending(conversation: TerminalConversation, seconds: float, as_json: b
             start_deliverer(conversation.app)
 
 
+def _ask_about(file: ProjectFile, state: State) -> Wish:
+    """By name: a conversation seldom needs it."""
+    answer: Wish = import_module("hermes.cli.trust").wants(file, state)
+    return answer
+
+
 async def _go_on(conversation: TerminalConversation, session: str | None, latest: bool) -> None:
     """Go on with the session that is asked for; a new one begins with the first message."""
     store = conversation.store
@@ -112,7 +129,7 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
-    last = await _turn(conversation, text, as_json)
+    last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
@@ -127,6 +144,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         text = line.strip()
         if not text:
             continue
+        said: Say | Again = Say(text)
         if line.startswith("/"):
             try:
                 with _stop_on_interrupt() as stop:
@@ -142,8 +160,8 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
                 break
             if answered.say is None:
                 continue
-            text = answered.say.text
-        last = await _turn(conversation, text, as_json)
+            said = answered.say
+        last = await _turn(conversation, said, as_json)
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
@@ -153,10 +171,10 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     return code
 
 
-async def _turn(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
+async def _turn(conversation: TerminalConversation, said: Say | Again, as_json: bool) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.say(text, stop)) as events:
+        async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
                 _tell(conversation, event, as_json)
     return event

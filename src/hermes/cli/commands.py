@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
+from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
+from hermes.cli.editor import edit_text
 from hermes.cli.output import show_time
 from hermes.cli.rows import head
+from hermes.cli.talk import Front, which_session
+from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Beginning, Console, Say, Surface, Word
+from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
+from hermes.types import Message
 
-LISTED = 10
+LISTED, OFFERED = 10, 300
+"""Sessions that a list shows, and that can be chosen from."""
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, and `over` ends the conversation."""
+    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
+    the person to change, and `over` ends the conversation."""
 
     text: str
     over: bool = False
-    say: Say | None = None
+    say: Say | Again | None = None
+    draft: str = ""
 
 
-async def run_command(conversation: TerminalConversation, line: str, stop: asyncio.Event) -> Answered:
-    """Run a slash command, until `stop` is set. Raises UsageError for one that does not exist."""
+async def run_command(
+    conversation: TerminalConversation, line: str, stop: asyncio.Event, front: Front | None = None
+) -> Answered:
+    """Run a slash command, until `stop` is set. Raises UsageError for one that does not exist. `front` is None where
+    there is no terminal."""
     typed = find_command("terminal", line)
     if typed is None:
         raise unknown_command("terminal", line)
-    here = AtTerminal(conversation, stop)
+    here = AtTerminal(conversation, stop, front)
     answer = await typed.run(here)
     await conversation.look_again()
-    return Answered("", here.is_over, answer) if isinstance(answer, Say) else Answered(answer, here.is_over)
+    if isinstance(answer, Say | Again):
+        return Answered("", here.is_over, answer)
+    return Answered(answer, here.is_over, draft=here.draft)
 
 
 class AtTerminal(Struct):
@@ -45,8 +59,11 @@ class AtTerminal(Struct):
 
     conversation: TerminalConversation
     stop: asyncio.Event
+    front: Front | None = None
     is_over: bool = False
     surface: Surface = "terminal"
+    cause: str = field(default_factory=lambda: secrets.token_hex(16))
+    draft: str = ""
 
     @property
     def console(self) -> Console:
@@ -54,6 +71,9 @@ class AtTerminal(Struct):
 
     async def place(self) -> Agent | Beginning:
         return await self.conversation.place()
+
+    def may_take_back(self, message: Message) -> bool:  # noqa: ARG002 - the owner may
+        return True
 
     async def begin_session(self) -> str:
         await self.conversation.leave()
@@ -70,9 +90,22 @@ class AtTerminal(Struct):
     async def recent_sessions(self) -> Sequence[Word]:
         return [(one.session.id, _called(one, 40)) for one in await self._recent()]
 
-    async def _recent(self) -> list[Listed]:
+    async def _recent(self, limit: int = LISTED) -> list[Listed]:
         store = self.conversation.store
-        return await store.read(lambda tx: store.sessions.recent(tx, limit=LISTED))
+        return await store.read(lambda tx: store.sessions.recent(tx, limit=limit))
+
+    async def choose_session(self) -> str | None:
+        if self.front is None:
+            raise which_session()
+        listed = await self._recent(OFFERED)
+        if not listed:
+            raise UsageError("there are no sessions yet", hint="One begins with your first message")
+        return await self.front.pick(listed)
+
+    async def edit(self, text: str) -> str | None:
+        if self.front is None:
+            raise UsageError("there is no terminal to edit at", hint="`hermes chat` at one has it")
+        return await self.front.lend(partial(edit_text, text))
 
     async def resume(self, name: str) -> str:
         store = self.conversation.store
@@ -81,6 +114,9 @@ class AtTerminal(Struct):
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)
+
+    def offer_draft(self, text: str) -> None:
+        self.draft = text
 
     def leave(self) -> None:
         self.is_over = True

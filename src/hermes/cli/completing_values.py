@@ -8,7 +8,7 @@ import os
 from hermes.cli.output import one_line, printable
 from hermes.clock import SystemClock
 from hermes.errors import HermesError
-from hermes.home import PROFILES, Home
+from hermes.home import Home
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 
@@ -39,7 +39,6 @@ async def _recent(home: Home) -> list[Listed]:
 def profiles() -> list[tuple[str, str]]:
     """Each profile that there is."""
     try:
-        folder = Home.find(os.environ, "default").path / PROFILES
-        return [("default", ""), *((path.name, "") for path in sorted(folder.glob("*")) if path.is_dir())]
+        return [(home.name, "") for home in Home.find(os.environ).all()]
     except (HermesError, OSError):
         return []

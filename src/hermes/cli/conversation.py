@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import review_leftovers
+from hermes.agent.leftovers import see_to_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
+from hermes.agent.undo import retry
 from hermes.app import App
 from hermes.assembly import (
     FLOOR_NOTICE,
@@ -30,9 +32,9 @@ from hermes.assembly import (
 from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
-from hermes.cli.rows import head
+from hermes.cli.project_file import ProjectFile
+from hermes.cli.recap import recap
 from hermes.cli.status import ChatStatus
-from hermes.cli.talk import PROMPT
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.errors import StoreError
@@ -46,10 +48,12 @@ from hermes.memory.registry import NONE
 from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
-from hermes.slash.here import Beginning
+from hermes.slash.here import Again, Beginning, Say
 from hermes.store.chosen_models import set_chosen_model
 from hermes.store.memory_rows import hide_title
+from hermes.store.project_files import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
+from hermes.store.turns import NoRecord
 from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
@@ -66,6 +70,7 @@ class TerminalConversation:
     def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
         self.app = app
         self.store = store
+        self._for_one_turn = for_one_turn
         self._owner = new_owner()
         self._provider = open_provider(app, store, for_one_turn=for_one_turn)
         self._tells_notes = app.settings.get(MEMORY_NOTICES)
@@ -81,6 +86,9 @@ class TerminalConversation:
         self._looked_back = False
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
+        self._is_hurried = False
+        self.project: ProjectFile | None = None
+        """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
 
@@ -97,7 +105,10 @@ class TerminalConversation:
     @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
-        session = (self._session.title or self._session.id) if self._session else (self._beginning.title or "new")
+        made = self._agent.given_title if self._agent else None
+        session = (
+            (self._session.title or made or self._session.id) if self._session else (self._beginning.title or "new")
+        )
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
@@ -144,15 +155,7 @@ class TerminalConversation:
 
     async def recap(self) -> str:
         """Which session is gone on with and what was said in it last; "" for a new one."""
-        if self._session is None:
-            return ""
-        here, title = self._session.id, self._session.title
-        view = await self.store.read(lambda tx: self.store.compressions.view(tx, here))
-        room = shutil.get_terminal_size().columns - len(PROMPT)
-        said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
-        last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
-        called = f" “{printable(title)}”" if title else ""
-        return "\n".join([f"Going on with {here}{called} ({self._session.message_count} messages).", *last])
+        return "" if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
@@ -161,8 +164,11 @@ class TerminalConversation:
 
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
-        scope = await self.store.read(lambda tx: open_people(self.app).scope_of(tx, session))
+        people = open_people(self.app)
+        scope = await self.store.read(lambda tx: people.scope_of(tx, session))
         agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider, offer=self._offer)
+        if self._for_one_turn and agent.policy.titles == "soon":
+            agent.policy = replace(agent.policy, titles="later")
         await agent.take_up_choice()
         return agent
 
@@ -203,11 +209,16 @@ class TerminalConversation:
             await self._close(self._agent, "exit")
         self._agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
-            self._all_told = await self._deliveries.finish(seconds) and self._all_told
+            told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
+            self._all_told = await self._deliveries.finish(0.0 if self._is_hurried else seconds) and told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         self.untold += await self._take_remarks()
         return self._all_told
+
+    def hurry(self) -> None:
+        """The person does not wait: `end` leaves to another process what memory was not told."""
+        self._is_hurried = True
 
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
@@ -230,8 +241,10 @@ class TerminalConversation:
         await self._close(agent, why)
 
     async def _close(self, agent: Agent, why: Ending) -> None:
-        self.untold += await agent.close(why)
-        await agent.configured_model.close()
+        try:
+            self.untold += await agent.close(why)
+        finally:  # the end of a conversation may cut it short
+            await agent.configured_model.close()
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
@@ -245,6 +258,12 @@ class TerminalConversation:
         return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
+        """One turn, of this message."""
+        async with aclosing(self.take_turn(Say(text), stop)) as events:
+            async for event in events:
+                yield event
+
+    async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """One turn."""
         if self._session is None:
             await self._begin()
@@ -260,12 +279,17 @@ class TerminalConversation:
             if self._agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
                 yield Notice(FLOOR_NOTICE)
-            async with aclosing(run_turn(self._agent, text, stop)) as events:
+            turn = (
+                run_turn(self._agent, said.text, stop)
+                if isinstance(said, Say)
+                else retry(self._agent, said.cause, stop, NoRecord())
+            )
+            async with aclosing(turn) as events:
                 async for event in events:
                     yield event
-            if not self._looked_back and wants_review(self._agent):
+            if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
                 self._looked_back = True
-                leftovers = review_leftovers(self.store, self._is_left, self._lend)
+                leftovers = see_to_leftovers(self.store, self._is_left, self._lend)
                 self._in_background(unless_stopped(leftovers, self._ending))
         finally:
             SESSION.reset(token)
@@ -281,7 +305,7 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted = open_speaker(self.app), self._beginning
+        model, wanted, project = open_speaker(self.app), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:
@@ -289,8 +313,10 @@ class TerminalConversation:
                 self.store.incognito.begin(tx, session.id)
                 hide_title(tx, session.id, session.title)
             set_chosen_model(tx, session.id, wanted.model)
+            if project is not None:
+                keep_project_file(tx, session.id, KeptProjectFile(str(project.path), project.text))
 
-        if wanted.incognito or wanted.model is not None:
+        if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
         self._session = session
         await self._open_agent(model, session)

@@ -12,6 +12,7 @@ import typer
 
 from hermes.cli.asking import can_ask
 from hermes.cli.output import printable, say
+from hermes.cli.own_name import advise
 
 WIDEST = 100
 PROMPT = ": "
@@ -50,7 +51,7 @@ class TerminalDialog:
             self.say(f"  '{printable(given)}' is none of them: {', '.join(words)}")
 
     def say(self, text: str) -> None:
-        for line in text.split("\n"):
+        for line in advise(text).split("\n"):
             for part in _wrapped(line):
                 say(part)
 

@@ -16,6 +16,7 @@ from hermes.audit.repair import Repair, repair, restore
 from hermes.cli.asking import agreed
 from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
 from hermes.doctor import LOCK_TIMEOUT, Finding, examine, places
@@ -121,5 +122,5 @@ def _report(home: Home, findings: list[Finding], failed: bool, done: Repair | No
 def _line(finding: Finding) -> str:
     code = f"[{finding.code}] " if finding.code else ""
     remedy = f" ({printable(finding.remedy)})" if finding.remedy else ""
-    fix = f" → {finding.fix}" if finding.fix else ""
+    fix = f" → {advise(finding.fix)}" if finding.fix else ""
     return f"{SIGNS[finding.level]}  {finding.check:<9} {code}{printable(finding.detail)}{fix}{remedy}"

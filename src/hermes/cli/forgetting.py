@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from time import sleep
 
@@ -14,11 +11,12 @@ from msgspec import Struct
 from hermes.app import App
 from hermes.cli.output import note
 from hermes.cli.start import with_store
+from hermes.cli.waiting import saying
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue_items import is_held
 from hermes.memory.command_host import guarded
-from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten
+from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten, mark_replies
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
@@ -113,28 +111,4 @@ def _mark(app: App, tx: Tx) -> None:
     name = app.settings.get(PROVIDER)
     if name != NONE:
         mark_forgotten(tx, name, now=app.clock.now())
-
-
-QUIET, AGAIN = 0.5, 10.0
-"""Seconds before anything is said, and between one line and the next."""
-
-
-@contextmanager
-def saying(what: str) -> Iterator[None]:
-    """Say on standard error what is being done, once that takes longer than a moment, and now and then for how long."""
-    begun, is_over = time.monotonic(), threading.Event()
-
-    def tell() -> None:
-        if is_over.wait(QUIET):
-            return
-        note(f"{what} …")
-        while not is_over.wait(AGAIN):
-            note(f"{what} … ({time.monotonic() - begun:.0f} s)")
-
-    telling = threading.Thread(target=tell, daemon=True)
-    telling.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        telling.join()
+        mark_replies(tx, name, now=app.clock.now())

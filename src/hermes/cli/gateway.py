@@ -17,6 +17,7 @@ from hermes.cli.output import note, one_line, print_json, printable, say, show_t
 from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.cli.waiting import saying
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
@@ -161,16 +162,13 @@ def stop_gateway(ctx: typer.Context) -> int:
         if not await store.write(lambda tx: request_stop(tx, now=now())):
             say("not running")
             return 0
-        begun = now()
-        until, is_told = begun + STOP_PATIENCE, False
-        while await store.read(lambda tx: running_gateway(tx, now=now())):
-            if not is_told and now() > begun + 1.0:
-                note("it finishes what is under way …")
-                is_told = True
-            if now() > until:
-                note("it has not ended yet; it may be finishing a long turn")
-                return 1
-            await host.clock.sleep(0.2)
+        until = now() + STOP_PATIENCE
+        with saying("It finishes the turns that are under way (Ctrl-C leaves it to end by itself)"):
+            while await store.read(lambda tx: running_gateway(tx, now=now())):
+                if now() > until:
+                    note("it has not ended yet; it may be finishing a long turn")
+                    return 1
+                await host.clock.sleep(0.2)
         say("ended")
         return 0
 

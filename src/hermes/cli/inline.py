@@ -17,8 +17,7 @@ BOLD, DIM, ITALIC, UNDERLINE, STRUCK, CODE = "1", "2", "3", "4", "9", "36"
 LONGEST = 2000
 """Characters of a line that are looked through at once; more than that stays as it was written."""
 
-TOKEN = re.compile(
-    r"""
+MARKED = r"""(?x)
       \\(?P<escaped>[!-/:-@\[-`{-~])
     | (?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
     | !?\[(?P<label>[^\[\]]*)\]\(\s*<?(?P<target>(?:[^\s()<>]|\([^\s()<>]*\))*)>?(?:\s+"[^"]*")?\s*\)
@@ -29,10 +28,9 @@ TOKEN = re.compile(
     | \*(?=[^\s*])(?P<italic>.+?)(?<=[^\s*])\*(?!\*)
     | (?<!\w)_(?=[^\s_])(?P<italic_>.+?)(?<=\S)_(?!\w)
     | ~~(?=\S)(?P<struck>.+?)(?<=\S)~~
-    """,
-    re.VERBOSE,
-)
-OPENING = re.compile(r"[`\\]|\*(?!\s)|(?<!\w)_(?!\s)|~(?=~|$)|<(?=[hm]|$)|\[(?![^\]]*\][^(])|!$")
+    """
+"""What is marked. Patterns are texts, which `re` compiles when the first reply comes: not at every start."""
+OPENING = r"[`\\]|\*(?!\s)|(?<!\w)_(?!\s)|~(?=~|$)|<(?=[hm]|$)|\[(?![^\]]*\][^(])|!$"
 """What may begin one of them, as far as the line has come."""
 STYLES = {
     "both": f"{BOLD};{ITALIC}",
@@ -50,7 +48,7 @@ def parse(text: str, style: str = "") -> list[Run]:
         return [(text, style)]
     runs: list[Run] = []
     place = 0
-    for found in TOKEN.finditer(text):
+    for found in re.finditer(MARKED, text):
         runs += [(text[place : found.start()], style), *_runs_of(found, style)]
         place = found.end()
     return [run for run in (*runs, (text[place:], style)) if run[0]]
@@ -59,8 +57,8 @@ def parse(text: str, style: str = "") -> list[Run]:
 def settled(text: str) -> int:
     """How many characters of a line that still grows have their final form; the rest may become part of something."""
     sure = 0
-    for start, end in _between_tokens(text):
-        opening = OPENING.search(text, start, end)
+    for start, end in _between_marked(text):
+        opening = re.compile(OPENING).search(text, start, end)
         stop = opening.start() if opening else end
         for place in range(stop, start, -1):
             if text[place - 1] == " " or not (text[place - 1].isascii() or text[place : place + 1].isascii()):
@@ -71,9 +69,9 @@ def settled(text: str) -> int:
     return sure
 
 
-def _between_tokens(text: str) -> Iterator[tuple[int, int]]:
+def _between_marked(text: str) -> Iterator[tuple[int, int]]:
     place = 0
-    for found in TOKEN.finditer(text):
+    for found in re.finditer(MARKED, text):
         yield place, found.start()
         place = found.end()
     yield place, len(text)

@@ -7,28 +7,34 @@ prompt itself, so that they are drawn over and nothing is left of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import TerminalConversation
+from hermes.cli.editor import edit_text
 from hermes.cli.output import printable
 from hermes.cli.pastes import Pastes, open_history
 from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
+from hermes.cli.session_picker import pick_session
 from hermes.cli.talk import INDENT, PROMPT, Talk, Typed
-from hermes.errors import HomeError
+from hermes.errors import HomeError, UsageError
 from hermes.files import check_file
 from hermes.slash.table import complete
+from hermes.store.sessions import Listed
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import Output
 
+T = TypeVar("T")
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
 """Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
 TICK = 0.2
@@ -89,6 +95,20 @@ class LivePrompt:
         if self._printing is not None:
             await self._printing
         await self._print(talk)
+
+    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
+        from prompt_toolkit.application.run_in_terminal import in_terminal
+
+        async with in_terminal():
+            return await use()
+
+    async def pick(self, listed: Sequence[Listed]) -> str | None:
+        return await self.lend(partial(pick_session, listed, self._session.output))
+
+    def offer_draft(self, text: str) -> None:
+        buffer = self._session.default_buffer
+        if not buffer.text:
+            buffer.insert_text(text)
 
     def close(self) -> None:
         if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
@@ -176,6 +196,10 @@ class LivePrompt:
             before = event.current_buffer.document.text_before_cursor
             event.current_buffer.delete_before_cursor(count=len(self._pastes.mark_before(before)) or event.arg)
 
+        @keys.add("c-x", "c-e", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.app.create_background_task(self._edit(talk, event.current_buffer))
+
         @keys.add("escape", "enter", filter=typing)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
@@ -193,6 +217,18 @@ class LivePrompt:
                 self._asks_again = True
 
         return keys
+
+    async def _edit(self, talk: Talk, buffer: Buffer) -> None:
+        """Let the person's editor have what is typed; what it leaves stands in the prompt."""
+        try:
+            edited = await self.lend(partial(edit_text, self._pastes.expand(buffer.text)))
+        except UsageError as error:
+            talk.screen.say(f"hermes: {error.line()}")
+            await self.show_aside(talk)
+            return
+        if edited is not None:
+            buffer.text = self._pastes.shorten(edited.rstrip())
+            buffer.cursor_position = len(buffer.text)
 
     def _calm(self) -> None:
         self._asks_again = False

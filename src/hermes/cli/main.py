@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "memory": "build",
     "config": "app",
     "profiles": "app",
+    "trust": "trust",
     "doctor": "doctor",
     "completion": "completion",
 }

@@ -17,9 +17,9 @@ from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
 from hermes.cli.styled import paint
 
 RULE_COLUMNS = 40
-FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)$")
-RULE = re.compile(r" {0,3}([-*_])(?: *\1){2,} *$")
-UNDECIDED = re.compile(r"[> ]*(?:#{0,6} *|\d{1,9}[.)]? *|[-+*_ ]*|`{1,2}|~{1,2}|(?:`{3}|~{3}|\|).*)$")
+FENCE = r"( *)(`{3,}|~{3,})([^`]*)$"
+RULE = r" {0,3}([-*_])(?: *\1){2,} *$"
+UNDECIDED = r"[> ]*(?:#{0,6} *|\d{1,9}[.)]? *|[-+*_ ]*|`{1,2}|~{1,2}|(?:`{3}|~{3}|\|).*)$"
 """A beginning of a line that may still become anything."""
 
 
@@ -75,7 +75,7 @@ class Markdown:
 
     def _go_on(self) -> list[str]:
         """Finish what can be of the line that grows."""
-        if self._fence or self._header or self._table or (self._rows is None and UNDECIDED.match(self._line)):
+        if self._fence or self._header or self._table or (self._rows is None and re.match(UNDECIDED, self._line)):
             return []
         if self._rows is None:
             self._rows = self._rows_of("")
@@ -98,13 +98,13 @@ class Markdown:
         """A line that nothing before it explains."""
         if not line.strip():
             return [""]
-        if fence := FENCE.match(line):
+        if fence := re.match(FENCE, line):
             self._fence = fence
             return [paint([(line.strip(), DIM if self._colored else "")])]
         if is_row(line):
             self._header = line
             return []
-        if RULE.match(line):
+        if re.match(RULE, line):
             return [paint([("─" * min(RULE_COLUMNS, self._columns()), DIM)])] if self._colored else [line.strip()]
         return self._rows_of(line).end()
 

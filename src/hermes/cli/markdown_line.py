@@ -12,9 +12,9 @@ from hermes.cli.styled import cut, fold_runs, paint, text_of, trimmed
 HELD = 400
 """Characters of a line that wait for the end of something, such as bold, that may have begun."""
 NARROWEST = 16
-HEADING = re.compile(r" {0,3}(#{1,6}) +(?=\S)")
-QUOTE = re.compile(r" {0,3}> ?")
-ITEM = re.compile(r"( *)([-+*]|\d{1,9}[.)]) +(?=\S)")
+HEADING = r" {0,3}(#{1,6}) +(?=\S)"
+QUOTE = r" {0,3}> ?"
+ITEM = r"( *)([-+*]|\d{1,9}[.)]) +(?=\S)"
 
 
 class LineRows:
@@ -87,15 +87,15 @@ class LineRows:
 
 def _prefixes(line: str, colored: bool) -> tuple[list[Run], list[Run], str, int]:
     """What stands before the first row and before the others, the style of the words, and where they begin."""
-    if heading := HEADING.match(line):
+    if heading := re.match(HEADING, line):
         if not colored:
             return [(f"{heading[1]} ", "")], [], "", heading.end()
         return [], [], f"{BOLD};{UNDERLINE}" if len(heading[1]) == 1 else BOLD, heading.end()
-    if quote := QUOTE.match(line):
+    if quote := re.match(QUOTE, line):
         bar: Run = ("│ ", DIM) if colored else ("> ", "")
         first, after, style, read = _prefixes(line[quote.end() :], colored)
         return [bar, *first], [bar, *after], style, quote.end() + read
-    if item := ITEM.match(line):
+    if item := re.match(ITEM, line):
         mark = "•" if colored and item[2] in "-+*" else item[2]
         indent = " " * len(item[1])
         return [(f"{indent}{mark} ", "")], [(f"{indent}{' ' * len(mark)} ", "")], "", item.end()

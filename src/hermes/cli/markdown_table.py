@@ -16,8 +16,8 @@ LEAST = 6
 """Columns that every column keeps; where there is no room for that, the table becomes a list."""
 HELD_ROWS = 8
 """Rows that wait for wider ones. After them the widths stay, and rows are finished as they come."""
-DELIMITER = re.compile(r":?-+:?")
-CELL_END = re.compile(r"(?<!\\)\|")
+DELIMITER = r":?-+:?"
+CELL_END = r"(?<!\\)\|"
 
 
 def is_row(line: str) -> bool:
@@ -28,7 +28,11 @@ def is_row(line: str) -> bool:
 def alignments(line: str, header: str) -> list[Alignment]:
     """What the line below a header says of each column; none when it is no such line."""
     marks = _cells(line)
-    if not is_row(line) or not all(map(DELIMITER.fullmatch, marks)) or len(marks) != len(_cells(header)):
+    if (
+        not is_row(line)
+        or not all(re.fullmatch(DELIMITER, mark) for mark in marks)
+        or len(marks) != len(_cells(header))
+    ):
         return []
     return [_alignment(mark) for mark in marks]
 
@@ -43,7 +47,7 @@ def _cells(line: str) -> list[str]:
     inner = line.strip().removeprefix("|")
     if inner.endswith("|") and not inner.endswith("\\|"):
         inner = inner[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in CELL_END.split(inner)]
+    return [cell.strip().replace("\\|", "|") for cell in re.split(CELL_END, inner)]
 
 
 class MarkdownTable:

@@ -11,11 +11,11 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import open_notes, open_provider
-from hermes.cli.forgetting import saying
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
+from hermes.cli.waiting import saying
 from hermes.db.leases import new_owner
 from hermes.memory.book import MemoryBook, Remembering, Settled
 from hermes.memory.deliveries import Deliveries

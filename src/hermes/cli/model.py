@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import open_model
 from hermes.cli.output import print_json, say
+from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
 from hermes.errors import NotFoundError, UsageError
@@ -23,6 +24,13 @@ from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 
 KINDS: tuple[LocalServerKind, ...] = get_args(LocalServerKind)
+WAYS = (
+    "  1. On this machine: start Ollama, LM Studio or llama.cpp, then `hermes model`",
+    "  2. Any OpenAI-compatible endpoint: `hermes config set model.base_url URL`, and `hermes config set model.api_key "
+    "KEY` where it needs one",
+    "  3. None: talk on; what you say is kept, and answers come from memory alone",
+)
+"""How to get a model."""
 QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
 
 
@@ -52,11 +60,11 @@ async def _show(app: App, as_json: bool) -> int:
     say("No model is configured: answers come from memory alone.")
     for endpoint in found:
         say(f"Found {endpoint.kind} at {endpoint.base_url} with {', '.join(endpoint.models) or 'no models'}.")
-        say(f"  hermes model --use {endpoint.kind}")
+        say(advise(f"  `hermes model --use {endpoint.kind}` takes it"))
     if not found:
-        say("Nothing was found on this machine (Ollama, LM Studio, llama.cpp).")
-        say("  hermes config set model.base_url URL    # any OpenAI-compatible endpoint")
-        say("  hermes config set model.api_key KEY     # or OPENAI_API_KEY in the environment or in .env")
+        say("Nothing was found on this machine. There are three ways:")
+        for line in WAYS:
+            say(advise(line))
     return 0
 
 
@@ -95,12 +103,13 @@ async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
     chosen = name or next(iter(endpoint.models), "")
     if chosen not in endpoint.models:
         raise NotFoundError(f"{kind} has no model '{chosen}'", hint=f"It has: {', '.join(endpoint.models) or 'none'}")
-    _write(app, endpoint, chosen)
+    use_endpoint(app, endpoint, chosen)
     say(f"From now on {chosen} at {endpoint.base_url} answers.")
     return 0
 
 
-def _write(app: App, endpoint: LocalEndpoint, name: str) -> None:
+def use_endpoint(app: App, endpoint: LocalEndpoint, name: str) -> None:
+    """Have this model answer from now on, by config.yaml."""
     path = app.home.config_file
     write_setting(path, BASE_URL, endpoint.base_url)
     write_setting(path, MODEL, name)

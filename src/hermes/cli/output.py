@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
 
+from hermes.cli.own_name import advise
 from hermes.errors import HermesError
 from hermes.redaction import hide_passwords
 from hermes.types import Json
@@ -31,8 +33,8 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """One line on standard error: progress and remarks, never the result."""
-    sys.stderr.write(f"{text}\n")
+    """One line on standard error: progress, remarks and advice, never the result."""
+    sys.stderr.write(f"{advise(text)}\n")
     sys.stderr.flush()
 
 
@@ -41,6 +43,11 @@ def use_color(setting: str, env: Mapping[str, str]) -> bool:
     if setting != "auto":
         return setting == "always"
     return sys.stdout.isatty() and env.get("TERM") != "dumb" and not env.get("NO_COLOR")
+
+
+def can_redraw() -> bool:
+    """Whether standard output is a terminal on which rows can be drawn over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: Json) -> None:

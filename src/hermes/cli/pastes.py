@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LINES, CHARACTERS = 10, 800
 """A pasted text with more than that is shown as a mark."""
-MARK = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
+MARK = r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]"
 
 
 class Pastes:
@@ -35,11 +35,11 @@ class Pastes:
 
     def expand(self, text: str) -> str:
         """`text` with the pasted texts in place of their marks."""
-        return MARK.sub(lambda mark: self._texts.get(mark[0], mark[0]), text)
+        return re.sub(MARK, lambda mark: self._texts.get(mark[0], mark[0]), text)
 
     def mark_before(self, text: str) -> str:
         """The mark that `text` ends with, "" when it ends with something else."""
-        found = [mark[0] for mark in MARK.finditer(text) if mark.end() == len(text)]
+        found = [mark[0] for mark in re.finditer(MARK, text) if mark.end() == len(text)]
         return found[0] if found and found[0] in self._texts else ""
 
 

@@ -57,7 +57,7 @@ def read_text(descriptor: int, wait: Callable[[int], bool]) -> str:
     if not wait(descriptor):
         return ""
     read = bytearray()
-    while chunk := os.read(descriptor, CHUNK):
+    while chunk := _next_chunk(descriptor):
         read += chunk
         if len(read) > LARGEST:
             size = os.fstat(descriptor).st_size if _is_file(descriptor) else 0
@@ -67,6 +67,17 @@ def read_text(descriptor: int, wait: Callable[[int], bool]) -> str:
                 hint="Send a part of it, such as `tail -n 500`",
             )
     return _decode(bytes(read))
+
+
+def _next_chunk(descriptor: int) -> bytes:
+    """What comes next, b"" at the end; waited for also where whoever opened it does not want to wait."""
+    try:
+        return os.read(descriptor, CHUNK)
+    except BlockingIOError:
+        select.select([descriptor], [], [])
+        return _next_chunk(descriptor)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}", hint="") from error
 
 
 def _decode(data: bytes) -> str:

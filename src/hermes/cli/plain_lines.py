@@ -7,8 +7,16 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from hermes.cli.talk import PROMPT, Talk, Typed
+from hermes.cli.talk import PROMPT, Talk, Typed, which_session
+from hermes.store.sessions import Listed
+
+T = TypeVar("T")
+
+QUIET, AGAIN = 0.5, 10.0
+"""Seconds without a row after which it is said that something is under way, and between two such rows."""
 
 
 class PlainLines:
@@ -18,6 +26,10 @@ class PlainLines:
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
+        self._asks_again = False
+        self._wrote_at = 0.0
+        self._telling: asyncio.Task[None] | None = None
+        self._read: Callable[[], None] = lambda: None
 
     @property
     def columns(self) -> int:
@@ -36,15 +48,22 @@ class PlainLines:
                 self._closed.set()
             *lines, buffered = (buffered + data).split(b"\n")
             for line in lines:
+                self._asks_again = False
                 text = line.decode(errors="replace")
                 talk.hear(Typed(text, text))
                 if not line.strip():
                     self._ask()
 
         def interrupt() -> None:
-            if not talk.interrupt():
+            if talk.interrupt():
+                return
+            if self._asks_again:
                 talk.leave()
+            self._asks_again = True
+            self._write("\n(Ctrl-C again to leave)\n")
+            self._ask()
 
+        self._read = read
         loop.add_reader(descriptor, read)
         loop.add_signal_handler(signal.SIGINT, interrupt)
         self._ask()
@@ -54,20 +73,50 @@ class PlainLines:
             loop.remove_reader(descriptor)
             loop.remove_signal_handler(signal.SIGINT)
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, talk: Talk, _shown: str) -> None:
         """The terminal has shown it already."""
+        self._telling = asyncio.create_task(self._tell_while(talk))
+
+    async def _tell_while(self, talk: Talk) -> None:
+        """Say that something is under way whenever nothing was shown for a while."""
+        now = asyncio.get_running_loop().time
+        begun = self._wrote_at = now()
+        wait = QUIET
+        while True:
+            await asyncio.sleep(wait)
+            if now() - self._wrote_at >= wait:
+                self._write(f"({talk.doing} … {now() - begun:.0f} s, Ctrl-C stops it)\n")
+            wait = AGAIN
 
     def refresh(self, talk: Talk) -> None:
-        self._write("".join(f"{row}\n" for row in talk.screen.take()))
+        if rows := talk.screen.take():
+            self._wrote_at = asyncio.get_running_loop().time()
+            self._write("".join(f"{row}\n" for row in rows))
 
     async def show_aside(self, talk: Talk) -> None:
         self._write("\n")
         await self.settle(talk)
 
     async def settle(self, talk: Talk) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
         self.refresh(talk)
         if not self._closed.is_set() and not talk.waiting:
             self._ask()
+
+    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop.remove_reader(descriptor)
+        try:
+            return await use()
+        finally:
+            loop.add_reader(descriptor, self._read)
+
+    async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
+        raise which_session()
+
+    def offer_draft(self, text: str) -> None:
+        """The terminal itself keeps the line that is typed."""
 
     def close(self) -> None:
         self._closed.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from hermes.cli.asking import agreed
 from hermes.cli.output import note, print_json, printable, say, show_time
 from hermes.cli.start import AsJson
 from hermes.cli.table import print_table
@@ -110,10 +110,9 @@ def delete_profile(
         raise UsageError(f"a gateway runs in '{name}'", hint=f"`hermes -p {name} gateway stop` ends it")
     say(f"This deletes {held.path}: its notes, settings, keys, plugins and logs, and {_describe(held)}.")
     say(f"What memory was told stays there; `hermes -p {name} memory forget WORDS` has it forgotten before.")
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("deleting needs a yes", hint="Add --yes when nobody is there to answer")
-        typer.confirm(f"Delete the profile '{name}' for good?", abort=True)
+    if not agreed(f"Delete the profile '{name}' for good?", "deleting", yes):
+        note("Nothing was deleted.")
+        raise typer.Exit(1)
     _delete(home.path)
     say("Deleted.")
 

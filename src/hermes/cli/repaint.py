@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 KEPT = 500
 """Printed rows that can be shown again: more than any window has."""
-CODES = re.compile(r"\x1b\[[0-9;]*m")
+CODES = r"\x1b\[[0-9;]*m"
 HERE, BACK, EMPTY_ROW, WRAP = "\x1b7", "\x1b8", "\x1b[2K", "\x1b[?7h"
 
 
@@ -64,7 +64,7 @@ class PrintedRows:
         shown: list[str] = []
         used = 0
         for row in reversed(self._rows):
-            used += max(1, -(-columns_of(CODES.sub("", row)) // columns))
+            used += max(1, -(-columns_of(re.sub(CODES, "", row)) // columns))
             if used > rows:
                 return shown, rows
             shown.insert(0, row)

@@ -10,6 +10,7 @@ from typing import Protocol
 from hermes.cli.inline import BOLD, DIM
 from hermes.cli.markdown import Markdown
 from hermes.cli.output import printable
+from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
 from hermes.cli.rows import fold, head
@@ -154,7 +155,7 @@ class Screen:
                 self._end_text()
                 self._passing = printable(text)
             case Notice(text):
-                self.remark(text)
+                self.remark(advise(text))
             case Waiting():
                 self.remark(WAITING)
             case Failed(message=message):

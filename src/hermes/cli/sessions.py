@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,7 @@ from hermes.store.deletion import Deletion
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
 from hermes.store.memory_rows import hide_title, providers_of
+from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Json, LiveView, Message, Session
@@ -34,6 +35,8 @@ app = typer.Typer(
 )
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
+
+UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
 
 
 @app.command("list")
@@ -74,6 +77,7 @@ def show_session(
     ctx: typer.Context,
     name: SessionArgument,
     live: Annotated[bool, typer.Option("--live", help="Only what the model sees now.")] = False,
+    undone: UndoneOption = False,
     json: AsJson = False,
 ) -> None:
     """A session's messages, oldest first: all of them, or with --live what the model sees. Snapshots work too."""
@@ -87,7 +91,7 @@ def show_session(
             _print_head(session)
         _print_view(view, json)
     else:
-        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, json)))
+        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, undone, json)))
 
 
 @app.command("snapshots")
@@ -147,6 +151,7 @@ def export_sessions(
     names: Annotated[list[str] | None, typer.Argument(metavar="SESSION...", help="Which sessions.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every session of this profile.")] = False,
     form: Annotated[Literal["jsonl", "md"], typer.Option("--format", help="JSON lines or Markdown.")] = "jsonl",
+    undone: UndoneOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace the file if it is there.")] = False,
 ) -> None:
@@ -158,8 +163,8 @@ def export_sessions(
     def write(store: Store, tx: Tx, put: Callable[[str], object]) -> int:
         sessions = _all_sessions(store, tx) if everything else [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
-            parts = (store.messages.history(tx, session.id), store.compressions.all(tx, session.id))
-            for line in render(session, *parts):
+            messages, marked = _said(store, tx, session.id, undone)
+            for line in render(session, messages, store.compressions.all(tx, session.id), marked):
                 put(f"{line}\n")
         return len(sessions)
 
@@ -248,17 +253,25 @@ def _all_sessions(store: Store, tx: Tx) -> list[Session]:
     return [entry.session for entry in store.sessions.recent(tx, limit=-1, everything=True)]
 
 
-def _print_history(store: Store, tx: Tx, name: str, as_json: bool) -> None:
+def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
+    """What was said, on request with what was taken back; and the ids of all that was taken back."""
+    read = store.messages.with_undone if undone else store.messages.history
+    return read(tx, session_id), frozenset(message.id for message in store.messages.undone(tx, session_id))
+
+
+def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool) -> None:
     session = store.sessions.find(tx, name)
     compressions = store.compressions.all(tx, session.id)
-    messages = store.messages.history(tx, session.id)
+    messages, marked = _said(store, tx, session.id, undone)
     following = store.sessions.live_id(tx, session.id)
     if as_json:
-        told = to_json(session, messages, compressions)
+        told = to_json(session, messages, compressions, marked)
         print_json({**told, "continued_in": following if following != session.id else None})
         return
     _print_head(session)
-    _print_messages(messages, compressions)
+    _print_messages(messages, compressions, marked)
+    if marked and not undone:
+        note(f"({len(marked)} messages were taken back; --undone shows them)")
     if following != session.id:
         note(f"(an older version continued this session as {following})")
 
@@ -268,10 +281,10 @@ def _print_head(session: Session) -> None:
     say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
 
 
-def _print_messages(messages: Iterator[Message], compressions: list[Compression]) -> None:
+def _print_messages(messages: Iterator[Message], compressions: list[Compression], undone: Collection[int]) -> None:
     marks = {compression.horizon_message_id: compression for compression in compressions}
     for message in messages:
-        say(_message_text(message))
+        say(_message_text(message, f" · {TAKEN_BACK}" if message.id in undone else ""))
         if mark := marks.get(message.id):
             say(f"\n--- the model sees what is above as a summary ({mark.snapshot_id}) ---")
 
@@ -296,8 +309,8 @@ def _print_view(view: LiveView, as_json: bool) -> None:
         say(_message_text(message))
 
 
-def _message_text(message: Message) -> str:
+def _message_text(message: Message, mark: str = "") -> str:
     speaker = f"tool {message.tool_name}" if message.role == "tool" and message.tool_name else message.role
     calls: list[Json] = [f"  → {call.name}({call.arguments})" for call in message.tool_calls]
     body = [message.content] if message.content else []
-    return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}]", *body, *calls]))
+    return printable("\n".join([f"\n[{speaker} · {show_time(message.timestamp)}{mark}]", *body, *calls]))

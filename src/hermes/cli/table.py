@@ -11,7 +11,7 @@ from hermes.cli.output import printable, use_color
 from hermes.cli.rows import columns_of
 
 LEAST = 24
-"""Columns of the screen that the last column of a table keeps at least; with fewer there are blocks instead."""
+"""Columns of the screen that a column of the table keeps at least; with fewer there are blocks instead."""
 APART = 3
 """Columns of the screen between two of the table."""
 INDENT = "    "
@@ -20,9 +20,9 @@ INDENT = "    "
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto", marked: str = ""
 ) -> None:
-    """A table that fits the terminal: only the last column is ever cut, and where that is not enough each row is a
-    block of lines with nothing cut at all. Without a terminal nothing is cut or coloured. What the pattern `marked`
-    finds in the last column is bold."""
+    """A table that fits the terminal: long cells are cut, but for those of the first column, which name the row. Where
+    too little would be left of them each row is a block of lines, with nothing cut. Without a terminal nothing is cut
+    or coloured. What the pattern `marked` finds in the last column is bold."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -38,17 +38,17 @@ def print_table(
         width=screen if at_terminal else 1000 + 2 * sum(widths),
         highlight=False,
     )
-    last = last_width(widths, screen)
-    if at_terminal and last is None:
+    fitted = fit_widths(widths, screen - APART * (len(columns) - 1) - 2)
+    if at_terminal and fitted is None:
         for row in shown:
             for line in block(columns, row, screen):
                 text = Text(line, no_wrap=True, overflow="ignore")
-                if marked and line.startswith(INDENT):
+                if marked:
                     text.highlight_regex(marked, "bold")
                 console.print(text, crop=False)
         return
     table = Table(box=box.SIMPLE_HEAD if at_terminal else None, pad_edge=False, header_style="bold")
-    for column, width in zip(columns, [*widths[:-1], last], strict=True):
+    for column, width in zip(columns, fitted or widths, strict=True):
         table.add_column(column, overflow="ellipsis", no_wrap=True, width=width if at_terminal else None)
     for row in shown:
         cells = [*map(Text, row)]
@@ -58,23 +58,29 @@ def print_table(
     console.print(table)
 
 
-def last_width(widths: Sequence[int], screen: int) -> int | None:
-    """How wide the last column may be when all others are whole; None when that is too little to read."""
-    room = screen - sum(widths[:-1]) - APART * (len(widths) - 1) - 2
-    return min(widths[-1], room) if room >= min(LEAST, widths[-1]) else None
+def fit_widths(widths: Sequence[int], room: int) -> list[int] | None:
+    """`widths` cut down to `room`, the widest first, but never the first one; None when too little would be left."""
+    fitted = list(widths)
+    while (excess := sum(fitted) - room) > 0:
+        widest = max(range(1, len(fitted)), key=lambda place: fitted[place], default=0)
+        if widest == 0 or fitted[widest] <= LEAST:
+            return None
+        rest = max([LEAST, *(fitted[place] for place in range(1, len(fitted)) if place != widest)])
+        fitted[widest] = max(fitted[widest] - excess, min(rest, fitted[widest] - 1))
+    return fitted
 
 
 def block(columns: Sequence[str], row: Sequence[str], screen: int) -> list[str]:
-    """A row as lines: its cells side by side as far as they fit, and the last one below them. A count has its column's
-    name beside it."""
+    """A row as lines: its cells side by side as far as they fit, a long one in lines of its own. A count has its
+    column's name beside it."""
     lines = [row[0]]
-    named = zip(columns[1:-1], row[1:-1], strict=True)
+    named = zip(columns[1:], row[1:], strict=True)
     for cell in [f"{cell} {name}" if cell.isdigit() and name.endswith("s") else cell for name, cell in named if cell]:
         if columns_of(lines[-1]) + 2 + columns_of(cell) <= screen:
             lines[-1] += f"  {cell}"
         else:
             lines += _wrapped(cell, screen)
-    return [*lines, *(_wrapped(row[-1], screen) if len(row) > 1 and row[-1] else [])]
+    return lines
 
 
 def _wrapped(text: str, screen: int) -> list[str]:

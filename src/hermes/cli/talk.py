@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hermes.cli.screen import Screen
-from hermes.cli.status import ChatStatus
+from hermes.errors import UsageError
+
+if TYPE_CHECKING:
+    from hermes.cli.screen import Screen
+    from hermes.cli.status import ChatStatus
+    from hermes.store.sessions import Listed
+
+T = TypeVar("T")
 
 PROMPT, INDENT = "› ", "  "
 
@@ -70,7 +77,7 @@ class Front(Protocol):
         """Pass on what is typed, until `close` or the end of the input."""
         ...
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, talk: Talk, shown: str, /) -> None:
         """A message or command is taken up now."""
         ...
 
@@ -86,6 +93,23 @@ class Front(Protocol):
         """Return when every finished row is on the terminal."""
         ...
 
+    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
+        """Let something else have the terminal until it is done."""
+        ...
+
+    async def pick(self, listed: Sequence[Listed]) -> str | None:
+        """Let the person choose a session; its id, None for none. Raises UsageError where rows cannot be redrawn."""
+        ...
+
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
+        ...
+
     def close(self) -> None:
         """Stop listening."""
         ...
+
+
+def which_session() -> UsageError:
+    """What is said where no list can be shown to choose from."""
+    return UsageError("which session?", hint="`/sessions` lists them")

@@ -8,7 +8,6 @@ A front is how the terminal is used: `LivePrompt` where rows can be redrawn, `Pl
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import sys
@@ -21,8 +20,10 @@ from msgspec.structs import replace
 from hermes import __version__
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
+from hermes.cli.leaving import leave
 from hermes.cli.live_prompt import LivePrompt
-from hermes.cli.output import use_color
+from hermes.cli.output import can_redraw, use_color
+from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.rows import fold
@@ -33,11 +34,10 @@ from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
 from hermes.events import Accepted
 from hermes.settings import COLOR
+from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
-GREETING = f"hermes {__version__} · /help for commands, Alt-Enter for a new line, Ctrl-D to leave"
-FINISHING = "Finishing what memory has to do … (Ctrl-C leaves it)"
-PATIENCE = 0.5
+GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
@@ -49,15 +49,14 @@ async def talk(conversation: TerminalConversation) -> int:
     greeting = [*rows, rest, "", *([*recap.split("\n"), ""] if recap else [])]
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
-    can_redraw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw else PlainLines())
+    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
         with suppress(OSError):  # the window was closed
             sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
             sys.stdout.flush()
-    await _leave(conversation)
+    await leave(conversation)
     return code
 
 
@@ -76,6 +75,7 @@ class Terminal:
         self._code: int | None = None
         self._doing = ""
         self._watch = SessionWatch(conversation.store)
+        self._known: ChatStatus | None = None
 
     @property
     def status(self) -> ChatStatus:
@@ -148,14 +148,14 @@ class Terminal:
         return None
 
     async def _look_around(self) -> None:
-        """Show what others said in the session meanwhile."""
-        before = self._watch.gauge
+        """Show what others said in the session meanwhile, and a title that it was given."""
         overheard = await self._watch.look(self._conversation.agent)
         if overheard.messages:
             self._screen.overhear(overheard)
             await self._front.show_aside(self)
-        elif self._watch.gauge != before:
+        elif self.status != self._known:
             self._front.refresh(self)
+        self._known = self.status
 
     async def _handle(self, typed: Typed) -> None:
         self._front.said(self, typed.shown)
@@ -165,9 +165,9 @@ class Terminal:
                 self._doing = text.split(maxsplit=1)[0]
                 await self._run_command(text, self._stop)
             else:
-                await self._run_turn(text, self._stop)
+                await self._run_turn(Say(text), self._stop)
         except HermesError as error:
-            self._screen.say(f"hermes: {error.line()}")
+            self._screen.say(advise(f"hermes: {error.line()}"))
         finally:
             self._stop, self._doing = None, ""
         self._screen.end()
@@ -175,19 +175,21 @@ class Terminal:
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
-        answered = await run_command(self._conversation, line, stop)
+        answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
-            self._screen.say(answered.text)
+            self._screen.say(advise(answered.text))
         if answered.say is not None:
-            text = answered.say.text
-            self._screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
-            await self._run_turn(text, stop)
+            if isinstance(answered.say, Say):
+                self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
+            await self._run_turn(answered.say, stop)
+        if answered.draft:
+            self._front.offer_draft(answered.draft)
         if answered.over:
             self.leave()
 
-    async def _run_turn(self, text: str, stop: asyncio.Event) -> None:
+    async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
         self._doing = self._conversation.status.model
-        async with aclosing(self._conversation.say(text, stop)) as events:
+        async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
                     self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
@@ -212,18 +214,3 @@ def _signals(terminal: Terminal) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-async def _leave(conversation: TerminalConversation) -> None:
-    """Close the session, and say so when it takes a while. The terminal may be gone."""
-    here = conversation.session_id
-    leaving = asyncio.create_task(conversation.end())
-    with suppress(OSError):
-        if not (await asyncio.wait({leaving}, timeout=PATIENCE))[0]:
-            sys.stdout.write(f"{FINISHING}\n")
-            sys.stdout.flush()
-    await leaving
-    with suppress(OSError):
-        if here is not None:
-            sys.stdout.write(f"`hermes chat -s {here}` goes on with it.\n")
-        sys.stdout.flush()

@@ -62,10 +62,9 @@ def import_(
     """Bring a workspace from a file to a Honcho server. One that was cut off goes on. HONCHO_API_KEY is the key.
 
     The code is 1 when the server refused something."""
-    from hermes.transfer.importing import import_file
+    from hermes.transfer.importing import Progress, import_file
     from hermes.transfer.lines import check_file
     from hermes.transfer.own_server import OwnTarget
-    from hermes.transfer.progress import Progress
     from hermes.transfer.public_target import PublicTarget
     from hermes.transfer.remote import Remote
 

@@ -22,12 +22,11 @@ from hermes.errors import HermesError, StaleError
 from hermes.llm.model import Model
 from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
-from hermes.store.compression_failures import Failures, clear_failures, read_failures, record_failure
+from hermes.store.compressions import Failures, SeenSession, record_failure
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
-from hermes.store.ids import snapshot_id
 from hermes.store.session_leases import compression_lease
 from hermes.store.store import Store
-from hermes.types import Compression, LiveView, Message
+from hermes.types import LiveView, Message
 
 log = logging.getLogger("hermes.compression")
 
@@ -41,8 +40,6 @@ HEAD_START = 0.05
 READING = 0.03
 """Seconds. While the model works, the messages are read for facts too: that starts after HEAD_START, and is waited for
 up to READING after the model's answer."""
-TICK = 2e-6
-"""Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
 
 
 class Request(Struct, frozen=True):
@@ -70,16 +67,13 @@ class CompressionResult(Struct, frozen=True):
     failures: int = 0
 
 
-class _Seen(Struct, frozen=True):
-    """What the compressor decided from."""
+class _Seen(SeenSession, frozen=True):
+    """What the compressor decided from, weighed."""
 
-    view: LiveView
-    last_id: int
-    failures: Failures
     tokens: int
 
 
-class _Work(Struct):
+class _UnderWay(Struct):
     """A compression under way; `result` is what it has come to so far, also when it is cut off."""
 
     session_id: str
@@ -126,7 +120,9 @@ class Compressor:
         """Compress `session_id` and no other. One start line and one end line in the log, whatever happens."""
         with operation(session_id):
             seen = await self._look(session_id)
-            work = _Work(session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off"))
+            work = _UnderWay(
+                session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off")
+            )
             name, about = compression_lease(session_id), f"the compression of session {session_id}"
             wanted = wanted_lease(self._store, about, name, self._owner, self._ttl)
             try:
@@ -146,7 +142,7 @@ class Compressor:
             return work.result
 
     @contextmanager
-    def _reported(self, work: _Work) -> Iterator[None]:
+    def _reported(self, work: _UnderWay) -> Iterator[None]:
         """The two lines of an operation around it. What it cannot do becomes its result."""
         count, tokens = len(work.seen.view.messages), f"{work.seen.tokens:,}"
         log.info(
@@ -177,7 +173,7 @@ class Compressor:
         held = await self._store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
         return held is not None
 
-    async def _compress_alone(self, work: _Work, held: HeldLease) -> None:
+    async def _compress_alone(self, work: _UnderWay, held: HeldLease) -> None:
         work.seen = await self._look(work.session_id)
         plan = self._plan(work.seen, work.request)
         if isinstance(plan, Cut):
@@ -203,7 +199,7 @@ class Compressor:
             return "too little would leave"
         return cut
 
-    async def _condense(self, work: _Work, cut: Cut, held: HeldLease) -> None:
+    async def _condense(self, work: _UnderWay, cut: Cut, held: HeldLease) -> None:
         made = await self._summarise_while_others_look(work, cut)
         if isinstance(made, NoSummary):
             if not work.request.must_fit:
@@ -226,33 +222,16 @@ class Compressor:
                 work.result = await swapping
             raise
 
-    def _swap(self, tx: Tx, work: _Work, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
+    def _swap(self, tx: Tx, work: _UnderWay, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
         held.check(tx)
         now = self._store.clock.now()
-        latest = self._store.compressions.latest(tx, work.session_id)
-        if latest is not None:
-            now = max(now, latest.created_at + TICK)
-        row = Compression(
-            session_id=work.session_id,
-            epoch=work.seen.view.epoch + 1,
-            horizon_message_id=cut.horizon_id,
-            upto_message_id=work.seen.last_id,
-            kept_ids=cut.kept_ids,
-            summary=made.text,
-            snapshot_id=snapshot_id(work.session_id, now),
-            created_at=now,
-        )
-        self._store.compressions.commit(tx, row)
-        clear_failures(tx, row.session_id)
-        view = self._store.compressions.view(tx, row.session_id)
-        after = view_tokens(view)
+        snapshot, view = self._store.compressions.swap(tx, work.seen, cut.horizon_id, cut.kept_ids, made.text, now=now)
         remarks = [remark for remark in (made.remark, _unread(cut, view)) if remark]
-        return CompressionResult(
-            work.session_id, view.messages, row.snapshot_id, work.seen.tokens, after, "done", "; ".join(remarks)
-        )
+        before, after = work.seen.tokens, view_tokens(view)
+        return CompressionResult(work.session_id, view.messages, snapshot, before, after, "done", "; ".join(remarks))
 
-    async def _summarise_while_others_look(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
+    async def _summarise_while_others_look(self, work: _UnderWay, cut: Cut) -> UsableSummary | NoSummary:
         looking = asyncio.ensure_future(self._give_last_look(cut.leaving))
         try:
             made = await self._summarise(work, cut)
@@ -263,7 +242,7 @@ class Compressor:
                 await asyncio.wait({looking})
         return made
 
-    async def _summarise(self, work: _Work, cut: Cut) -> UsableSummary | NoSummary:
+    async def _summarise(self, work: _UnderWay, cut: Cut) -> UsableSummary | NoSummary:
         if self._model is None:
             return await self._digest(work, cut)
         previous, budget = work.seen.view.summary, self._summary_budget(work.request)
@@ -284,7 +263,7 @@ class Compressor:
                 writing.cancel()
                 await asyncio.wait({writing})
 
-    async def _digest(self, work: _Work, cut: Cut) -> UsableSummary:
+    async def _digest(self, work: _UnderWay, cut: Cut) -> UsableSummary:
         budget = self._summary_budget(work.request)
         # A long conversation takes a while to read through; other sessions go on meanwhile.
         return UsableSummary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
@@ -309,7 +288,7 @@ class Compressor:
         except HermesError as error:
             log.warning("the last look before compression failed: %s", error.line())
 
-    async def _remember_failure(self, work: _Work, held: HeldLease, reason: str) -> int:
+    async def _remember_failure(self, work: _UnderWay, held: HeldLease, reason: str) -> int:
         count = work.seen.failures.count + 1
         again = self._store.clock.now() + backoff_seconds(count)
 
@@ -322,9 +301,8 @@ class Compressor:
 
     async def _look(self, session_id: str) -> _Seen:
         def look(tx: Tx) -> _Seen:
-            view = self._store.compressions.view(tx, session_id)
-            last_id = self._store.messages.last_id(tx, session_id)
-            return _Seen(view, last_id, read_failures(tx, session_id), view_tokens(view))
+            seen = self._store.compressions.look(tx, session_id)
+            return _Seen(seen.view, seen.last_id, seen.failures, view_tokens(seen.view))
 
         return await self._store.read(look)
 

@@ -58,6 +58,16 @@ def items(
     return [Item.from_row(row) for row in rows]
 
 
+def made_since(tx: Tx, queue: str, session_id: str, prefix: str, since: float) -> list[Item]:
+    """A session's items in any state that were queued since then under keys that begin with `prefix`, in order."""
+    rows = tx.execute(
+        "SELECT * FROM hermes_queue WHERE session_id = ? AND queue = ? AND created_at >= ? AND substr(key, 1, ?) = ? "
+        "ORDER BY id",
+        (session_id, queue, since, len(prefix), prefix),
+    )
+    return [Item.from_row(row) for row in rows]
+
+
 def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
     """Whether none of these items is finished or dropped."""
     marks = ", ".join("?" * len(items))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.gateway.platform import Inbound
 from hermes.store import inbox
-from hermes.store.moved_chats import first_chat_id
+from hermes.store.inbox import first_chat_id
 from hermes.store.people import meet
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes.db.queue import Item
 from hermes.gateway.platform import Inbound
+from hermes.slash.here import Again
 from hermes.slash.table import TypedCommand, find_command
 from hermes.types import Draft
 
@@ -18,6 +19,8 @@ class Batch(Struct, frozen=True):
     items: tuple[Item, ...]
     messages: tuple[Inbound, ...]
     command: TypedCommand | None = None
+    again: Again | None = None
+    """The command has led to this: the last turn of the session is answered anew."""
 
     @property
     def first(self) -> Inbound:

@@ -10,8 +10,10 @@ from hermes.agent.agent import Agent
 from hermes.db.engine import Tx
 from hermes.gateway.inbox import Inbox
 from hermes.gateway.platform import Inbound
+from hermes.scope import Group
 from hermes.slash.here import Surface
 from hermes.store.store import Store
+from hermes.types import Message
 
 NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
 
@@ -25,11 +27,23 @@ class InChat(Struct, frozen=True):
     key: str
     message: Inbound
     stop: asyncio.Event
+    cause: str
+    is_owner: bool
     surface: Surface = "chat"
     console: None = None
 
     async def place(self) -> Agent:
         return self.agent
+
+    def may_take_back(self, message: Message) -> bool:
+        """The owner anything, others what they said themselves."""
+        if self.is_owner:
+            return True
+        if message.author_id is not None:
+            return message.author_id == self.message.author_id
+        return not (
+            message.author_is_owner or isinstance(self.agent.scope, Group)
+        )  # rows of other versions name nobody
 
     async def begin_session(self) -> str:
         if self.message.session_id is not None:

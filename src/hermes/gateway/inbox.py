@@ -25,8 +25,7 @@ from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.scope import API, Scope
 from hermes.slash.acts import NOT_RUNNING, STOPPED
 from hermes.store.chats import Chats
-from hermes.store.inbox import said_already, set_status
-from hermes.store.moved_chats import record_move
+from hermes.store.inbox import record_move, said_already, set_status
 from hermes.store.store import Store
 from hermes.types import Session
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.turn import answer
+from hermes.agent.undo import retry
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, ItemOutcome, Retry
@@ -35,7 +36,7 @@ from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.logs import SESSION
 from hermes.slash.acts import NOT_RUNNING
-from hermes.slash.here import Answer, Say
+from hermes.slash.here import Again, Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
 from hermes.store.store import Store
@@ -65,8 +66,13 @@ class InboxTurns(Struct, frozen=True):
         record = InboxRecord(self.ledger, claimed, batch, agent.session_id, live, items, known, remarks)
         accepted = not new
         end: TurnEnding | None = None
+        turn = (
+            answer(agent, [draft for _, draft in new], stop, record)
+            if batch.again is None
+            else retry(agent, batch.again.cause, stop, record)
+        )
         try:
-            async with aclosing(answer(agent, [draft for _, draft in new], stop, record)) as events:
+            async with aclosing(turn) as events:
                 async for event in events:
                     accepted = accepted or isinstance(event, Accepted)
                     _show(live, event)
@@ -222,23 +228,18 @@ class Lanes(Work):
     async def _to_say(
         self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event
     ) -> Batch | None:
-        """What a batch says in a turn, None for a command that says nothing. One that has led to something said before
-        a crash is not run again."""
+        """What is answered in a turn, None for a command that leads to none. One that has led to a turn before a crash
+        is not run again."""
         if batch.command is None or batch.items[0].id in opened.known:
             return batch
-        answer = await self._run_command(batch, batch.command, key, agent, stop)
+        here = InChat(self.store, self.inbox, agent, key, batch.first, stop, batch.keys[0], opened.owners[0])
+        answer = await _run_command(batch.command, here)
         if isinstance(answer, Say):
             return replace(batch, messages=(replace(batch.first, text=answer.text),), command=None)
+        if isinstance(answer, Again):
+            return replace(batch, command=None, again=answer)
         await self._tell(claimed, batch, key, agent, answer)
         return None
-
-    async def _run_command(
-        self, batch: Batch, typed: TypedCommand, key: str, agent: Agent, stop: asyncio.Event
-    ) -> Answer:
-        try:
-            return await typed.run(InChat(self.store, self.inbox, agent, key, batch.first, stop))
-        except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
-            return error.line()
 
     async def _tell(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
         ending = Replied(agent.session_id, 0, text)
@@ -247,6 +248,13 @@ class Lanes(Work):
         bound = await self.store.read(lambda tx: self.store.routes.lookup(tx, key))
         if bound != agent.session_id:
             self.agents.retire(agent.session_id)
+
+
+async def _run_command(typed: TypedCommand, here: InChat) -> Answer:
+    try:
+        return await typed.run(here)
+    except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
+        return error.line()
 
 
 def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:

@@ -18,6 +18,7 @@ from hermes.memory.values import DEFAULT_WANTS
 from hermes.types import Json
 
 MESSAGES: frozenset[EntryKind] = frozenset({"said", "reply"})
+WANTS: frozenset[EntryKind] = DEFAULT_WANTS | {"undo"}
 
 
 class EntryTarget(Struct, frozen=True):
@@ -117,7 +118,7 @@ def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str
 def _wants(config: HonchoConfiguration) -> frozenset[EntryKind]:
     if config.get(keys.ENABLED) is False:
         return frozenset()
-    return DEFAULT_WANTS if config.get(keys.SAVE_MESSAGES) else DEFAULT_WANTS - MESSAGES
+    return WANTS if config.get(keys.SAVE_MESSAGES) else WANTS - MESSAGES
 
 
 def _pace(config: HonchoConfiguration) -> Pace:

@@ -4,6 +4,7 @@ said, reply  ──> messages of the session, under the peer of whoever spoke
 note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
 own          ──> what the agent's tools do (`acts`)
 forget       ──> the messages of a conversation that was deleted go, where the server can do that
+undo         ──> so do messages that were taken back, with what the agent's tools concluded meanwhile
 correct      ──> every copy of a fact says what holds, or is deleted with the messages it was read from
 """
 
@@ -31,6 +32,7 @@ from hermes.honcho.links import Links
 from hermes.honcho.members import workspace_path
 from hermes.honcho.messages import write_messages
 from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.undoing import take_back
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
 
 SWITCHED_OFF = "Honcho is switched off"
@@ -108,6 +110,8 @@ async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome
         return await write_note(attempt, target, entry)
     if entry.kind == "forget":
         return await forget_conversation(attempt, target, str(entry.data["session_id"]))
+    if entry.kind == "undo":
+        return await take_back(attempt, target, entry.data)
     if entry.kind == "correct":
         return await correct_fact(attempt, target, entry)
     if entry.kind != "own":

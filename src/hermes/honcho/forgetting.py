@@ -25,12 +25,13 @@ async def forget_conversation(attempt: Attempt, target: EntryTarget, session_id:
             count = f"{len(found)} or more" if len(found) == AT_ONCE else str(len(found))
             return Parked(f"this server cannot delete messages: {count} stay in its session {target.session}")
         for message in found:
-            await _delete(attempt, target, str(message["id"]))
+            await delete_message(attempt, target, str(message["id"]))
         deleted += len(found)
     return Delivered(f"{deleted} messages were deleted")
 
 
-async def _delete(attempt: Attempt, target: EntryTarget, message: str) -> None:
+async def delete_message(attempt: Attempt, target: EntryTarget, message: str) -> None:
+    """Delete a message by its id, where the server can do that. Raises Failure."""
     session = quote(str(target.session), safe="")
     path = f"{workspace_path(target.workspace)}/ext/sessions/{session}/messages/{quote(message, safe='')}"
     try:

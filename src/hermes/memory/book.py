@@ -38,6 +38,8 @@ LONGEST_FACT = 2000
 """Characters of a fact that a person writes."""
 DELIVERED = 5.0
 """Seconds that a change is waited for on its way to the provider; it is saved either way."""
+PIECE = 1000
+"""Characters at the end of a source by which a long message is known that it is a piece of."""
 NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
 Settled = Literal["done", "queued", "refused"]
 
@@ -104,7 +106,10 @@ class MemoryBook:
         noted, _ = await asyncio.to_thread(self._noted)
         known = [one for one in noted if one.id.startswith(entry_id)] if entry_id else []
         if not known and entry_id:
-            known = [_fact(one) for one in (await self._facts(FactQuery(id=entry_id))).items]
+            found = await self._facts(FactQuery(id=entry_id))
+            if found.remark and not found.items:
+                raise ProviderError(found.remark, hint="")
+            known = [_fact(one) for one in found.items]
         if len(known) != 1:
             raise NotFoundError(
                 f"nothing in memory has the id '{entry_id[:80]}'", hint="`hermes memory list` lists them"
@@ -121,9 +126,11 @@ class MemoryBook:
         if entry.target is None:
             return await self._change_fact(entry, right, ())
         target, now = entry.target, self._store.clock.now()
-        await self._store.write(lambda tx: keep_correction(tx, self.notes.scope, entry.text, right, now=now))
+        noted = await asyncio.to_thread(self.notes.check_correct, target, entry.text, right)
+        # First what keeps it from coming back: a note that is changed without it might be noted again as it was.
+        await self._store.write(lambda tx: keep_correction(tx, self.notes.scope, entry.text, noted, now=now))
         await asyncio.to_thread(self.notes.correct, target, entry.text, right)
-        self._mirror(NoteChange(target, "replace", entry.text, right))
+        self._mirror(NoteChange(target, "replace", entry.text, noted))
         return "done"
 
     async def forget(self, entry: Remembering, sources: Sequence[FactSource] = ()) -> Settled:
@@ -131,8 +138,8 @@ class MemoryBook:
         if entry.target is None:
             return await self._change_fact(entry, "", sources)
         target = entry.target
-        await self._store.write(lambda tx: self._keep_forgotten(tx, entry.text))
         await asyncio.to_thread(self.notes.forget, target, entry.text)
+        await self._store.write(lambda tx: self._keep_forgotten(tx, entry.text))
         self._mirror(NoteChange(target, "remove", entry.text, ""))
         return "done"
 
@@ -183,28 +190,27 @@ class MemoryBook:
         address = await provider.find_address(mirrored.place, self._notebook)
         spot, now = Spot(mirrored.place, self._notebook, address), self._store.clock.now()
 
-        def commit(tx: Tx) -> str | None:
+        def commit(tx: Tx) -> str:
             if right:
                 keep_correction(tx, self.notes.scope, entry.text, right, now=now)
             else:
                 self._keep_forgotten(tx, entry.text)
                 self._leave_out(tx, sources)
             mark_forgotten(tx, provider.name, now=now)
-            data = {"id": entry.id, "old": entry.text}
-            return provider.outbox.put(
-                tx, spot, "correct", secrets.token_hex(8), right, data, self._notebook.person, now=now
-            )
+            data, key, whose = {"id": entry.id, "old": entry.text}, secrets.token_hex(8), self._notebook.person
+            ticket = provider.outbox.put(tx, spot, "correct", key, right, data, whose, now=now)
+            if ticket is None:  # nothing of it is committed
+                raise ProviderError(f"{provider.name} takes nothing at present", hint="`hermes memory status` says why")
+            return ticket
 
         ticket = await self._store.write(commit)
-        if ticket is None:
-            raise ProviderError(f"{provider.name} takes nothing at present", hint="`hermes memory status` says why")
         provider.wake.set()
         self._deliver()
         await provider.flush(spot.lane, DELIVERED)
         return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words(text), now=self._store.clock.now())
+        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
         drop_injections(tx, lambda held: text in held)
         drop_remarks(tx, lambda held: text in held)
 
@@ -223,11 +229,12 @@ class MemoryBook:
 
 
 def _said(tx: Tx, sources: Sequence[FactSource]) -> Iterator[tuple[str, int]]:
-    """The messages of this home that sources are."""
+    """The messages of this home that sources are; a long one may be known to the provider in pieces."""
     for source in sources:
+        text = source.text.strip()
         found = tx.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND trim(content) = ?",
-            (source.session_id, source.text.strip()),
+            "SELECT id FROM messages WHERE session_id = ? AND (trim(content) = ? OR (? AND instr(content, ?) > 0))",
+            (source.session_id, text, len(text) > PIECE, text[-PIECE:]),
         )
         yield from ((str(source.session_id), int(row["id"])) for row in found.fetchall())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hermes.db.engine import Tx
 from hermes.memory.active import ActiveProvider
 from hermes.memory.book import MemoryBook
-from hermes.memory.forgetting import forgotten_at, without_forgotten
+from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
 from hermes.memory.health import Lateness, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
@@ -59,7 +59,7 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
-        self._forgotten_at = 0.0
+        self._forgotten_at = self._replies_marked_at = 0.0
         self._late = Lateness()
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
@@ -101,14 +101,15 @@ class Memory:
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
+        self._replies_marked_at = replies_marked_at(tx, self.provider.name)
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Record a reply, or as much of it as was kept when the person stopped it. When something was forgotten since
-        the turn began the reply may hold it, and stays out of memory."""
+        """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
+        since the turn began, the reply may hold them and stays out of memory."""
         outbox, spot, now = self.provider.outbox, self._caller.spot, self._clock_now()
-        if self._has_forgotten(tx):
+        if replies_marked_at(tx, self.provider.name) != self._replies_marked_at:
             self.provider.store.incognito.leave_out(tx, spot.place, message.id)
             outbox.turn_over(tx, spot, self._turn, now=now)
         else:
@@ -238,6 +239,25 @@ class Memory:
         """Wait, for so long, until what is due of this conversation has been delivered."""
         await self.provider.flush(self._caller.spot.lane, seconds)
 
+    async def undoing(self) -> None:
+        """Something is about to be taken back: keep what the provider wants of this conversation now, which may be more
+        than when it was asked last."""
+        spot, now, outbox = self._caller.spot, self._clock_now(), self.provider.outbox
+        address = spot.address or await self.provider.find_address(spot.place, spot.about)
+
+        def keep(tx: Tx) -> None:
+            outbox.settle_known(tx, replace(spot, address=address), now=now)
+
+        if address is not None:
+            await self.provider.write_beside(keep, "keeping an address")
+
+    async def undone(self, lanes: Iterable[str]) -> None:
+        """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
+        self.provider.wake.set()
+        until = _in(self.provider.deadlines.turn)
+        for lane in lanes:
+            await self.provider.flush(lane, max(0.0, until - _in(0)))
+
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
         await self._caller.prepared()
@@ -263,12 +283,8 @@ class Memory:
         """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
         be among it."""
         made, self._injection = self._injection, None
-        if made is not None and not self._has_forgotten(tx):
+        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
             keep_injection(tx, made)
-
-    def _has_forgotten(self, tx: Tx) -> bool:
-        """Whether something was forgotten since the turn began."""
-        return forgotten_at(tx, self.provider.name) != self._forgotten_at
 
     async def _release(self) -> None:
         spot, outbox, now = self._caller.spot, self.provider.outbox, self._clock_now()

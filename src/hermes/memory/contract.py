@@ -27,6 +27,9 @@ from hermes.memory.provider import (
     Conversation,
     Delivered,
     Entry,
+    Fact,
+    FactQuery,
+    Facts,
     Later,
     MemoryPlugin,
     MemorySession,
@@ -107,6 +110,8 @@ class _Check:
         for place in PLACES:
             await self._converse(place)
         await self._kept_apart()
+        for place in PLACES[1:]:
+            await self._facts(place)
         await self._values()
         return self._found
 
@@ -188,6 +193,23 @@ class _Check:
                 if WORD.format(other.session_id) in said.replace(asked.text, ""):
                     self._found.append(f"recall of {place.session_id} shows what was said in {other.session_id}")
             await self._ask("close", partial(opened[1].close, "exit", self._until()), NOTHING)
+
+    async def _facts(self, place: Conversation) -> None:
+        """What a person is shown is about that person: nothing that another said."""
+        whose = Notebook(place.person, place.platform, None if place.person else place.gateway_session_key)
+        found = await self._call("facts", lambda plugin: plugin.facts(whose, FactQuery()), Facts)
+        if found is None:
+            return
+        facts: tuple[object, ...] = found.items
+        if not all(isinstance(fact, Fact) and fact.id for fact in facts):
+            self._found.append("facts returned something that is no Fact with an id")
+            return
+        for other in (one for one in PLACES if one is not place):
+            if any(WORD.format(other.session_id) in fact.text for fact in found.items):
+                self._found.append(f"facts of {place.session_id} show what was said in {other.session_id}")
+        if found.items:
+            first = found.items[0]
+            await self._call("fact_sources", lambda plugin: plugin.fact_sources(whose, first), (list, tuple))
 
     async def _tools(self, session: MemorySession, place: Conversation) -> None:
         good, problem = usable_tools(session.tools, ())

@@ -26,9 +26,10 @@ from hermes.memory.delivery import (
     read_batch,
     settle_batch,
 )
+from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
-from hermes.memory.values import Delivered, Later, Parked
+from hermes.memory.values import Delivered, Entry, EntryKind, Later, Parked
 from hermes.store.memory_rows import record_delivery
 
 ADDRESS_EVERY = 60.0
@@ -39,6 +40,8 @@ NOT_NOW = 5.0
 """Seconds until a lane is tried again whose delivery could not be begun."""
 PAUSE = 15.0
 """Seconds for which no lane is tried when a provider says that its server is down, unless it says for how long."""
+WISHES: frozenset[EntryKind] = frozenset({"forget", "undo"})
+"""Entries that ask a provider to delete something."""
 OUTAGE = 3
 """Deliveries in a row that are put off before it is said."""
 
@@ -122,7 +125,7 @@ class Deliveries(Work):
             return self._missed(batch, found, now)
         if wrong := outcomes_flaw(found.value):
             return self._missed(batch, Missed(f"deliver returned {wrong}", defect=True), now)
-        self._note_outage(found.value)
+        self._note_outage(entries, found.value)
         return settle_batch(batch, found.value, now=now, chance=self._chance)
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
@@ -130,6 +133,8 @@ class Deliveries(Work):
         if is_waiting_lane(claimed.lane) or not recorded:
             return
         last, now = recorded[-1], self._store.clock.now()
+        if any(item.payload and item.payload["kind"] == "undo" for item in claimed.items[: len(recorded)]):
+            mark_forgotten(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
         if isinstance(last, Done) and last.note != GONE:
             record_delivery(tx, self.provider.name, None, now=now)
         elif not isinstance(last, Done) and last.reason is not None:
@@ -159,14 +164,16 @@ class Deliveries(Work):
         at = now + pause_of(batch.items[0], self._chance)
         return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in batch.items]
 
-    def _note_outage(self, outcomes: Sequence[Delivered | Later | Parked]) -> None:
+    def _note_outage(self, entries: Sequence[Entry], outcomes: Sequence[Delivered | Later | Parked]) -> None:
         """Say it when deliveries are put off again and again or refused, and when they work: the last outcome counts.
-        Let a server that is down alone."""
+        A wish to delete that cannot be met is no outage. Let a server that is down alone."""
         later = next((outcome for outcome in outcomes if isinstance(outcome, Later)), None)
         if later is None:
             self._put_off = 0
             match outcomes[-1:]:
                 case [Delivered()]:
+                    self.provider.health.worked("delivery")
+                case [Parked()] if entries[len(outcomes) - 1].kind in WISHES:
                     self.provider.health.worked("delivery")
                 case [Parked(reason)]:
                     self.provider.health.missed("delivery", f"delivery is refused: {reason[:LONGEST_REASON]}")

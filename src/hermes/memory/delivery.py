@@ -11,6 +11,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.fence import strip_fences
+from hermes.memory.undoing import describe_undo
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
 from hermes.store.store import Store
 
@@ -54,6 +55,9 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
             return None
         text, at = strip_fences(message.content or ""), message.timestamp
+    data = row.get("data")
+    if row["kind"] == "undo":
+        data = describe_undo(tx, item.queue, data)
     return Entry(
         key=row["key"],
         kind=row["kind"],
@@ -62,7 +66,7 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
         at=at,
         speaker=Speaker.from_json(row.get("speaker")),
         session_id=item.session_id,
-        data=row.get("data"),
+        data=data,
         tried_at=item.tried_at,
         queued_at=item.created_at,
     )

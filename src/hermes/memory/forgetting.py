@@ -27,7 +27,7 @@ from hermes.types import Json
 
 PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
-KIND, KEY = "forgotten", "at"
+KIND, KEY, REPLIES = "forgotten", "at", "replies"
 OLD = "it was fetched before something was forgotten"
 WORDS_OF = {"note": ("old",), "delegation": ("task",)}
 """Where the data of an entry has words that people or agents wrote."""
@@ -100,6 +100,17 @@ def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
     set_value(tx, provider, KIND, KEY, now)
 
 
+def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
+    """Replies to turns that are under way, in any chat, may hold what was forgotten, and stay out of memory. For the
+    owner alone to decide."""
+    set_value(tx, provider, KIND, REPLIES, now)
+
+
+def replies_marked_at(tx: Tx, provider: str) -> float:
+    """When replies that were under way were last kept out of memory; 0 for never."""
+    return float(get_value(tx, provider, KIND, REPLIES) or 0.0)
+
+
 def forgotten_at(tx: Tx, provider: str) -> float:
     """When something was last forgotten; 0 for never."""
     return float(get_value(tx, provider, KIND, KEY) or 0.0)
@@ -131,10 +142,10 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
 
 
 def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Those messages that are there, and not incognito."""
+    """Those messages that are there, not incognito, and not taken back."""
     numbers = json.dumps([number for _, number in said])
     rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
-    there = {row["id"] for row in rows}
+    there = {row["id"] for row in rows} - store.messages.undone_among(tx, [number for _, number in said])
     hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
     return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 

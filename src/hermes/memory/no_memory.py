@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from hermes.db.engine import Tx
@@ -65,6 +65,12 @@ class NoMemory:
         pass
 
     async def retitled(self, title: str) -> None:
+        pass
+
+    async def undoing(self) -> None:
+        pass
+
+    async def undone(self, lanes: Iterable[str]) -> None:
         pass
 
     async def settle(self) -> None:

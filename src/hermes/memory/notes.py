@@ -115,20 +115,29 @@ class Notes:
         """The entries of a note, as they can be corrected and forgotten; headings are none."""
         return [entry.text for entry in find_entries(self._text(target)) if "#" not in entry.marker and entry.text]
 
+    def check_correct(self, target: NotesFile, old: str, text: str) -> str:
+        """How an entry that is exactly `old` would be noted after `correct`; what that would raise is raised now."""
+        entry, present = _one_line(text), self._text(target)
+        self._check_size(target, present, replace_entry(present, _find_exact(target, present, old), entry))
+        return entry
+
     def correct(self, target: NotesFile, old: str, text: str) -> Change:
         """Let the entry that is exactly `old` say something else."""
         entry = _one_line(text)
         with self._locked(target):
             present = self._text(target)
-            return self._write(
-                target, "replace", entry, present, replace_entry(present, _find_exact(target, present, old), entry)
-            )
+            place = _find_exact(target, present, old)
+            return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def forget(self, target: NotesFile, old: str) -> Change:
-        """Remove the entry that is exactly `old`."""
+        """Remove the entry that is exactly `old`, also from the version that is kept beside the note."""
         with self._locked(target):
             present = self._text(target)
-            return self._write(target, "remove", old, present, remove_entry(present, _find_exact(target, present, old)))
+            whole = remove_entry(present, _find_exact(target, present, old))
+            change = self._write(target, "remove", old, present, whole)
+            path = self.path(target)
+            replace_file(path.with_name(f"{path.name}{BEFORE}"), whole)
+            return change
 
     def _text(self, target: NotesFile) -> str:
         """The file to the letter."""
@@ -145,17 +154,22 @@ class Notes:
     def _write(
         self, target: NotesFile, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
     ) -> Change:
+        used = self._check_size(target, present, whole)
+        path = self.path(target)
+        if present:
+            replace_file(path.with_name(f"{path.name}{BEFORE}"), present)
+        replace_file(path, whole)
+        return Change(target, action, text, used, self._limits[target])
+
+    def _check_size(self, target: NotesFile, present: str, whole: str) -> int:
+        """The characters of a changed note. Refuses one that is too long, unless it becomes shorter."""
         limit, used = self._limits[target], len(_shown(whole))
         if used > limit and used >= len(_shown(present)):
             raise NoteError(
                 f"{FILES[target]} would have {used} characters, but {limit} is the limit",
                 hint="Shorten or remove other entries first",
             )
-        path = self.path(target)
-        if present:
-            replace_file(path.with_name(f"{path.name}{BEFORE}"), present)
-        replace_file(path, whole)
-        return Change(target, action, text, used, limit)
+        return used
 
     def path(self, target: NotesFile) -> Path:
         """The owner's in `memories/`, or in the home itself where an older version put it; others have folders."""

@@ -17,9 +17,10 @@ from msgspec.structs import asdict
 from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message
 
-EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "correct"]
+EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "correct", "undo"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
-something of the provider's own (`Host.put`), the wish to forget, or a fact that a person corrected or forgot."""
+something of the provider's own (`Host.put`), the wish to forget a conversation, a fact that a person corrected or
+forgot, or the wish to forget some messages."""
 
 Pace: TypeAlias = Literal["async", "turn", "session"] | int
 """When entries are delivered: at once; before the turn ends; when the conversation ends; after so many turns."""
@@ -149,7 +150,9 @@ class Entry(Struct, frozen=True):
     data: Json = None
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
     the person cut off. forget: the session_id of a conversation that was deleted. correct: the `id` of a fact and what
-    it said (`old`); the entry's text is what holds, and "" has the fact forgotten."""
+    it said (`old`); the entry's text is what holds, and "" has the fact forgotten. undo: the session_id, `times` of the
+    messages that were taken back (the `at` of their entries), and `entries` that tools put meanwhile, each with kind,
+    data and the note of its delivery."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
     queued_at: float | None = None
@@ -196,7 +199,7 @@ class Question(Struct, frozen=True):
     turn: int
     until: float
     since: float = 0.0
-    """Something was forgotten then: what was fetched before may hold it, and is not to be recalled."""
+    """Something was forgotten or taken back then: what was fetched before may hold it, and is not to be recalled."""
 
     @property
     def text(self) -> str:

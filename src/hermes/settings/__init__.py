@@ -190,6 +190,15 @@ COMPRESSION_IDLE = Setting(
     "Seconds after a turn until a long conversation is compressed ahead of the next message; 0 for never.",
 )
 
+AUTO_TITLE = Setting(
+    "sessions.auto_title",
+    Boolean(),
+    True,
+    "Give a session a title after its first exchange: by the model, or of its first words where there is none.",
+    env="HERMES_AUTO_TITLE",
+    env_wins=True,
+)
+
 ALLOW = Setting(
     "gateway.allow",
     List(Text()),

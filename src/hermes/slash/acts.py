@@ -65,9 +65,8 @@ async def list_sessions(here: Here, _: str) -> str:
 
 
 async def resume(here: Here, name: str) -> str:
-    if not name:
-        raise UsageError("which session?", hint="`/sessions` lists them")
-    return await console_of(here).resume(name)
+    wanted = name or await console_of(here).choose_session()
+    return await console_of(here).resume(wanted) if wanted else ""
 
 
 async def recent_sessions(here: Here) -> Sequence[Word]:

@@ -12,6 +12,7 @@ from hermes.agent.agent import Agent
 from hermes.llm.offer import ModelOffer
 from hermes.memory.book import MemoryBook
 from hermes.store.chosen_models import ChosenModel
+from hermes.types import Message
 
 Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
@@ -25,8 +26,14 @@ class Say(Struct, frozen=True):
     text: str
 
 
-Answer: TypeAlias = str | Say
-"""What a command comes to: what the person is told, or what is said for them."""
+class Again(Struct, frozen=True):
+    """A command's answer where the last turn is answered anew. `cause` is the command's own."""
+
+    cause: str
+
+
+Answer: TypeAlias = str | Say | Again
+"""What a command comes to: what the person is told, or a turn."""
 
 
 class Beginning(Struct):
@@ -54,8 +61,21 @@ class Console(Protocol):
         """Go on with another session; what the person is told of it."""
         ...
 
+    async def choose_session(self) -> str | None:
+        """Let the person choose one of the sessions from a list; its id, None for none. Raises UsageError where the
+        terminal cannot show one."""
+        ...
+
+    async def edit(self, text: str) -> str | None:
+        """The text as the person's editor leaves it; None when that gave up. Raises UsageError where there is none."""
+        ...
+
     async def copy(self, text: str) -> str:
         """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
+        ...
+
+    def offer_draft(self, text: str) -> None:
+        """Put a text into the prompt after this command, for the person to change; where that is possible."""
         ...
 
     def leave(self) -> None:
@@ -70,6 +90,11 @@ class Here(Protocol):
     def surface(self) -> Surface: ...
 
     @property
+    def cause(self) -> str:
+        """Names this command as it was given once, also when it runs again after a crash."""
+        ...
+
+    @property
     def stop(self) -> asyncio.Event:
         """Set when the person does not want the command any more."""
         ...
@@ -81,6 +106,10 @@ class Here(Protocol):
 
     async def place(self) -> Agent | Beginning:
         """The agent of this session, or the session that is still to begin."""
+        ...
+
+    def may_take_back(self, message: Message) -> bool:
+        """Whether whoever gives the command may take back what this message says."""
         ...
 
     async def begin_session(self) -> str:

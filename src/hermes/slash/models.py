@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from hermes.agent.agent import Agent
+from hermes.agent.stopping import unless_stopped
 from hermes.errors import ModelError, UsageError
 from hermes.llm.discover import ListedModel
 from hermes.llm.offer import ModelOffer
@@ -19,7 +20,9 @@ LONGEST_NAME, QUOTED = 200, 60
 SHOWN, NEAR = 40, 3
 NO_MODEL = "no model is configured"
 HOW_TO_GET_ONE = "`hermes model` finds one on this machine"
+STOPPED = "Stopped; the same model answers as before."
 OWNERS = "the model is the owner's business"
+HOW_TO_SEE = "`/model` in a conversation lists what there is"
 HOW_TO_KEEP = "`hermes config set model.default NAME` changes the default."
 
 
@@ -27,8 +30,11 @@ async def model(here: Here, name: str) -> str:
     place = await here.place()
     if here.surface == "chat" and isinstance(place, Agent) and place.scope != OWNER:
         raise UsageError(OWNERS)
-    if not name:
-        return await _show(place)
+    answered = await unless_stopped(_switch(place, name) if name else _show(place), here.stop)
+    return STOPPED if answered is None else answered
+
+
+async def _switch(place: Agent | Beginning, name: str) -> str:
     remark = await choose_model(place, name)
     assert place.offer is not None, "else there is nothing to choose"
     if name in (DEFAULT, place.offer.default):
@@ -58,7 +64,7 @@ async def choose_model(place: Agent | Beginning, name: str) -> str:
     if offer is None:
         raise UsageError(NO_MODEL, hint=HOW_TO_GET_ONE)
     if len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
-        raise UsageError("that cannot be a model's name", hint="`/model` lists those that there are")
+        raise UsageError("that cannot be a model's name", hint=HOW_TO_SEE)
     chosen, remark = (None, "") if name in (DEFAULT, offer.default) else await _find(offer, name)
     await _keep(place, chosen)
     return remark
@@ -75,15 +81,16 @@ async def _find(offer: ModelOffer, name: str) -> tuple[ChosenModel, str]:
         return ChosenModel(name, offer.endpoint, found.context_length), ""
     if not listed:
         return ChosenModel(name, offer.endpoint), f"Whether {name} exists could not be checked: no model is listed."
-    near = "".join(f" (did you mean {meant}?)" for meant in [" or ".join(_near(name, listed))] if meant)
-    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{near}", hint="`/model` lists what it has")
+    near = " or ".join(_near(name, listed))
+    meant = f" (did you mean {near}?)" if near else ""
+    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{meant}", hint=HOW_TO_SEE)
 
 
 def _near(name: str, listed: Sequence[ListedModel]) -> list[str]:
     """Names that hold what was typed, then those that look like it."""
     names, typed = [one.name for one in listed], name.lower()
     holding = [known for known in names if typed in known.lower()]
-    like = [known for known in get_close_matches(name, names, n=NEAR) if known not in holding]
+    like = [known for known in get_close_matches(name, names, n=NEAR, cutoff=0.5) if known not in holding]
     return [*holding, *like][:NEAR]
 
 
@@ -106,8 +113,8 @@ async def _show(place: Agent | Beginning) -> str:
     except ModelError as error:
         return f"{now}\nWhat else there is could not be asked: {error.line()}"
     lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:SHOWN]]
-    if more := len(listed) - SHOWN:
-        lines += [f"  … and {more} more, which Tab completes"] if more > 0 else []
+    if len(listed) > SHOWN:
+        lines.append(f"  … and {len(listed) - SHOWN} more, which Tab completes")
     how = f"`/model NAME` switches this session, `/model {DEFAULT}` goes back. {HOW_TO_KEEP}"
     return "\n".join([now, f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none.", *lines, how])
 

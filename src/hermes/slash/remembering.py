@@ -121,11 +121,13 @@ def _remarks(book: MemoryBook, page: BookPage) -> Sequence[str]:
     return ["Some of it cannot be read now."] if page.remarks else []
 
 
-async def _edit(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+async def _edit(here: Here, book: MemoryBook, rest: str) -> str:
     number, _, text = rest.partition(" ")
     entry = _chosen(book, number)
     if not text.strip():
-        raise UsageError(f"what holds instead of: {_cut(entry.text)}", hint=f"`/memory edit {number} TEXT`")
+        if here.console is not None:
+            here.console.offer_draft(f"/memory edit {number} {' '.join(entry.text.split())}")
+        return f"`/memory edit {number} TEXT` says what holds instead of: {_cut(entry.text)}"
     settled = await book.correct(entry, text)
     _retire(book, entry)
     return f"Corrected. It said: {_cut(entry.text)}{OUTCOMES[settled]}"

@@ -10,7 +10,7 @@ from hermes.slash.here import Beginning, Here
 from hermes.store.usage import count_turns, usage_elsewhere, usage_of
 from hermes.types import Spent
 
-WHAT_COUNTS = "Counted are its turns, summaries, reviews and sub-agents."
+WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
 NOTHING = "No model was asked in this session yet."
 
 

@@ -1,6 +1,6 @@
 """The table of slash commands, for every surface on which people talk.
 
-    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or something to say
+    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or a turn
 
 A new command is a function of this room and its line in `TABLE`.
 """
@@ -14,9 +14,11 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending
+from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
+WIDEST = 24
+"""Columns that what is typed may have in the list; where it has more, what it means goes below."""
 QUOTED = 40
 """Characters of a name that nobody knows which are repeated."""
 
@@ -25,8 +27,13 @@ async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # its letters have no fixed width
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
-    width = max(len(command.usage) for command in offered)
-    return "\n".join(f"/{command.usage:<{width}}  {command.help}" for command in offered)
+    width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
+    return "\n".join(
+        f"/{command.usage:<{width}}  {command.help}"
+        if len(command.usage) <= width
+        else f"/{command.usage}\n{'':<{width + 1}}  {command.help}"
+        for command in offered
+    )
 
 
 async def _no_words(_: Here) -> Sequence[Word]:
@@ -58,14 +65,16 @@ TABLE = (
     Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
     Command(
         "resume",
-        "ID",
-        "Go on with another session, by id, its beginning, or its title.",
+        "[ID]",
+        "Go on with another session, by id, its beginning, or its title; without one, choose from a list.",
         acts.resume,
         where=("terminal",),
         words=acts.recent_sessions,
     ),
     Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", undoing.take_back),
+    Command("retry", "", "Have the last message answered anew.", undoing.retry),
     Command(
         "memory",
         remembering.TAKES,
@@ -80,8 +89,22 @@ TABLE = (
         models.model,
         words=models.model_words,
     ),
+    Command(
+        "unfold",
+        "[N]",
+        "The last tool calls in full, with what came of them; N is the Nth from the end.",
+        unfolding.unfold,
+        where=("terminal",),
+    ),
     Command("status", "", "Session, model, context and memory.", acts.status),
     Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command(
+        "edit",
+        "[TEXT]",
+        "Write a message in your editor, beginning with the last one, or TEXT.",
+        editing.edit,
+        where=("terminal",),
+    ),
     Command(
         "save",
         "[FILE] [--force]",

@@ -52,7 +52,7 @@ class Threads:
         """`together`: seconds that an answer may wait for the next one, so that the loop is woken once for both. Each
         time it wakes, it and the threads wait for each other at Python's global lock."""
         self._together = together
-        self._waiting: list[_Work] = []
+        self._waiting: list[_QueuedRead] = []
         """A heap."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """True for each that waits, False for each thread that is to end."""
@@ -115,7 +115,7 @@ class Threads:
         return is_little and time.perf_counter() - since < self._together
 
 
-_Work = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 _Answer = tuple[asyncio.AbstractEventLoop, Callable[[], None], float]
 """Where it is waited for, what tells it there, and when it was found."""
 

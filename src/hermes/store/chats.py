@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes.db.engine import Tx
 from hermes.scope import API, DIRECT, OWNER, Group, Scope
 from hermes.store.ids import session_key
-from hermes.store.moved_chats import first_chat_id
+from hermes.store.inbox import first_chat_id
 from hermes.store.people import People
 from hermes.store.sessions import check_foreign_id
 from hermes.store.store import Store

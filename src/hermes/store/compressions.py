@@ -5,12 +5,34 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from msgspec import Struct
+
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StaleError, UsageError
+from hermes.store.ids import snapshot_id
 from hermes.store.messages import Messages
 from hermes.store.sessions import Sessions
 from hermes.store.view import grow, live_view
 from hermes.types import Compression, LiveView
+
+TICK = 2e-6
+"""Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
+
+
+class Failures(Struct, frozen=True):
+    """How a session's compressions went lately."""
+
+    count: int = 0
+    not_before: float = 0.0
+    reason: str = ""
+
+
+class SeenSession(Struct, frozen=True):
+    """What a compression is decided from: the view, the newest message, and how often it failed before."""
+
+    view: LiveView
+    last_id: int
+    failures: Failures
 
 
 class Compressions:
@@ -66,6 +88,26 @@ class Compressions:
             ),
         )
 
+    def look(self, tx: Tx, session_id: str) -> SeenSession:
+        """The session as it is now; NotFoundError when there is no such session."""
+        view = self.view(tx, session_id)
+        return SeenSession(view, self._messages.last_id(tx, session_id), read_failures(tx, session_id))
+
+    def swap(
+        self, tx: Tx, seen: SeenSession, horizon_id: int, kept_ids: tuple[int, ...], summary: str, *, now: float
+    ) -> tuple[str, LiveView]:
+        """Show what was seen up to the horizon as a summary, but for what is kept, and forget that it failed before.
+        Returns the snapshot's id and the new view. Raises as `commit` does."""
+        session_id = seen.view.session_id
+        latest = self.latest(tx, session_id)
+        if latest is not None:
+            now = max(now, latest.created_at + TICK)
+        snapshot = snapshot_id(session_id, now)
+        row = Compression(session_id, seen.view.epoch + 1, horizon_id, seen.last_id, kept_ids, summary, snapshot, now)
+        self.commit(tx, row)
+        clear_failures(tx, session_id)
+        return snapshot, self.view(tx, session_id)
+
     def view(self, tx: Tx, session_id: str) -> LiveView:
         """What the model sees now; NotFoundError when there is no such session."""
         self._sessions.get(tx, session_id)
@@ -114,3 +156,22 @@ def compression_from_row(row: sqlite3.Row) -> Compression:
         snapshot_id=row["snapshot_id"],
         created_at=row["created_at"],
     )
+
+
+def read_failures(tx: Tx, session_id: str) -> Failures:
+    """The failures since the last success."""
+    row = tx.execute("SELECT * FROM hermes_compression_failures WHERE session_id = ?", (session_id,)).fetchone()
+    return Failures() if row is None else Failures(row["failures"], row["not_before"], row["reason"])
+
+
+def record_failure(tx: Tx, session_id: str, failures: Failures) -> None:
+    """Remember a failure, so that a restart does not forget to wait."""
+    tx.execute(
+        "INSERT OR REPLACE INTO hermes_compression_failures VALUES (?, ?, ?, ?)",
+        (session_id, failures.count, failures.not_before, failures.reason),
+    )
+
+
+def clear_failures(tx: Tx, session_id: str) -> None:
+    """It worked."""
+    tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))

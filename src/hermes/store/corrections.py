@@ -66,11 +66,14 @@ def keep_correction(tx: Tx, scope: Scope, wrong: str, right: str, *, now: float)
     _insert(tx, scope, now, wrong, right)
 
 
-def keep_forgotten(tx: Tx, scope: Scope, text: str, words: Collection[str], *, now: float) -> None:
-    """A person had `text` forgotten, whose telling words are `words`. Corrections that lead to it go with it."""
-    tx.execute("DELETE FROM hermes_corrections WHERE scope = ? AND ? IN (wrong, holds)", (scope.name, text))
-    salt = secrets.token_hex(8)
-    _insert(tx, scope, now, salt=salt, traces=sorted({_trace(salt, word) for word in words}))
+def keep_forgotten(tx: Tx, scope: Scope, text: str, words_of: Callable[[str], Collection[str]], *, now: float) -> None:
+    """A person had `text` forgotten, and with it what was once corrected to it. `words_of` gives telling words."""
+    gone = tx.execute(
+        "DELETE FROM hermes_corrections WHERE scope = ? AND holds = ? RETURNING wrong", (scope.name, text)
+    )
+    for forgotten in {text, *(row["wrong"] for row in gone.fetchall())}:
+        salt = secrets.token_hex(8)
+        _insert(tx, scope, now, salt=salt, traces=sorted({_trace(salt, word) for word in words_of(forgotten)}))
 
 
 def drop_correction(tx: Tx, correction: int) -> None:

@@ -77,6 +77,9 @@ class Deletions:
                 "hermes_injections",
                 "hermes_chosen_models",
                 "hermes_usage",
+                "hermes_undone",
+                "hermes_project_files",
+                "hermes_auto_titles",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from msgspec import to_builtins
 
+from hermes.store.mended import TAKEN_BACK
 from hermes.types import Compression, Json, Message, Session
 
 
-def to_jsonl(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
-    """One line for the session, one for each message in order, one for each compression."""
+def to_jsonl(
+    session: Session,
+    messages: Iterable[Message],
+    compressions: Sequence[Compression],
+    undone: Collection[int] = (),
+) -> Iterator[str]:
+    """One line for the session, one for each message in order, one for each compression. Those messages whose ids are
+    among `undone` are marked."""
     yield _line("session", to_builtins(session))
     for message in messages:
-        yield _line("message", message_to_json(message))
+        yield _line("message", message_to_json(message, undone))
     for compression in compressions:
         yield _line("compression", to_builtins(compression))
 
 
-def to_json(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> dict[str, Json]:
+def to_json(
+    session: Session,
+    messages: Iterable[Message],
+    compressions: Sequence[Compression],
+    undone: Collection[int] = (),
+) -> dict[str, Json]:
     """The session, its messages in order and its compressions as one value."""
     return {
         "session": to_builtins(session),
-        "messages": [message_to_json(message) for message in messages],
+        "messages": [message_to_json(message, undone) for message in messages],
         "compressions": [to_builtins(compression) for compression in compressions],
     }
 
 
-def to_markdown(session: Session, messages: Iterable[Message], compressions: Sequence[Compression]) -> Iterator[str]:
-    """A readable transcript; a compression is noted where its horizon lies."""
+def to_markdown(
+    session: Session,
+    messages: Iterable[Message],
+    compressions: Sequence[Compression],
+    undone: Collection[int] = (),
+) -> Iterator[str]:
+    """A readable transcript; a compression is noted where its horizon lies, and so is what was taken back."""
     yield f"# {session.title or session.id}"
     yield f"\n`{session.id}` · {session.source} · started {_time(session.started_at)}"
     marks = {compression.horizon_message_id: compression for compression in compressions}
     for message in messages:
-        yield f"\n## {_speaker(message)} · {_time(message.timestamp)}\n"
+        taken_back = f" · {TAKEN_BACK}" if message.id in undone else ""
+        yield f"\n## {_speaker(message)} · {_time(message.timestamp)}{taken_back}\n"
         if message.content:
             yield message.content
         for call in message.tool_calls:
@@ -44,9 +62,11 @@ def to_markdown(session: Session, messages: Iterable[Message], compressions: Seq
             yield f"\n---\n\n*Compressed up to here ({compression.snapshot_id}):*\n\n{compression.summary}\n\n---"
 
 
-def message_to_json(message: Message) -> dict[str, Json]:
-    """A message as plain JSON values, without the fields it does not have."""
+def message_to_json(message: Message, undone: Collection[int] = ()) -> dict[str, Json]:
+    """A message as plain JSON values, without the fields it does not have; one among `undone` is marked."""
     values = {name: value for name, value in to_builtins(message).items() if value not in (None, ())}
+    if message.id in undone:
+        values["undone"] = True
     if message.tool_calls:
         values["tool_calls"] = [call.to_wire() for call in message.tool_calls]
     return values

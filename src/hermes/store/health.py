@@ -8,8 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.db import queue_items
-from hermes.db.engine import Tx
-from hermes.db.migrations import current_version
+from hermes.db.engine import Tx, current_version
 from hermes.db.queue_items import QueueStats
 from hermes.store.reading import open_unchanged
 from hermes.store.schema import MIGRATIONS

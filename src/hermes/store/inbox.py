@@ -6,6 +6,7 @@ Rows are written in the transaction of what they tell of.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 from typing import Literal
@@ -13,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.db import leases
+from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import NotFoundError, StaleError
@@ -48,6 +49,20 @@ SCHEMA = (
     ) WITHOUT ROWID
     """,
 )
+
+NOT_ANSWERED = {"failed": "gone", "message": "the message was taken back before it was answered"}
+"""What became of a message that nobody waits for any more."""
+
+MOVED_CHATS = """
+CREATE TABLE hermes_moved_chats (
+    platform TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    first_chat_id TEXT NOT NULL,
+    moved_at REAL NOT NULL,
+    PRIMARY KEY (platform, chat_id)
+) WITHOUT ROWID
+"""
+"""Chats that a platform gave another id, such as a group that became a supergroup: the conversation stays the same."""
 
 PairingState = Literal["pending", "allowed"]
 
@@ -87,6 +102,38 @@ def said_already(tx: Tx, item_ids: Iterable[int]) -> dict[int, int]:
         for item_id in item_ids
     }
     return {item_id: int(row["message_id"]) for item_id, row in found.items() if row is not None}
+
+
+def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: float) -> None:
+    """Messages were taken back: those of them that still wait for their reply are not answered any more."""
+    rows = tx.execute(
+        "SELECT item_id FROM hermes_inbox_messages WHERE session_id = ? "
+        "AND message_id IN (SELECT value FROM json_each(?))",
+        (session_id, json.dumps(list(message_ids))),
+    ).fetchall()
+    for item in (queue_items.get(tx, row["item_id"]) for row in rows):
+        if item is not None and item.state == "waiting":
+            queue_items.conclude(tx, item.queue, item.key, json.dumps(NOT_ANSWERED), now=now)
+
+
+def record_move(tx: Tx, platform: str, old: str, new: str, *, now: float) -> bool:
+    """Remember that chat `old` is called `new` now; False when that is known, or makes no sense."""
+    first = first_chat_id(tx, platform, old)
+    if first == new:
+        return False
+    added = tx.execute(
+        "INSERT INTO hermes_moved_chats VALUES (?, ?, ?, ?) ON CONFLICT (platform, chat_id) DO NOTHING",
+        (platform, new, first, now),
+    )
+    return added.rowcount > 0
+
+
+def first_chat_id(tx: Tx, platform: str, chat_id: str) -> str:
+    """The id that a chat had first: its conversation is named by it for life."""
+    row = tx.execute(
+        "SELECT first_chat_id FROM hermes_moved_chats WHERE platform = ? AND chat_id = ?", (platform, chat_id)
+    ).fetchone()
+    return chat_id if row is None else str(row["first_chat_id"])
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:

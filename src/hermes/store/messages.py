@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
@@ -17,6 +18,7 @@ from hermes.store.schema import (
     as_time,
     kept_rows,
     live_rows,
+    undone_rows,
     unmended_rows,
 )
 from hermes.store.sessions import Sessions
@@ -35,6 +37,7 @@ class Messages:
         self._sessions = sessions
         self._live, self._unmended = live_rows(shape), unmended_rows(shape)
         self._kept = kept_rows(shape)
+        self._undone = undone_rows(shape)
         self._copies = Copies(shape)
 
     def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
@@ -91,6 +94,29 @@ class Messages:
             said = (row for row in rows if row["id"] not in copies and row["role"] != REMARK)
             yield from map(message_from_row, said)
             after = rows[-1]["id"]
+
+    def undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
+        """What was said and taken back again, here or by another version's rewind, oldest first."""
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND {self._undone} ORDER BY t.id", (session_id,)
+        )
+        return (message_from_row(row) for row in rows if row["role"] != REMARK)
+
+    def undone_among(self, tx: Tx, message_ids: Iterable[int]) -> frozenset[int]:
+        """Those of these messages that were taken back."""
+        rows = tx.execute(
+            f"SELECT t.id FROM messages t WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._undone}",
+            (json.dumps(list(message_ids)),),
+        )
+        return frozenset(row["id"] for row in rows)
+
+    def with_undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
+        """The history and in between what was taken back, in order."""
+        return merge(self.history(tx, session_id), self.undone(tx, session_id), key=lambda message: message.id)
+
+    def copies(self, tx: Tx, session_id: str) -> frozenset[int]:
+        """The ids of what another version's compression wrote once more."""
+        return self._copies.of(tx, session_id)
 
     def get(self, tx: Tx, message_id: int) -> Message | None:
         """One message, or None when it was deleted."""

@@ -13,27 +13,36 @@ from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 
 from hermes.db import leases, queue
-from hermes.db.engine import Tx
-from hermes.db.migrations import Migration
+from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    auto_titles,
     chosen_models,
-    compression_failures,
     corrections,
     inbox,
     incognito,
     injections,
     memory_rows,
     mended,
-    moved_chats,
     note_remarks,
     people,
+    project_files,
     prompts,
     reviews,
     told,
+    undone,
     usage,
 )
 from hermes.types import Json
+
+COMPRESSION_FAILURES = """
+CREATE TABLE hermes_compression_failures (
+    session_id TEXT PRIMARY KEY,
+    failures INTEGER NOT NULL,
+    not_before REAL NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID
+"""
 
 SESSIONS = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -153,9 +162,9 @@ MIGRATIONS = (
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
-    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, compression_failures.SCHEMA, *inbox.SCHEMA)),
+    Migration(2, (incognito.SCHEMA, reviews.SCHEMA, COMPRESSION_FAILURES, *inbox.SCHEMA)),
     Migration(3, (mended.SCHEMA,)),
-    Migration(4, (moved_chats.SCHEMA,)),
+    Migration(4, (inbox.MOVED_CHATS,)),
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, prompts.SCHEMA)),
     Migration(7, (reviews.DUE,)),
@@ -170,7 +179,17 @@ MIGRATIONS = (
     Migration(9, (injections.SCHEMA,)),
     Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, note_remarks.SCHEMA),
-    Migration(12, (chosen_models.SCHEMA, usage.SCHEMA, *corrections.SCHEMA)),
+    Migration(
+        12,
+        (
+            chosen_models.SCHEMA,
+            usage.SCHEMA,
+            project_files.SCHEMA,
+            auto_titles.SCHEMA,
+            *corrections.SCHEMA,
+            *undone.SCHEMA,
+        ),
+    ),
 )
 
 
@@ -303,6 +322,15 @@ def kept_rows(messages: TableShape) -> str:
     """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
     live = live_rows(messages)
     return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
+
+
+def undone_rows(messages: TableShape) -> str:
+    """The condition on `messages t` for what was taken back: rewound by an older version, or undone by us."""
+    if "active" not in messages.columns:
+        return mended.UNDONE
+    compacted = "t.compacted = 1" if "compacted" in messages.columns else "0"
+    rewound = f"t.active = 0 AND NOT {compacted} AND NOT {mended.RESTORED} AND NOT {mended.HIDDEN}"
+    return f"({mended.UNDONE} OR ({rewound}))"
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
+from hermes.store.auto_titles import settle_title, unmake_title
 from hermes.store.ids import new_session_id, snapshot_session
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
@@ -149,12 +150,18 @@ class Sessions:
         ]
 
     def set_title(self, tx: Tx, session_id: str, title: str | None) -> None:
-        """Name a session, or take its name away."""
+        """Name a session, or take its name away, as a person wants it: no title is made for it any more."""
         self.get(tx, session_id)
         try:
             self._shape.update(tx, session_id, {"title": title})
         except sqlite3.IntegrityError as error:  # files of other versions may want titles to be unique
             raise UsageError(f"another session is called '{title}' already", hint="Choose another title") from error
+        settle_title(tx, session_id)
+
+    def unmake_title(self, tx: Tx, session_id: str, first_id: int, *, now: float) -> None:
+        """Take away a title that was made of messages from this one on, since they were taken back."""
+        if unmake_title(tx, session_id, first_id, now=now):
+            self._shape.update(tx, session_id, {"title": None})
 
     def set_system_prompt(self, tx: Tx, session_id: str, prompt: str) -> None:
         """Keep the prompt the session runs with, so that it is the same, byte for byte, after a restart."""
@@ -176,13 +183,13 @@ class Sessions:
         """Keep the running count that existing files have."""
         if "message_count" in self._shape.columns:
             tx.execute(
-                "UPDATE sessions SET message_count = coalesce(message_count, 0) + ? WHERE id = ?",
+                "UPDATE sessions SET message_count = max(0, coalesce(message_count, 0) + ?) WHERE id = ?",
                 (added, session_id),
             )
         else:
             tx.execute(
-                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (:session, :added) "
-                "ON CONFLICT (session_id) DO UPDATE SET message_count = coalesce(message_count, 0) + :added",
+                "INSERT INTO hermes_session_extra (session_id, message_count) VALUES (:session, max(0, :added)) "
+                "ON CONFLICT (session_id) DO UPDATE SET message_count = max(0, coalesce(message_count, 0) + :added)",
                 {"session": session_id, "added": added},
             )
 

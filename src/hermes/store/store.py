@@ -11,13 +11,14 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.db.engine import StoreDatabase, Tx
-from hermes.db.migrations import migrate, refuse_newer
+from hermes.db.engine import StoreDatabase, Tx, migrate, refuse_newer
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
+from hermes.store.auto_titles import untitled_sessions
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
 from hermes.store.incognito import Incognito
+from hermes.store.last_turns import ConversationTurns
 from hermes.store.messages import Messages
 from hermes.store.note_remarks import has_remarks, take_remarks
 from hermes.store.reviews import due_sessions
@@ -59,6 +60,7 @@ class Store:
         self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
+        self.turns = ConversationTurns(opened.message_shape, self.sessions, self.messages, self.compressions)
         shape = opened.session_shape
         self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
 
@@ -128,6 +130,16 @@ class Store:
 
         def find(tx: Tx) -> list[Session]:
             due = due_sessions(tx, before=now, limit=limit)
+            return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
+
+        return await self.read(find)
+
+    async def untitled(self, limit: int) -> list[Session]:
+        """The sessions that were left before now and wait for a title, the newest first."""
+        now = self.clock.now()
+
+        def find(tx: Tx) -> list[Session]:
+            due = untitled_sessions(tx, before=now, limit=limit)
             return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
 
         return await self.read(find)

@@ -45,6 +45,16 @@ def unmark_told(tx: Tx, provider: str, messages: Iterable[int]) -> None:
     )
 
 
+def told_among(tx: Tx, messages: Iterable[int]) -> list[tuple[str, int]]:
+    """Who was told, or is to be told, of which of these messages: provider and message."""
+    rows = tx.execute(
+        "SELECT provider, message_id FROM hermes_memory_told WHERE provider <> ? "
+        "AND message_id IN (SELECT value FROM json_each(?)) ORDER BY provider, message_id",
+        (EVERYONE, json.dumps(list(messages))),
+    )
+    return [(row["provider"], row["message_id"]) for row in rows]
+
+
 def told_providers(tx: Tx) -> list[str]:
     """The providers that were ever told anything that was said."""
     rows = tx.execute(

@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.scope import Scope
+from hermes.store.auto_titles import mark_title_due
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
+from hermes.store.project_files import KeptProjectFile, project_file_of
 from hermes.store.prompts import prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
 from hermes.store.store import Store
@@ -84,6 +86,7 @@ class TurnOpening(Struct, frozen=True):
     """What the person of the session's scope has corrected."""
     reminder: str
     """See `TurnRecord`."""
+    project: KeptProjectFile | None
 
 
 def opening(
@@ -101,7 +104,8 @@ def opening(
             memory.said(tx, messages)
         made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
         corrections = tuple(corrections_of(tx, scope))
-        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder)
+        project = project_file_of(tx, session_id)
+        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder, project)
 
     return open_turn
 
@@ -149,8 +153,11 @@ class StoredTurn:
 
         return await self._lane.write(self._store, append)
 
-    async def conclude(self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool) -> Message:
-        """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet."""
+    async def conclude(
+        self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool, title_due: bool = False
+    ) -> Message:
+        """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet;
+        `title_due`: the session may want a title."""
 
         def append(tx: Tx, now: float) -> Message:
             add_usage(tx, self._lane.session_id, spent)
@@ -159,6 +166,8 @@ class StoredTurn:
             self._remember(tx, message)
             if review_due:
                 mark_due(tx, self._lane.session_id, now=now)
+            if title_due and not self.opening.incognito:
+                mark_title_due(tx, self.opening.session, now=now)
             return message
 
         await self._record.concluding()

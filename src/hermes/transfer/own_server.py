@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes.errors import TransferError
+from hermes.transfer.importing import Progress
 from hermes.transfer.lines import Chunk, encode
-from hermes.transfer.progress import Progress
 from hermes.transfer.remote import RefusedError, Remote
 from hermes.transfer.sections import Lacking, Numbered, SectionPage, TransferItem
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from hermes.errors import TransferError
+from hermes.transfer.importing import Progress
 from hermes.transfer.lines import Chunk
-from hermes.transfer.progress import Progress
 from hermes.transfer.remote import RefusedError, Remote, UnheardError, segment
 from hermes.transfer.sections import Numbered, TransferItem
 

@@ -1,0 +1,199 @@
+"""Taking back the last turns, and answering the last one anew.
+
+    lane ── the last turns ── notes of the memory tool ── commit: messages, memory's entries, the record of it ── told
+
+A turn that is under way ends first: whoever takes back holds the session's lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from hermes.agent.agent import Agent
+from hermes.agent.memory_tool import SPEC as MEMORY_SPEC
+from hermes.agent.memory_tool import NoteDone, read_result
+from hermes.agent.turn import answer
+from hermes.db.engine import Tx
+from hermes.db.queue import Item
+from hermes.db.queue_items import find
+from hermes.errors import HermesError, NoteError, UsageError
+from hermes.events import Accepted, Notice, TurnEvent
+from hermes.memory.notes import FILES
+from hermes.memory.outbox import queue_name
+from hermes.memory.undoing import TakenBack, take_back
+from hermes.scope import OWNER
+from hermes.store.held_lease import LaneDoor
+from hermes.store.last_turns import ConversationTurn
+from hermes.store.turns import TurnRecord
+from hermes.store.undone import Undoing, find_undoing
+from hermes.types import Message
+
+MOST_TURNS = 50
+SHOWN = 60
+"""Characters of what was said that are repeated."""
+UNCHANGED = "Stopped; the conversation is as it was."
+STAYS = "Memory was told of it and cannot take it back."
+
+
+class _Found(Struct, frozen=True):
+    """The turns to take back; `done` where this very command took them back before a crash."""
+
+    turns: tuple[ConversationTurn, ...] = ()
+    done: Undoing | None = None
+
+
+async def undo(
+    agent: Agent,
+    count: int,
+    cause: str,
+    stop: asyncio.Event,
+    may_take_back: Callable[[Message], bool] = lambda _: True,
+) -> str:
+    """Take the last turns back, once for each `cause`; what the person is told. Raises UsageError where there are not
+    so many or some of it may not be taken back, and SessionBusyError when another process talks for too long."""
+    store = agent.store
+    await agent.be_busy()
+    await agent.memory.undoing()
+
+    def look(tx: Tx, _: float) -> _Found:
+        if (done := find_undoing(tx, cause)) is not None:
+            return _Found(done=done)
+        turns = store.turns.last(tx, agent.session_id, count)
+        if not all(may_take_back(message) for turn in turns for message in turn.said):
+            raise UsageError("someone else said some of it: only they or the owner can take it back", hint="")
+        return _Found(tuple(turns))
+
+    async with LaneDoor(store, agent.session_id, agent.owner, agent.policy.lane, look) as door:
+        async for _ in door.wait(stop):
+            pass
+        if door.entered is None:
+            return UNCHANGED
+        found = door.entered.begun
+        if found.done is not None:
+            return _describe(found.done.turns, found.done.messages, "")
+        messages = [message for turn in found.turns for message in turn.messages]
+        lines = await take_notes_back(agent, messages)
+
+        def commit(tx: Tx, now: float) -> tuple[Undoing, list[TakenBack]]:
+            done = store.turns.undo(tx, cause, found.turns, now=now)
+            return done, take_back(tx, cause, messages, messages[0].timestamp, now=now)
+
+        done, taken = await door.entered.lane.write(store, commit, last=True)
+    agent.title_settled, agent.given_title = False, None  # it may have been made of what is undone
+    lines += await settle_memory(agent, taken)
+    return "\n".join([_describe(done.turns, done.messages, messages[0].content or ""), *lines])
+
+
+class RetriedTurn:
+    """The record of a turn that answers the last one anew: what followed it is taken back in the commit that begins the
+    turn. `record` is told of the turn as of any other."""
+
+    def __init__(self, agent: Agent, cause: str, record: TurnRecord) -> None:
+        self._agent = agent
+        self._cause = cause
+        self._record = record
+        self.undone: Sequence[Message] = ()
+        self.taken: Sequence[TakenBack] = ()
+
+    @property
+    def reminder(self) -> str:
+        return self._record.reminder
+
+    def accepted(self, tx: Tx, _: Sequence[Message]) -> Sequence[Message]:
+        store, now = self._agent.store, self._agent.clock.now()
+        [turn] = store.turns.last(tx, self._agent.session_id)
+        store.turns.undo_reply(tx, self._cause, turn, now=now)
+        if turn.after:
+            self.undone = turn.after
+            self.taken = take_back(tx, self._cause, turn.after, turn.said[-1].timestamp, now=now)
+        self._record.accepted(tx, turn.said[-1:])
+        return turn.said
+
+    async def concluding(self) -> None:
+        await self._record.concluding()
+
+    def replied(self, tx: Tx, message: Message) -> None:
+        self._record.replied(tx, message)
+
+
+async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecord) -> AsyncGenerator[TurnEvent, None]:
+    """Answer the last turn anew, as a turn like any other. The person's message stays as it is."""
+    await agent.memory.undoing()
+    again = RetriedTurn(agent, cause, record)
+    async with aclosing(answer(agent, (), stop, again)) as events:
+        begun = False
+        async for event in events:
+            yield event
+            if isinstance(event, Accepted) and not begun:
+                begun = True
+                for line in [*await take_notes_back(agent, again.undone), *await settle_memory(agent, again.taken)]:
+                    yield Notice(line)
+
+
+async def take_notes_back(agent: Agent, messages: Iterable[Message]) -> list[str]:
+    """Remove the notes that the memory tool added in these messages, each if it still stands there as it was noted. An
+    entry that it changed or removed stays so. What the person is told of it."""
+    results = [m.content or "" for m in messages if m.role == "tool" and m.tool_name == MEMORY_SPEC.name]
+    return [await _take_note_back(agent, done) for result in results if (done := read_result(result)) is not None]
+
+
+async def _take_note_back(agent: Agent, done: NoteDone) -> str:
+    name, text = FILES[done.target], _short(done.text)
+    if done.action != "add":
+        return f"{name} stays as it was changed ({done.action}): {text}"
+    try:
+        await asyncio.to_thread(agent.notes.forget, done.target, done.text)
+    except NoteError:
+        return f"{name} was changed since, and stays as it is; noted was: {text}"
+    except HermesError as error:
+        return f"{name} still says what was noted ({error.line()}): {text}"
+    agent.memory.note_written(done.target, "remove", done.text)
+    return f"Removed from {name}: {text}"
+
+
+async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
+    """Have what was told deleted at once where that can be; what the person is told of it. Which provider there is, and
+    what its server says, is the owner's business."""
+    if not taken:
+        return []
+    await agent.memory.undone([one.lane for each in taken if each.provider == agent.memory.name for one in each.queued])
+    tell = _outcome if agent.scope == OWNER else _outcome_for_others
+    lines = await agent.store.read(lambda tx: [tell(tx, one) for one in taken])
+    return [line for line in lines if line]
+
+
+def _outcome(tx: Tx, taken: TakenBack) -> str:
+    """What became of what one provider was told; "" where it was told nothing."""
+    if taken.stays:
+        return f"{taken.provider} was told of it and cannot take it back: it stays there."
+    items = _undos(tx, taken)
+    if reasons := [item.reason or "" for item in items if item.state == "dead"]:
+        return f"Something stays at {taken.provider}: {'; '.join(reasons)}"
+    if any(item.state == "waiting" for item in items):
+        return f"{taken.provider} was told of it and deletes it as soon as it can be reached."
+    return f"Deleted at {taken.provider} as well." if items else ""
+
+
+def _outcome_for_others(tx: Tx, taken: TakenBack) -> str:
+    return STAYS if taken.stays or any(item.state == "dead" for item in _undos(tx, taken)) else ""
+
+
+def _undos(tx: Tx, taken: TakenBack) -> list[Item]:
+    """The entries that wait or waited to be deleted at a provider."""
+    found = [find(tx, queue_name(taken.provider), one.ticket) for one in taken.queued]
+    return [item for item in found if item is not None]
+
+
+def _describe(turns: int, messages: int, first: str) -> str:
+    what = "the last turn" if turns == 1 else f"the last {turns} turns"
+    said = f": “{_short(first)}” and what followed" if first else ""
+    return f"Took back {what} ({messages} {'message' if messages == 1 else 'messages'}){said}."
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1].rstrip()}…"

@@ -1,0 +1,159 @@
+"""AGENTS.md of the directory that a terminal stands in, and which of them the person has trusted.
+
+It is used only as it was when the person said yes: what is in the home's `trusted.json` is a hash of each, under the
+real path of its directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.cli.output import note, printable
+from hermes.errors import HomeError
+from hermes.files import locked, read_file, replace_file
+from hermes.home import Home
+from hermes.types import Json
+
+NAME = "AGENTS.md"
+LONGEST = 16_000
+"""Characters that a prompt takes of it; a longer one is not used."""
+MOST_BYTES = 4 * LONGEST
+MOST_TRUSTED = 1000
+UNUSED = "It is not used until that is mended"
+CHANGED = "{} has changed since you trusted it, and is not used: `hermes trust` trusts it as it is now."
+State = Literal["trusted", "refused", "changed", "unknown"]
+Wish = Literal["yes", "no", "never"]
+Ask: TypeAlias = Callable[["ProjectFile", State], Wish]
+"""Ask the person whether a file is to be used, which is new or has changed; `never` holds until it changes."""
+REFUSED = "not "
+"""What stands before the hash of a file that the person does not want to be asked about."""
+
+
+class ProjectFile(Struct, frozen=True):
+    """A directory's AGENTS.md as it was when it was read."""
+
+    path: Path
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.text.encode()).hexdigest()
+
+
+def find_project_file(directory: Path) -> ProjectFile | None:
+    """The file of a directory, None where there is none. Raises HomeError for one that cannot be used: too long, no
+    text, or a link that leads out of the directory."""
+    try:
+        folder = directory.resolve(strict=True)
+        path = (folder / NAME).resolve(strict=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
+        raise _unusable(directory / NAME, getattr(error, "strerror", None) or "its links lead nowhere") from error
+    if path.parent != folder:
+        raise _unusable(folder / NAME, f"it is a link to {path}, outside the directory")
+    try:
+        text = _read(path).decode()
+    except OSError as error:
+        raise _unusable(path, error.strerror or "it cannot be read") from error
+    except UnicodeDecodeError as error:
+        raise _unusable(path, "it is not UTF-8 text") from error
+    if len(text) > LONGEST:
+        raise _unusable(path, f"it has more than {LONGEST:,} characters")
+    return ProjectFile(folder / NAME, text) if text.strip() else None
+
+
+def _read(path: Path) -> bytes:
+    """What a regular file holds, up to a little more than fits; neither a link that came since nor a pipe is opened."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "it is no regular file")
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise OSError(0, f"it has more than {LONGEST:,} characters")
+    return found
+
+
+def _unusable(path: Path, why: str) -> HomeError:
+    return HomeError(f"{path} cannot be used: {why}", hint=UNUSED)
+
+
+def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
+    """What a session that begins here is to work by: the file that was trusted, or is now; None to `ask` where nobody
+    can be asked. That it is used, or is not though the person might think so, is said on standard error."""
+    try:
+        file = find_project_file(Path.cwd())
+        if file is None:
+            return None
+        trusted = TrustedFiles(home)
+        state = trusted.state(file)
+        if state in ("changed", "unknown") and ask is not None and (wish := ask(file, state)) != "no":
+            trusted.keep(file, is_wanted=wish == "yes")
+            state = trusted.state(file)
+    except HomeError as error:
+        note(f"hermes: {printable(error.line())}")
+        return None
+    except FileNotFoundError:  # the directory is gone
+        return None
+    if state == "trusted":
+        note(f"Using {printable(str(file.path))}.")
+    elif state == "changed" and ask is None:
+        note(f"hermes: {printable(CHANGED.format(file.path))}")
+    return file if state == "trusted" else None
+
+
+class TrustedFiles:
+    """The files that the person of a home has trusted, and those that are not to be asked about."""
+
+    def __init__(self, home: Home) -> None:
+        self._file = home.path / "trusted.json"
+
+    def state(self, file: ProjectFile) -> State:
+        """What the person said of this file, as it is."""
+        known = self._read().get(str(file.path.parent))
+        if known is None or (known.startswith(REFUSED) and known != f"{REFUSED}{file.digest}"):
+            return "unknown"
+        return "refused" if known.startswith(REFUSED) else "trusted" if known == file.digest else "changed"
+
+    def keep(self, file: ProjectFile, *, is_wanted: bool) -> None:
+        """From now on the file is used as it is now, or not asked about until it changes."""
+        with locked(self._file):
+            kept = {name: known for name, known in self._read().items() if name != str(file.path.parent)}
+            newest = dict(list(kept.items())[-(MOST_TRUSTED - 1) :])
+            self._write({**newest, str(file.path.parent): f"{'' if is_wanted else REFUSED}{file.digest}"})
+
+    def drop(self, directory: Path) -> bool:
+        """What the person said of a directory's file counts no more; whether anything was said."""
+        with locked(self._file):
+            kept = self._read()
+            was = kept.pop(str(directory.resolve()), None) is not None
+            if was:
+                self._write(kept)
+            return was
+
+    def listed(self) -> list[str]:
+        """The directories whose file is trusted, by their real paths. Raises HomeError for a list that is damaged."""
+        return sorted(name for name, known in self._read().items() if not known.startswith(REFUSED))
+
+    def _read(self) -> dict[str, str]:
+        try:
+            found: Json = json.loads(read_file(self._file))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise HomeError(f"cannot read {self._file}", hint="Remove it: you are asked again") from error
+        if not isinstance(found, dict) or not all(isinstance(known, str) for known in found.values()):
+            raise HomeError(f"{self._file} is none of ours", hint="Remove it: you are asked again")
+        return found
+
+    def _write(self, known: dict[str, str]) -> None:
+        replace_file(self._file, json.dumps(known, indent=1))

@@ -1,0 +1,120 @@
+"""The turns of a conversation, and taking the last ones back.
+
+A message that is taken back stays in the file; no view, list, search, review or provider has it any more. It carries
+the mark that existing files have for a rewind (`active = 0`), so that every program that uses the file sees the same;
+where a file has no such column, it is hidden as a repair hides rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.db import leases
+from hermes.db.engine import Tx
+from hermes.errors import UsageError
+from hermes.store.compressions import Compressions
+from hermes.store.copies import SUMMARY
+from hermes.store.inbox import settle_undone
+from hermes.store.mended import TAKEN_BACK, hide_rows, restored_among
+from hermes.store.messages import Messages
+from hermes.store.schema import TableShape
+from hermes.store.session_leases import compression_lease
+from hermes.store.sessions import Sessions
+from hermes.store.told import EVERYONE, mark_told
+from hermes.store.undone import Undoing, record_undoing
+from hermes.types import Message
+
+SUMMARISED = "what was said before is part of a summary, which cannot be taken apart"
+
+
+class ConversationTurn(Struct, frozen=True):
+    """What was said together, and all that followed it up to the next turn."""
+
+    said: tuple[Message, ...]
+    after: tuple[Message, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self.said + self.after
+
+
+class ConversationTurns:
+    """The turns of one store. Every method runs inside the caller's transaction."""
+
+    def __init__(self, shape: TableShape, sessions: Sessions, messages: Messages, compressions: Compressions) -> None:
+        self._has_mark = "active" in shape.columns
+        self._sessions = sessions
+        self._messages = messages
+        self._compressions = compressions
+
+    def last(self, tx: Tx, session_id: str, count: int = 1) -> list[ConversationTurn]:
+        """The last turns that the model sees whole, the oldest first. Raises UsageError where there are not so many,
+        and says why."""
+        view = self._compressions.view(tx, session_id)
+        tail = self._after_summaries(tx, session_id, view.tail)
+        turns = split_turns(tail)
+        if len(turns) >= count:
+            return turns[-count:]
+        if view.summary is not None or len(tail) < len(view.tail):
+            can = f"only {_number(len(turns))} can" if turns else "nothing can"
+            raise UsageError(f"{can} be taken back: {SUMMARISED}", hint="")
+        if not turns:
+            raise UsageError("nothing was said yet", hint="")
+        raise UsageError(f"there is only {_number(len(turns))} to take back", hint="")
+
+    def _after_summaries(self, tx: Tx, session_id: str, tail: Sequence[Message]) -> Sequence[Message]:
+        """What came after the last summary that another version stored as a message, and after what it wrote anew
+        beside it."""
+        copies = self._messages.copies(tx, session_id)
+        summarised = [m.id for m in tail if m.id in copies or SUMMARY.match(m.content or "")]
+        return tail if not summarised else [message for message in tail if message.id > summarised[-1]]
+
+    def undo(self, tx: Tx, cause: str, turns: Sequence[ConversationTurn], *, now: float) -> Undoing:
+        """Take turns back that `last` gave. Raises UsageError when a summary was made of them since."""
+        done = self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
+        self._sessions.unmake_title(tx, done.session_id, done.first_id, now=now)
+        return done
+
+    def undo_reply(self, tx: Tx, cause: str, turn: ConversationTurn, *, now: float) -> None:
+        """Take back what followed the person's message in the last turn."""
+        if turn.after:
+            self._take_back(tx, cause, turn.after, 0, now)
+
+    def _take_back(self, tx: Tx, cause: str, messages: Sequence[Message], turns: int, now: float) -> Undoing:
+        session_id, ids = messages[0].session_id, [message.id for message in messages]
+        latest = self._compressions.latest(tx, session_id)
+        if latest is not None and latest.horizon_message_id >= ids[0]:
+            raise UsageError(f"nothing can be taken back: {SUMMARISED}", hint="")
+        if self._has_mark:
+            tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
+        hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
+        self._sessions.count_messages(tx, session_id, -len(ids))
+        mark_told(tx, EVERYONE, ids)  # no provider is to be told of it later
+        settle_undone(tx, session_id, ids, now=now)
+        # Whoever summarises the session has read what is undone now: what they bring is refused.
+        leases.revoke(tx, compression_lease(session_id))
+        done = Undoing(cause, session_id, ids[0], ids[-1], turns, len(ids), now)
+        record_undoing(tx, done)
+        return done
+
+
+def split_turns(messages: Sequence[Message]) -> list[ConversationTurn]:
+    """Messages as turns, in order. What was accepted in one commit has one time, and was said together; what stands
+    before the first person's message belongs to no turn."""
+    turns: list[ConversationTurn] = []
+    for message in messages:
+        last = turns[-1] if turns else None
+        if message.role != "user":
+            if last is not None:
+                turns[-1] = ConversationTurn(last.said, (*last.after, message))
+        elif last is not None and not last.after and last.said[-1].timestamp == message.timestamp:
+            turns[-1] = ConversationTurn((*last.said, message))
+        else:
+            turns.append(ConversationTurn((message,)))
+    return turns
+
+
+def _number(turns: int) -> str:
+    return "one turn" if turns == 1 else f"{turns} turns"

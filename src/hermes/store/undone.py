@@ -1,0 +1,60 @@
+"""What people took back: a row beside the log for each command that did, so that one which runs again after a crash
+takes nothing back twice. The messages themselves stay (`last_turns.py` marks them)."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+
+SCHEMA = (
+    """
+    CREATE TABLE hermes_undone (
+        cause TEXT PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        first_id INTEGER NOT NULL,
+        upto_id INTEGER NOT NULL,
+        turns INTEGER NOT NULL,
+        messages INTEGER NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX hermes_undone_by_session ON hermes_undone (session_id)",
+)
+
+
+class Undoing(Struct, frozen=True):
+    """Messages `first_id` to `upto_id` of a session, which the command `cause` took back. `turns` is 0 where only what
+    followed the person's message was."""
+
+    cause: str
+    session_id: str
+    first_id: int
+    upto_id: int
+    turns: int
+    messages: int
+    at: float
+
+
+def record_undoing(tx: Tx, done: Undoing) -> None:
+    """Record what a command took back, once."""
+    values = [getattr(done, name) for name in Undoing.__struct_fields__]
+    tx.execute("INSERT INTO hermes_undone VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def find_undoing(tx: Tx, cause: str) -> Undoing | None:
+    """What a command took back, or None."""
+    row = tx.execute("SELECT * FROM hermes_undone WHERE cause = ?", (cause,)).fetchone()
+    return None if row is None else _from_row(row)
+
+
+def undoings(tx: Tx, session_id: str) -> list[Undoing]:
+    """All that was taken back in a session, in order."""
+    rows = tx.execute("SELECT * FROM hermes_undone WHERE session_id = ? ORDER BY at, first_id", (session_id,))
+    return list(map(_from_row, rows))
+
+
+def _from_row(row: sqlite3.Row) -> Undoing:
+    return Undoing(**{name: row[name] for name in Undoing.__struct_fields__})

@@ -1,0 +1,93 @@
+"""What takes longer than a moment says so, counts the seconds and names the way out."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import configure
+from tests.cli.screen import CTRL_C, CTRL_D, ENTER, Chat, stored
+
+pytestmark = pytest.mark.processes
+
+SLOW = """
+import asyncio
+
+from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Recalled
+
+
+class Blank(MemorySession):
+    async def recall(self, question):
+        return Recalled(())
+
+
+class Slow(MemoryPlugin):
+    name = "slow"
+
+    def is_available(self):
+        return True
+
+    def address(self, place):
+        return Address(lane="all", data="all", wants=frozenset({"said"}))
+
+    def open(self, conversation, address):
+        return Blank()
+
+    async def deliver(self, entries, until):
+        while not (self.host.home / "at last").exists():
+            await asyncio.sleep(0.1)
+        return [Delivered()] * len(entries)
+
+
+create_plugin = Slow
+"""
+"""A memory that takes its time to be told anything: until there is a file."""
+
+
+@pytest.mark.contract("10.6")
+def test_a_wait_for_the_model_names_it_and_the_way_out(chat: Chat) -> None:
+    with chat({"says": {"text": "late", "delay": 60}}) as screen:
+        screen.wait_for_prompt().type("go" + ENTER)
+        screen.wait_for("loop-1 … 1 s, Ctrl-C stops it").type(CTRL_C)
+        screen.wait_for("(stopped)")
+
+
+@pytest.mark.contract("10.6")
+def test_a_terminal_that_cannot_redraw_is_told_once_that_it_takes_a_while(chat: Chat) -> None:
+    with chat({"says": {"text": "late", "delay": 60}}, env={"TERM": "dumb"}) as screen:
+        screen.wait_for("›").type("go\n")
+        screen.wait_for("(loop-1 … 1 s, Ctrl-C stops it)")
+        screen.process.send_signal(signal.SIGINT)
+        screen.wait_for("(stopped)")
+    assert b"\x1b" not in screen.raw
+
+
+@pytest.mark.contract("10.6")
+def test_one_ctrl_c_does_not_leave_a_terminal_that_cannot_redraw(chat: Chat, home: Path) -> None:
+    with chat(env={"TERM": "dumb"}) as screen:
+        screen.wait_for("›").process.send_signal(signal.SIGINT)
+        screen.wait_for("(Ctrl-C again to leave)").type("hello\n")
+        screen.wait(lambda _: len(stored(home)) == 2).wait(lambda screen: screen.prompt == "›")
+        screen.process.send_signal(signal.SIGINT)
+        screen.wait(lambda screen: "\n".join(screen.rows).count("again to leave") == 2)
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.ended() == 0
+
+
+@pytest.mark.contract("10.6")
+def test_who_does_not_wait_for_memory_at_the_end_leaves_at_once(chat: Chat, home: Path) -> None:
+    folder = home / "plugins" / "slow"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(SLOW, encoding="utf-8")
+    configure(home, "memory:\n  provider: slow\n")
+    with chat(env={"HERMES_MEMORY_PROVIDER": ""}) as screen:
+        screen.wait_for_prompt().type("hello" + ENTER)
+        screen.wait(lambda _: len(stored(home)) == 2).wait_for_rows("hello", "", "›").type(CTRL_D)
+        screen.wait_for("Telling memory the rest; Ctrl-C leaves that to another process … 1 s")
+        screen.process.send_signal(signal.SIGINT)
+        screen.wait_for("goes on with it.")
+        assert screen.ended() == 0
+    assert "… 4 s" not in screen.raw.decode()
+    (home / "at last").touch()

@@ -1,0 +1,193 @@
+"""What is taken back is taken back at Honcho too: withdrawn, deleted with what was learnt from it, or said to stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hermes.agent.undo import STAYS
+from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
+from hermes.llm.scripted import ScriptedAnswer
+from hermes.memory.provider import Delivered
+from hermes.store.people import mark
+from tests.conftest import Ran
+from tests.gateway.core import Core, echo, message, running_core
+from tests.gateway.processes import rows
+from tests.honcho.between import Between, Instead
+from tests.honcho.configuring import Machine
+from tests.honcho.misbehaving import Misbehaving
+from tests.honcho.writing import HERE, OWNER, Arrived, Lane, Writer
+from tests.memory_server.serving import ROOT, Served, inside
+from tests.memory_server.talking import settle
+
+Script = Callable[[ModelRequest], ScriptedAnswer]
+CHAT = "agent-main-fake-dm-7"
+CAT, DOG = "My cat is called Mitzi.", "My dog is called Zorro."
+
+
+@asynccontextmanager
+async def chatting(machine: Machine, url: str, workspace: str, script: Script = echo) -> AsyncIterator[Core]:
+    machine.write({"baseUrl": url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
+    async with running_core(machine.home, script, memory__provider="honcho") as core:
+        await core.store.write(lambda tx: mark(tx, "fake", "ann", is_owner=True, now=1.0))
+        yield core
+
+
+async def say(core: Core, text: str) -> str:
+    before = len(core.platform.sent)
+    await core.platform.deliver(message(text))
+    await core.platform.until(lambda: len(core.platform.sent) > before)
+    return core.platform.sent[-1][1]
+
+
+async def delivered(core: Core, home: Path) -> None:
+    """Wait until nothing waits for memory."""
+    while rows(home, "SELECT 1 FROM hermes_queue WHERE queue = 'memory:honcho' AND state = 'waiting'"):
+        await core.store.clock.sleep(0.05)
+
+
+def learned(server: Served, workspace: str) -> None:
+    with inside(server, workspace) as http:
+        settle(http)
+
+
+def concluded(arrived: Arrived) -> str:
+    return "\n".join(one["content"] for one in arrived.conclusions())
+
+
+@pytest.mark.contract("10.27")
+async def test_what_our_server_was_told_goes_with_what_was_learnt_from_it(
+    machine: Machine, server: Served, workspace: str, arrived: Arrived
+) -> None:
+    async with chatting(machine, server.url, workspace) as core:
+        await say(core, CAT)
+        await say(core, DOG)
+        await delivered(core, machine.home)
+        learned(server, workspace)
+        assert "Mitzi" in concluded(arrived)
+        assert "Zorro" in concluded(arrived)
+        told = await say(core, "/undo")
+        assert told.splitlines()[-1] == "Deleted at honcho as well."
+        learned(server, workspace)
+        assert [text for _, text in arrived.said(CHAT)] == [CAT, f"echo: {CAT}"]
+        assert "Mitzi" in concluded(arrived)
+        assert "Zorro" not in concluded(arrived)
+
+
+@pytest.mark.contract("10.26", "10.27")
+async def test_a_retry_leaves_the_message_once_and_the_new_reply(
+    machine: Machine, server: Served, workspace: str, arrived: Arrived
+) -> None:
+    replies = iter([Reply("Who?"), Reply("A fine name.")])
+    async with chatting(machine, server.url, workspace, lambda _: next(replies)) as core:
+        await say(core, CAT)
+        await delivered(core, machine.home)
+        assert await say(core, "/retry") == "A fine name."
+        await delivered(core, machine.home)
+        assert [text for _, text in arrived.said(CHAT)] == [CAT, "A fine name."]
+
+
+@pytest.mark.contract("10.27")
+async def test_another_server_keeps_the_messages_and_that_is_said(
+    machine: Machine, server: Served, workspace: str, arrived: Arrived
+) -> None:
+    async with (
+        Misbehaving(server.url, is_foreign=True).served() as proxy,
+        chatting(machine, proxy.url, workspace) as core,
+    ):
+        await say(core, CAT)
+        await delivered(core, machine.home)
+        told = await say(core, "/undo")
+        stays = f"this server cannot delete messages: 2 of them stay in its session {CHAT}"
+        assert told.splitlines()[-1] == f"Something stays at honcho: {stays}"
+        assert len(arrived.messages(CHAT)) == 2
+        reasons = rows(machine.home, "SELECT reason FROM hermes_queue WHERE state = 'dead'")
+        assert reasons == [(stays,)], "`hermes memory outbox list` shows it"
+        for text in (CAT, "/undo"):
+            await core.platform.deliver(message(text, "8", author="bob"))
+            await core.platform.until(lambda said=text: len(core.platform.texts("8")) == 1 + (said == "/undo"))  # type: ignore[misc]
+            await delivered(core, machine.home)
+        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS], "a guest hears nothing of servers"
+
+
+@pytest.mark.contract("10.27")
+async def test_what_waits_while_the_server_is_away_is_withdrawn_or_deleted_when_it_is_back(
+    machine: Machine, server: Served, between: Between, workspace: str, arrived: Arrived
+) -> None:
+    async with chatting(machine, between.url, workspace, lambda _: Reply("Fine.")) as core:
+        await say(core, CAT)
+        await delivered(core, machine.home)
+        between.rule = lambda _: Instead(status=503)
+        await say(core, DOG)
+        told = await say(core, "/undo")
+        between.rule = lambda _: None
+        assert told.splitlines()[1:] in ([], ["honcho was told of it and deletes it as soon as it can be reached."])
+        await delivered(core, machine.home)
+        await say(core, "And now?")
+        await delivered(core, machine.home)
+        assert [text for _, text in arrived.said(CHAT)] == [CAT, "Fine.", "And now?", "Fine."]
+
+
+@pytest.mark.processes
+@pytest.mark.contract("10.27", "P1")
+def test_a_process_that_is_killed_right_after_taking_back_still_has_it_deleted(
+    machine: Machine, server: Served, workspace: str, arrived: Arrived, hermes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write({"baseUrl": server.url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
+    (machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n")
+    monkeypatch.setenv("HERMES_HOME", str(machine.home))
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-m", "tests.honcho.undoer"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    [session] = arrived.sessions()
+    said = [text for peer, text in arrived.said(session) if peer == "ann" and not text.startswith("USER.md")]
+    assert said == [CAT, DOG], "nothing was deleted yet"
+    ran: Ran = hermes("memory", "outbox", "deliver")
+    assert ran.code == 0, ran.err
+    assert [text for peer, text in arrived.said(session) if peer == "ann"] == [CAT]
+
+
+@pytest.mark.contract("10.27")
+async def test_messages_of_other_times_and_conversations_stay(writer: Writer, server: Served, workspace: str) -> None:
+    plugin, arrived = writer(server.url, workspace=workspace), Arrived(server, workspace)
+    lane, at = Lane(plugin), 1_800_000_000.123456
+    for number in range(3):
+        lane.put(f"message {number}", at=at + number)
+    other = Lane(plugin, replace(HERE, session_id="s9"), "o")
+    other.put("of another conversation", at=at)
+    await other.drain()
+    lane.put("", "undo", None, {"session_id": HERE.session_id, "times": [at, at + 2], "entries": []})
+    await lane.drain()
+    assert {text for _, text in arrived.said()} == {"message 1", "of another conversation"}
+
+
+@pytest.mark.contract("10.27")
+async def test_conclusions_of_tools_go_and_what_else_they_did_is_said_to_stay(
+    writer: Writer, server: Served, workspace: str, arrived: Arrived
+) -> None:
+    plugin = writer(server.url, workspace=workspace)
+    lane = Lane(plugin)
+    lane.put("hello", at=1_800_000_000.25)
+    made = lane.put("", "own", OWNER, {"act": "conclude", "content": "Likes figs.", "about": "user"})
+    await lane.drain()
+    concluded = lane.outcomes[made]
+    assert isinstance(concluded, Delivered)
+    entries = [
+        {"kind": "own", "data": {"act": "conclude", "content": "Likes figs.", "about": "user"}, "note": concluded.note},
+        {"kind": "own", "data": {"act": "card", "lines": ["x"], "about": "user"}, "note": None},
+    ]
+    told = lane.put("", "undo", None, {"session_id": HERE.session_id, "times": [1_800_000_000.25], "entries": entries})
+    await lane.drain()
+    assert "stays as it is" in str(lane.outcomes[told])
+    assert (arrived.conclusions(), arrived.messages()) == ([], [])

@@ -1,0 +1,38 @@
+"""A host that is killed right after it took a turn back: `python -m tests.honcho.undoer` says two turns, waits until
+the server has them, takes the last one back and is gone before anything of that was delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+
+from hermes.agent.undo import undo
+from hermes.app import App
+from hermes.cli.conversation import TerminalConversation
+from hermes.memory.caller import Memory
+from hermes.slash.here import Beginning
+
+
+async def killed(self: Memory, lanes: Iterable[str]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def talk() -> None:
+    app = App.load()
+    async with await app.open_store() as store:
+        conversation = TerminalConversation(app, store)
+        for text in ("My cat is called Mitzi.", "My dog is called Zorro."):
+            async for _ in conversation.say(text, asyncio.Event()):
+                pass
+        agent = await conversation.place()
+        assert not isinstance(agent, Beginning)
+        assert isinstance(agent.memory, Memory)
+        await agent.memory.flush(30.0)
+        Memory.undone = killed  # type: ignore[method-assign]
+        await undo(agent, 1, "c", asyncio.Event())
+
+
+if __name__ == "__main__":
+    asyncio.run(talk())
