@@ -72,6 +72,12 @@ def test_asking_a_model_loads_nothing_to_draw_with(home: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+@pytest.mark.processes
+def test_serving_memory_loads_no_client_of_http(home: Path) -> None:
+    script = "import sys, hermes.cli.memory_serving; sys.exit('httpx' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 def test_a_profile_may_be_called_like_a_command(hermes: Hermes, home: Path) -> None:
     for name in ("chat", "doctor"):
         assert hermes("profiles", "create", name).code == 0

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import numpy as np
 
 from hermes.loopback import is_loopback_url
 from hermes.memory_server.embedder import Space, TextRefusedError, Vector
+
+if TYPE_CHECKING:
+    import httpx
 
 SECONDS = 20.0
 """For one request; who asks a question waits less long than that."""
@@ -33,6 +35,8 @@ class EmbeddingEndpoint:
     """A model behind a URL. How many numbers its vectors have is said, or seen in its first answer."""
 
     def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
+        import httpx  # takes a tenth of a second, and few have an endpoint
+
         parts = urlsplit(url)
         self._url = parts._replace(path=f"{parts.path.rstrip('/')}/embeddings").geturl()
         for name in ("httpx", "httpcore"):  # their chatter holds the URL, and the URL may hold a key
@@ -45,23 +49,25 @@ class EmbeddingEndpoint:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The vector of each text. An EndpointError says what went wrong, a TextRefusedError what it does not take."""
+        import httpx
+
         found: list[Vector] = []
         client = httpx.AsyncClient(
             timeout=SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here
         )
-        async with client:
-            for start in range(0, len(texts), TEXTS):
-                found += await self._embed(client, texts[start : start + TEXTS])
+        try:
+            async with client:
+                for start in range(0, len(texts), TEXTS):
+                    found += await self._embed(client, texts[start : start + TEXTS])
+        except httpx.HTTPError as error:
+            raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
         return found
 
     async def _embed(self, client: httpx.AsyncClient, texts: Sequence[str]) -> list[Vector]:
         # Some endpoints refuse an empty text.
         body = {"model": self._model, "input": [text if text.strip() else "." for text in texts]}
-        try:
-            async with client.stream("POST", self._url, json=body) as answer:
-                content = await _read(answer)
-        except httpx.HTTPError as error:
-            raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
+        async with client.stream("POST", self._url, json=body) as answer:
+            content = await _read(answer)
         if 400 <= answer.status_code < 500 and answer.status_code not in LATER:
             raise TextRefusedError(f"the embeddings endpoint answers {answer.status_code}")
         if answer.status_code != 200:
