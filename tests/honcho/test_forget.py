@@ -98,7 +98,7 @@ def test_who_waits_for_a_server_is_told_what_for(
         is_said.set()
 
     monkeypatch.setattr("hermes.cli.waiting.QUIET", 0.01)
-    monkeypatch.setattr("hermes.cli.forgetting.note", note)
+    monkeypatch.setattr("hermes.cli.waiting.note", note)
 
     def slow(_: Asked) -> None:
         assert is_said.wait(20)
