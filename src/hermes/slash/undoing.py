@@ -30,5 +30,7 @@ async def retry(here: Here, text: str) -> Again:
     if isinstance(agent, Beginning):
         raise UsageError("nothing was said yet")
     store, session_id = agent.store, agent.session_id
-    await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
+    [last] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
+    if not all(map(here.may_take_back, last.said)):
+        raise UsageError("someone else said it: only they or the owner can have it answered anew")
     return Again(here.cause)
