@@ -210,9 +210,11 @@ class MemoryBook:
         return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
-        drop_injections(tx, lambda held: text in held)
-        drop_remarks(tx, lambda held: text in held)
+        """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""
+        scope = self.notes.scope
+        keep_forgotten(tx, scope, text, telling_words, now=self._store.clock.now())
+        drop_injections(tx, lambda held: text in held, self._store.search.sessions_within(tx, scope))
+        drop_remarks(tx, lambda held: text in held, scope)
 
     def _leave_out(self, tx: Tx, sources: Sequence[FactSource]) -> None:
         """Memory does not know of these messages any more, nor is it told of them."""
