@@ -91,6 +91,18 @@ async def test_a_session_that_goes_on_is_told_at_once_what_holds(tmp_path: Path)
         assert third == second
 
 
+async def test_a_session_is_told_too_when_a_correction_is_corrected_back(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        agent.notes.add("user", REX)
+        for right in (MAX, REX):
+            await correct(agent, right)
+            await say(agent, "hello")
+        first, second = (str(request.messages[0]["content"]) for request in requests(agent))
+        assert f"- wrong: {REX} | right: {MAX}" in first
+        assert f"- wrong: {MAX} | right: {REX}" in second
+        assert f"wrong: {REX}" not in second
+
+
 async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_path: Path) -> None:
     script = [
         calls("memory", action="add", target="user", content="The dog is Rex"),
