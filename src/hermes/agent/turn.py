@@ -113,7 +113,7 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.recall(accepted.messages, until)
+    recall = await memory.recall(accepted.messages, until, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)

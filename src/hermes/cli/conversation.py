@@ -162,6 +162,11 @@ class TerminalConversation:
         if self._session is not None and self._agent is None:
             await self._open_agent(open_speaker(self.app), self._session)
 
+    def warm_up(self) -> None:
+        """Have memory get ready for the first question. Nobody waits for it; it ends with the conversation."""
+        if self._provider is not None:
+            self._provider.warm_up()
+
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
         people = open_people(self.app)
