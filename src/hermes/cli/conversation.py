@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import see_to_leftovers
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
@@ -83,7 +83,7 @@ class TerminalConversation:
         self._is_incognito = False
         self._said_floor = False
         self._said_default = False
-        self._looked_back = False
+        self._looks_back_at = 0.0
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._is_hurried = False
@@ -251,6 +251,13 @@ class TerminalConversation:
         finally:  # the end of a conversation may cut it short
             await agent.configured_model.close()
 
+    def _see_to_leftovers(self) -> None:
+        """Look after the sessions that were left, now and again."""
+        now = self.store.clock.now()
+        if now >= self._looks_back_at and not self._background:
+            self._looks_back_at = now + AGAIN
+            self._in_background(unless_stopped(see_to_leftovers(self.store, self._is_left, self._lend), self._ending))
+
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
         agent = await self._agent_of(open_speaker(self.app), session)
@@ -292,10 +299,8 @@ class TerminalConversation:
             async with aclosing(turn) as events:
                 async for event in events:
                     yield event
-            if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
-                self._looked_back = True
-                leftovers = see_to_leftovers(self.store, self._is_left, self._lend)
-                self._in_background(unless_stopped(leftovers, self._ending))
+            if wants_review(self._agent) or self._agent.policy.titles == "soon":
+                self._see_to_leftovers()
         finally:
             SESSION.reset(token)
 
