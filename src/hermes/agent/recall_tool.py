@@ -48,7 +48,7 @@ def session_search_tool(store: Store, scope: Scope) -> Tool:
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")
         found = [f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits]
-        return ToolResult(fence(corrections.annotate("\n".join(found))))
+        return ToolResult(fence(corrections.marked("\n".join(found))))
 
     return Tool(SPEC, run)
 
@@ -65,7 +65,7 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
     ]
     await store.index()
     corrections = await store.read(lambda tx: Corrections.read(tx, notes.scope))
-    told = [corrections.annotate(text) for text in await _told(store, notes.scope, question, limit)]
+    told = [corrections.marked(text) for text in await _told(store, notes.scope, question, limit)]
     return list(dict.fromkeys([*noted, *told]))[:limit]
 
 

@@ -121,7 +121,7 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
     speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
-    return Preparation(prompt, corrections.annotate(recall.text), speaker, memory)
+    return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
 def _own_tools(agent: Agent, accepted: TurnOpening, corrections: Corrections) -> list[Tool]:
@@ -141,7 +141,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
         return _bare_prompt(agent, accepted)
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
-    if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.fingerprint):
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
@@ -156,7 +156,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
         )
     )
     if not notes.problems:  # a prompt built without an unreadable note is not kept
-        await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.fingerprint))
+        await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
     return prompt
 
 
@@ -172,7 +172,7 @@ def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> To
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
         if isinstance(found, Returned):
-            return ToolResult(fence(corrections.annotate(found.value)))
+            return ToolResult(fence(corrections.marked(found.value)))
         return ToolResult(strip_fences(found.reason), ok=False)
 
     return Tool(spec, run)

@@ -35,7 +35,7 @@ class Corrections(Struct, frozen=True):
         return tuple(row for row in self.rows if row.right)[:TOLD]
 
     @property
-    def fingerprint(self) -> str:
+    def mark(self) -> str:
         """Changes whenever the person corrects or forgets something; "" while they never did."""
         return "" if not self.rows else sha256(f"{len(self.rows)}:{self.rows[0].id}".encode()).hexdigest()[:8]
 
@@ -49,14 +49,14 @@ class Corrections(Struct, frozen=True):
         said = telling_words(text)
         return next((row for row in self.rows if _repeats(said, row)), None)
 
-    def annotate(self, text: str) -> str:
+    def marked(self, text: str) -> str:
         """The recalled text; each line that says something corrected gets the right version added at its end."""
         if not self.told or not text:
             return text
         lines = text.split("\n")
-        return "\n".join([*map(self._annotate_line, lines[:MOST_LINES]), *lines[MOST_LINES:]])
+        return "\n".join([*map(self._marked, lines[:MOST_LINES]), *lines[MOST_LINES:]])
 
-    def _annotate_line(self, line: str) -> str:
+    def _marked(self, line: str) -> str:
         said = telling_words(line)
         found = next((row for row in self.rows if row.right and _holds_wrong(said, row)), None)
         return line if found is None else f"{line} [corrected by the person, {_date(found)}: {_cut(found.right)}]"
