@@ -268,7 +268,7 @@ class TerminalConversation:
 
     def _see_to_leftovers(self) -> None:
         """Look after the sessions that were left, now and again."""
-        now = self.store.clock.now()
+        now = asyncio.get_running_loop().time()
         if now >= self._looks_back_at and not self._background:
             self._looks_back_at = now + AGAIN
             self._in_background(unless_stopped(see_to_leftovers(self.store, self._is_left, self._lend), self._ending))
