@@ -36,7 +36,7 @@ class Corrections(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Changes whenever the person corrects or forgets something; "" while they never did."""
+        """A fingerprint: changes whenever the person corrects or forgets something; "" while they never did."""
         return "" if not self.rows else sha256(f"{len(self.rows)}:{self.rows[0].id}".encode()).hexdigest()[:8]
 
     def lines(self) -> str:
