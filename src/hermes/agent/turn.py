@@ -111,11 +111,11 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    memory, own = speaking.memory, _own_tools(speaking, accepted, corrections)
+    memory, own = speaking.memory, _own_tools(speaking, accepted)
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.recall(accepted.messages, until)
+    recall = await memory.recall(accepted.messages, until, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
@@ -124,13 +124,11 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
-def _own_tools(agent: Agent, accepted: TurnOpening, corrections: Corrections) -> list[Tool]:
+def _own_tools(agent: Agent, accepted: TurnOpening) -> list[Tool]:
     """The agent's own tools. The tool `memory` refuses to note what the person corrected, unless they say it themselves
     now."""
     spoken = "\n".join(message.content or "" for message in accepted.messages)
-    return [
-        heeding(agent, tool, corrections, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)
-    ]
+    return [heeding(agent, tool, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)]
 
 
 async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, block: str | None, toolbox: Toolbox) -> str:

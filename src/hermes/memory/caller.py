@@ -29,6 +29,7 @@ from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
+from hermes.store.memory_rows import get_health
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
@@ -63,6 +64,8 @@ class Memory:
         # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
         self._forgotten_at = self._replies_marked_at = 0.0
         self._late = Lateness()
+        self._may_know = False
+        """Whether this home has told the provider anything yet."""
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
 
@@ -104,6 +107,7 @@ class Memory:
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._replies_marked_at = replies_marked_at(tx, self.provider.name)
+        self._may_know = get_health(tx, self.provider.name).last_success is not None
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
@@ -144,8 +148,9 @@ class Memory:
         self._report("tools", problem)
         return good
 
-    async def recall(self, messages: Sequence[Message], until: float) -> Recall:
-        """What to recall for this turn. It is recorded with the turn."""
+    async def recall(self, messages: Sequence[Message], until: float, *, is_read: bool = True) -> Recall:
+        """What to recall for this turn. It is recorded with the turn. `is_read`: the reply goes by it, so the person
+        hears of it when it is late; not while the provider cannot know anything from here."""
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
@@ -164,7 +169,7 @@ class Memory:
         )
         said = "; ".join(f"{name}: {why}" for name, why in missed.items())
         text = _joined(recalled)[:RECALL]
-        self._late.recalled(text, missed=bool(missed))
+        self._late.recalled(text, missed=bool(missed) and is_read and self._may_know)
         return Recall(text, said or None)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:

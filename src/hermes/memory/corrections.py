@@ -3,6 +3,7 @@ recalled lines that repeat a corrected fact get the right one added, and the pro
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -37,7 +38,11 @@ class Corrections(Struct, frozen=True):
     @property
     def mark(self) -> str:
         """A fingerprint: changes whenever the person corrects or forgets something; "" while they never did."""
-        return "" if not self.rows else sha256(f"{len(self.rows)}:{self.rows[0].id}".encode()).hexdigest()[:8]
+        if not self.rows:
+            return ""
+        # Not of ids alone: one that was deleted is given again.
+        held = json.dumps([(row.id, row.at, row.wrong, row.right) for row in self.rows])
+        return sha256(held.encode()).hexdigest()[:8]
 
     def lines(self) -> str:
         """What a model is told: what is wrong and what holds, a line each; "" for nothing."""
