@@ -37,7 +37,7 @@ class Corrections(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Changes whenever the person corrects or forgets something; "" while they never did."""
+        """A fingerprint: changes whenever the person corrects or forgets something; "" while they never did."""
         if not self.rows:
             return ""
         # Not of ids alone: one that was deleted is given again.
