@@ -3,7 +3,8 @@
     accept ──said(tx)──> recall ──> model ↔ tools ──replied(tx)──> turn_over ──> after_turn (off the turn)
 
 `said`, `replied` and what is noted become rows of the outbox, written in the turn's own commits; the rest are questions
-to the provider's session, each within its deadline.
+to the provider's session, each within its deadline. `until` is loop time (`asyncio`), `wall` the same moment by the
+store's clock, which is what a plugin is told.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
 LATEST = 32503680000.0
-"""The year 3000 in seconds: times and numbers that a plugin gives are cut to this."""
+"""The year 3000 in seconds: a larger time or number from a plugin is dropped."""
 
 
 class Recall(Struct, frozen=True):
@@ -60,6 +61,7 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
+        # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
         self._forgotten_at = self._replies_marked_at = 0.0
         self._late = Lateness()
         self._may_know = False
@@ -74,7 +76,7 @@ class Memory:
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
-        """What a status line shows. A provider that wants nothing is off."""
+        """What a status line shows: 'off' when the provider accepts no kind of entry."""
         opened = self._caller.opened
         if opened is not None and not opened.address.wants:
             return "off"
@@ -87,11 +89,11 @@ class Memory:
             return []
         failing = self._failing()
         late = self._late.news(failing)
-        # What is closed tries nothing any more: that its failures are forgotten is no recovery.
+        # After close nothing is tried, so an empty failure list does not mean it recovered.
         return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
 
     def open_book(self, store: Store, notes: Notes) -> MemoryBook:
-        """What memory holds of whose conversation it is."""
+        """What memory holds about the person or group of this conversation."""
         return MemoryBook(store, notes, self.provider, notebook_of(notes.scope, self._caller.conversation))
 
     # What a turn writes, inside its own commits.
@@ -124,7 +126,8 @@ class Memory:
     # What a turn asks, while a person waits.
 
     def begin(self) -> float:
-        """A turn begins: the moment until which all its questions to the provider together may take."""
+        """Called when a turn begins: the loop time (`until`) by which all its questions to the provider must have
+        ended."""
         deadlines = self.provider.deadlines
         return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
@@ -183,8 +186,8 @@ class Memory:
     # What happens at the end of a turn, and off it.
 
     async def turn_over(self) -> None:
-        """A turn has ended. What is held for a reply that did not come is let go; where the provider wants it, the turn
-        waits for its delivery, for a while."""
+        """A turn has ended. Outbox rows held back until the reply are released if there was none. With the pace "turn"
+        this waits until the turn's rows are delivered, within the deadline `delivered`."""
         spot, turn, provider = self._caller.spot, self._turn, self.provider
         if spot.asked:
             self._caller.asked = ()
@@ -241,7 +244,7 @@ class Memory:
             await self._caller.ask("retitled", lambda session: session.retitled(title), NOTHING, until)
 
     async def flush(self, seconds: float) -> None:
-        """Wait, for so long, until what is due of this conversation has been delivered."""
+        """Wait, at most so many seconds, until the due outbox rows of this conversation have been delivered."""
         await self.provider.flush(self._caller.spot.lane, seconds)
 
     async def undoing(self) -> None:
@@ -269,7 +272,8 @@ class Memory:
         await self.provider.settle()
 
     async def close(self, why: Ending = "exit") -> None:
-        """Let the session go, within the deadline, and with it what was held back: it is delivered without it."""
+        """Close the provider's session, within the deadline. Outbox rows that were held back are released: delivering
+        them needs no session."""
         if self._closed:
             return
         self._closed = True
