@@ -215,6 +215,7 @@ class LivePrompt:
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
             if talk.interrupt():
+                self._put_back(talk, event.app.current_buffer)
                 return
             if event.app.current_buffer.text:
                 event.app.current_buffer.reset()
@@ -224,6 +225,12 @@ class LivePrompt:
                 self._asks_again = True
 
         return keys
+
+    def _put_back(self, talk: Talk, buffer: Buffer) -> None:
+        """What was typed ahead stands in the prompt again, before what is being typed."""
+        if ahead := [typed.shown for typed in talk.take_back()]:
+            buffer.text = "\n\n".join([*ahead, *([buffer.text] if buffer.text else [])])
+            buffer.cursor_position = len(buffer.text)
 
     async def _edit(self, talk: Talk, buffer: Buffer) -> None:
         """Let the person's editor have what is typed; what it leaves stands in the prompt."""
