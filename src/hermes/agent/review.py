@@ -148,7 +148,7 @@ async def _note(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
     if told := corrections.lines():
         notes += f"\n\n{TOLD}\n{told}"
-    tool = heeding(agent, _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written)), corrections)
+    tool = heeding(agent, _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written)))
     toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Responder(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())

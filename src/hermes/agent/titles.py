@@ -111,12 +111,14 @@ async def _think_of_one(agent: Agent, messages: list[Message], telling: str) -> 
 
 
 def _keep(tx: Tx, agent: Agent, title: str, messages: list[Message]) -> str | None:
-    """Give the title, unless a person was faster or has taken back what it was made of. No provider is told of it: what
-    names its sessions by titles would move this one."""
+    """Give the title, unless a person was faster, or has taken back or forgotten what it was made of. No provider is
+    told of it: what names its sessions by titles would move this one."""
     store, session_id = agent.store, agent.session_id
     if not is_title_due(tx, session_id) or store.sessions.get(tx, session_id).title is not None:
         return None
     if store.messages.undone_among(tx, [message.id for message in messages]):
+        return None
+    if len(store.incognito.remembered(tx, session_id, messages)) < len(messages):
         return None
     kept = None
     for wanted in (title, *(f"{title} ({number})" for number in range(2, TWINS + 1))):
