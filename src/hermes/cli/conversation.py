@@ -102,6 +102,11 @@ class TerminalConversation:
         return self._agent
 
     @property
+    def is_incognito(self) -> bool:
+        """Whether what is said now stays out of memory."""
+        return self._is_incognito
+
+    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         made = self._agent.given_title if self._agent else None

@@ -124,6 +124,12 @@ class Terminal:
         self._stop.set()
         return True
 
+    def take_back(self) -> tuple[Typed, ...]:
+        """What was typed ahead, which is not said now."""
+        taken = self.waiting
+        self._waiting.clear()
+        return taken
+
     def leave(self, code: int = 0) -> None:
         """End the conversation; a reply that is coming is stopped and kept as far as it came."""
         self._code = code if self._code is None else self._code
