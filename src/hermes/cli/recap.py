@@ -18,4 +18,5 @@ async def recap(store: Store, session: Session) -> str:
     said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
     last = [f"{PROMPT if m.role == 'user' else ''}{head(printable(m.content or ''), room)}" for m in said[-2:]]
     called = f" “{printable(session.title)}”" if session.title else ""
-    return "\n".join([f"Going on with {session.id}{called} ({session.message_count} messages).", *last])
+    count = "1 message" if session.message_count == 1 else f"{session.message_count} messages"
+    return "\n".join([f"Going on with {session.id}{called} ({count}).", *last])

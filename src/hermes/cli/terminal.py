@@ -38,6 +38,8 @@ from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
+PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
+"""Where a line is all that can be typed."""
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
@@ -47,7 +49,7 @@ async def talk(conversation: TerminalConversation) -> int:
     recap = await conversation.recap()
     columns = shutil.get_terminal_size().columns
     greeting: list[str] = []
-    for line in (GREETING, "", *([*recap.split("\n"), ""] if recap else [])):
+    for line in (GREETING if can_redraw() else PLAIN_GREETING, "", *([*recap.split("\n"), ""] if recap else [])):
         full, rest = fold(line, columns)
         greeting += [*full, rest]
     sys.stdout.write("".join(f"{row}\n" for row in greeting))

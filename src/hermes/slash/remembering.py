@@ -174,7 +174,7 @@ def _chosen(book: MemoryBook, number: str) -> Remembering:
     if isinstance(book.notes.scope, Group):
         raise UsageError(GROUPS)
     if not number.isdecimal() or not 1 <= int(number[:6]) <= len(book.shown):
-        listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed yet"
+        listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed"
         raise UsageError(f"which entry? {listed}", hint=NOT_LISTED)
     found = book.shown[int(number) - 1]
     if found is None:

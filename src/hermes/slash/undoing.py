@@ -30,5 +30,5 @@ async def retry(here: Here, text: str) -> Again:
     if isinstance(agent, Beginning):
         raise UsageError("nothing was said yet")
     store, session_id = agent.store, agent.session_id
-    await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
-    return Again(here.cause)
+    [turn] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
+    return Again(here.cause, turn.said[-1].content or "")
