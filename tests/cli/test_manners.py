@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hermes.assembly import FLOOR_NOTICE
 from hermes.cli.main import COMMANDS
+from hermes.cli.recap import recap
+from hermes.clock import SystemClock
+from hermes.store.store import Store
 from tests.cli.chatting import configure, environment, serving
 from tests.cli.filling import fill
 from tests.cli.screen import ENTER, Screen
@@ -51,6 +56,22 @@ def test_enter_at_a_question_is_no_and_is_not_called_an_interruption(home: Path)
         screen.type(ENTER)
         assert screen.ended() == 1
         assert "Nothing was deleted." in screen.rows
+
+
+@pytest.mark.processes
+def test_a_remark_at_a_narrow_terminal_breaks_between_words(home: Path) -> None:
+    with Screen("chat", "-q", "hello", env=environment(home), columns=40) as screen:
+        assert screen.ended() == 0
+    words = FLOOR_NOTICE.split()
+    assert len(screen.rows[0]) < 40
+    assert [word for row in screen.rows for word in row.split()][: len(words)] == words
+
+
+async def test_who_goes_on_with_one_message_reads_one_message(home: Path) -> None:
+    session = await asyncio.to_thread(fill, home, "stamps")
+    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+        found = await store.read(lambda tx: store.sessions.get(tx, session))
+        assert (await recap(store, found)).startswith(f"Going on with {session} (1 message).")
 
 
 def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:

@@ -210,6 +210,7 @@ def test_json_of_one_question_ends_with_a_line_that_says_how_it_ended(home: Path
     assert replied.code == 0
     last = events(failed.out)[-1]
     assert (last["type"], last["reason"], last["exit_code"], last["reply"]) == ("Ended", "failed", 1, "")
+    assert last["usage"] is None
     assert last["error"]
     assert failed.code == 1
 

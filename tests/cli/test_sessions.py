@@ -167,7 +167,7 @@ def test_delete_says_what_goes_asks_and_leaves_nothing(hermes: Hermes, home: Pat
     hermes("sessions", "search", "stamps")
     refused = hermes("sessions", "delete", session)
     assert refused.code == 2
-    assert "3 messages, 1 snapshots" in refused.out
+    assert refused.out == f"This deletes session {session}: 3 messages, 1 snapshot.\n"
     assert hermes("sessions", "show", session).code == 0
     assert hermes("sessions", "delete", session, "--yes").code == 0
     assert hermes("sessions", "show", session).code == 1

@@ -87,7 +87,9 @@ def test_without_colours_the_shape_is_made_and_nothing_is_painted(chat: Chat) ->
 @pytest.mark.contract("10.20")
 def test_markdown_stays_as_written_where_rows_cannot_be_drawn_over(chat: Chat) -> None:
     with chat({"says": {"text": REPLY}}, env={"TERM": "dumb"}) as screen:
-        screen.wait_for("›").type("go\n")
+        screen.wait_for("›")
+        assert screen.rows[0].endswith("/help, /unfold (tool calls), Ctrl-D (leave)"), "Alt-Enter does nothing here"
+        screen.type("go\n")
         screen.wait_for_rows(*AS_WRITTEN).type("/quit\n")
         assert screen.ended() == 0
     assert b"\x1b" not in screen.raw

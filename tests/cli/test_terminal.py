@@ -99,6 +99,12 @@ def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
         screen.wait_for("hermes: 127.0.0.1").wait_for_prompt()
 
 
+def test_after_a_reply_that_broke_off_the_way_to_ask_again_is_named(chat: Chat) -> None:
+    with chat({"says": {"text": "It begins", "ending": "reset"}}, columns=200) as screen:
+        screen.wait_for_prompt().type("well?" + ENTER)
+        screen.wait_for("(`/retry` asks again)").wait_for_prompt()
+
+
 def test_long_replies_break_between_words_and_code_stays_whole(chat: Chat) -> None:
     code = "```\nx = 'this is one line of code'\n```"
     text = f"\n\nThese are words that do not fit.\n\n{code}\n漢字とかな交じり文が続く長い行\n\n"

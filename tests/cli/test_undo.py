@@ -24,6 +24,7 @@ def test_at_a_terminal_the_new_reply_is_shown_as_it_comes_and_both_can_be_taken_
     ):
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait_for("The first answer.").wait_for_prompt().type("/retry" + ENTER)
+        screen.wait_for("Asking again: “hello”")
         screen.wait_for("The second answer.").wait_for_prompt().type("/retry" + ENTER)
         screen.wait_for("The third begins").type("/stop" + ENTER)
         screen.wait_for("(stopped)").wait_for_prompt().type("/undo" + ENTER)

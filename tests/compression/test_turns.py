@@ -82,6 +82,7 @@ async def test_request_over_the_threshold_is_compressed_first_and_sees_its_own_q
     events = await take_turn(agent, "what was it about?")
     [notice] = [event.text for event in events if isinstance(event, Notice)]
     assert notice.startswith("Compressed: ~6,5")
+    assert f"`hermes sessions show {session_id}.snapshot." in notice
     [request] = questions(model)
     assert [message["role"] for message in request.messages[:3]] == ["system", "user", "user"]
     assert "question 0" in request.messages[1]["content"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.conversation import TerminalConversation
-from hermes.errors import HomeError, UsageError
+from hermes.errors import UsageError
 from tests.llm.loopback import LoopbackServer, says
 from tests.slash.surfaces import ask, at_terminal, say
 
@@ -64,8 +64,9 @@ async def test_the_end_of_the_name_says_what_is_written(tmp_path: Path, monkeypa
         assert [json.loads(line)["type"] for line in lines] == ["session", *["message"] * 4]
         with pytest.raises(UsageError, match=r"'x\.pdf' does not say what to write"):
             await ask(conversation, "/save x.pdf")
-        with pytest.raises(HomeError, match="cannot write"):
+        with pytest.raises(UsageError, match="cannot write") as refused:
             await ask(conversation, "/save nowhere/x.md")
+        assert refused.value.hint == "`/save FILE` names another place"
 
 
 async def test_before_anything_was_said_there_is_nothing_to_take_along(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def test_a_long_list_comes_in_pages_whose_numbers_go_on(tmp_path: Path) ->
 async def test_what_names_no_entry_is_refused_and_changes_nothing(tmp_path: Path, line: str) -> None:
     user = write_note(tmp_path, "USER.md", "Has a dog\n")
     async with at_terminal(tmp_path) as conversation:
-        assert "nothing is listed yet" in await refusal(conversation, f"/memory {line}")
+        assert "nothing is listed" in await refusal(conversation, f"/memory {line}")
         await ask(conversation, "/memory")
         assert "1 to 1 are listed" in await refusal(conversation, f"/memory {line}")
         with pytest.raises(HermesError):

@@ -32,8 +32,9 @@ async def test_tokens_are_added_up_by_model_as_the_endpoint_counts_them_and_outl
         async with at_terminal(tmp_path, **settings) as conversation:
             await say(conversation, "look for stamps")
             told = (await ask(conversation, "/usage")).splitlines()
-            assert told[0] == "1 turns, 0 compressions"
+            assert told[0] == "1 turn, 0 compressions"
             assert re.fullmatch(r"window ~\d,?\d+ of 128,000 tokens \(\d %\)", told[1])
+            assert told[1].removeprefix("window ") in await ask(conversation, "/status")
             assert told[2] == "big: 2 requests, 300 tokens in (90 of them from its cache), 30 out"
             await ask(conversation, "/model small")
             await say(conversation, "and you?")

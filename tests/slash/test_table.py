@@ -32,7 +32,7 @@ BEGINNINGS = {
     "model": "No model answers",
     "status": "session ",
     "unfold": "no tool was called here yet",
-    "usage": "1 turns, 0 compressions",
+    "usage": "1 turn, 0 compressions",
     "edit": "there is no terminal to edit at",
     "save": "Saved 2 messages to ",
     "copy": "nothing here can take it",

@@ -128,7 +128,7 @@ async def test_a_turn_that_is_summarised_is_refused_with_the_reason(store: Store
     for text in ("one", "two", "three"):
         await clock.sleep(1)
         said += await store.append("s", *turn(text))
-    with pytest.raises(UsageError, match="only 3 turns to take back"):
+    with pytest.raises(UsageError, match="there are only 3 turns to take back"):
         await undo(store, "s", 4)
     made = Compression("s", 1, said[3].id, said[5].id, (said[0].id,), "sum", snapshot_id("s", 1.0), 1.0)
     await store.write(lambda tx: store.compressions.commit(tx, made))

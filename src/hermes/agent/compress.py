@@ -125,9 +125,11 @@ def worth_saying(result: CompressionResult) -> str | None:
 def describe(result: CompressionResult) -> str:
     """One line for a person."""
     if result.outcome == "done":
+        whole = "1 message stays" if len(result.messages) == 1 else f"{len(result.messages)} messages stay"
         return (
-            f"Compressed: ~{result.before:,} to ~{result.after:,} tokens, {len(result.messages)} messages stay whole. "
-            f"Before it: {result.snapshot_id}" + (f". Note: {result.reason}." if result.reason else "")
+            f"Compressed: ~{result.before:,} to ~{result.after:,} tokens, {whole} whole. "
+            f"`hermes sessions show {result.snapshot_id}` shows what was there before."
+            + (f" Note: {result.reason}." if result.reason else "")
         )
     if result.outcome == "failed":
         return f"Compression failed, nothing was removed: {result.reason}"

@@ -14,7 +14,7 @@ from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.editor import edit_text
-from hermes.cli.output import show_time
+from hermes.cli.output import printable, show_time
 from hermes.cli.recap import Recap
 from hermes.cli.rows import head
 from hermes.cli.talk import Front, which_session
@@ -25,6 +25,8 @@ from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
 from hermes.types import Message
 
+SHOWN = 60
+"""Columns of what is asked again that are repeated."""
 LISTED, OFFERED = 10, 300
 """Sessions that a list shows, and that can be chosen from."""
 
@@ -52,7 +54,8 @@ async def run_command(
     answer = await typed.run(here)
     await conversation.look_again()
     if isinstance(answer, Say | Again):
-        return Answered("", here.is_over, answer)
+        told = f"Asking again: “{head(printable(answer.said), SHOWN)}”" if isinstance(answer, Again) else ""
+        return Answered(told, here.is_over, answer)
     return Answered(answer, here.is_over, draft=here.draft, recap=here.recap)
 
 

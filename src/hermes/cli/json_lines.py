@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 
 class TokenUsage(Struct, frozen=True):
-    """What the endpoint says that the turn took; None where it does not say."""
+    """Tokens as the endpoint counted them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -29,7 +29,8 @@ class Ended(Struct, frozen=True):
     exit_code: int
     session_id: str | None = None
     reply: str = ""
-    usage: TokenUsage = TokenUsage()
+    usage: TokenUsage | None = None
+    """What the endpoint says that the turn took; None where it does not say."""
     error: str | None = None
 
 
@@ -37,7 +38,8 @@ def how_it_ended(last: TurnEvent | HermesError) -> Ended:
     """What a question came to, of its last event or the error that kept it from being asked."""
     match last:
         case Replied(session_id=session_id, text=text):
-            used = TokenUsage(last.prompt_tokens, last.completion_tokens)
+            is_told = last.prompt_tokens is not None or last.completion_tokens is not None
+            used = TokenUsage(last.prompt_tokens, last.completion_tokens) if is_told else None
             return Ended("replied", 0, session_id, text, used)
         case Stopped(session_id=session_id, text=text):
             return Ended("stopped", INTERRUPTED, session_id, text)

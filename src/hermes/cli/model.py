@@ -15,7 +15,7 @@ from hermes.app import App
 from hermes.assembly import open_model, open_offer
 from hermes.cli.asking import can_ask
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.output import note, print_json, printable, say, tell
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
@@ -79,7 +79,7 @@ async def _look_around(as_json: bool) -> int:
     if not found:
         say("Nothing was found on this machine. There are three ways:")
         for line in WAYS:
-            say(advise(line))
+            tell(line)
     return 0
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from datetime import datetime
 
 from hermes.cli.own_name import advise
+from hermes.cli.rows import fold, hang
 from hermes.errors import HermesError
 from hermes.redaction import hide_passwords
 from hermes.types import Json
@@ -32,10 +34,25 @@ def say(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def tell(text: str) -> None:
+    """Advice on standard output, folded as `note` folds it."""
+    say(_folded(advise(text)) if sys.stdout.isatty() else advise(text))
+
+
 def note(text: str) -> None:
-    """One line on standard error: progress, remarks and advice, never the result."""
-    sys.stderr.write(f"{advise(text)}\n")
+    """One line on standard error: progress, remarks and advice, never the result. At a terminal it is folded between
+    words, a line of two columns below its second one."""
+    sys.stderr.write(f"{_folded(advise(text)) if sys.stderr.isatty() else advise(text)}\n")
     sys.stderr.flush()
+
+
+def _folded(text: str) -> str:
+    columns = shutil.get_terminal_size().columns
+    rows: list[str] = []
+    for line in (row for given in text.split("\n") for row in hang(given, columns).split("\n")):
+        full, rest = fold(line, columns)
+        rows += [*full, rest]
+    return "\n".join(rows)
 
 
 def use_color(setting: str, env: Mapping[str, str]) -> bool:

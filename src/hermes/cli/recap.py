@@ -28,6 +28,5 @@ async def recap(store: Store, session: Session) -> Recap:
     asked = next((number for number in reversed(range(len(said))) if said[number].role == "user"), len(said))
     exchange = [*said[asked : asked + 1], *said[asked + 1 :][-1:]]
     called = f" “{printable(session.title)}”" if session.title else ""
-    return Recap(
-        f"Going on with {session.id}{called} ({session.message_count} messages).", tuple(exchange or said[-1:])
-    )
+    count = "1 message" if session.message_count == 1 else f"{session.message_count} messages"
+    return Recap(f"Going on with {session.id}{called} ({count}).", tuple(exchange or said[-1:]))

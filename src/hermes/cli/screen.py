@@ -37,6 +37,9 @@ from hermes.store.held_lease import WAITING
 PERSON = f"{BOLD};32"
 """The style of what the person says."""
 
+ASK_AGAIN = " (`/retry` asks again)"
+"""Said where a reply broke off."""
+
 
 class Format(Protocol):
     """Makes rows of a text while it comes."""
@@ -165,8 +168,8 @@ class Screen:
                 self.remark(advise(text))
             case Waiting():
                 self.remark(WAITING)
-            case Failed(message=message):
-                self.say(f"hermes: {message}")
+            case Failed(message=message, text=text):
+                self.say(f"hermes: {message}{ASK_AGAIN if text else ''}")
             case Stopped():
                 self.remark("(stopped)")
             case Replied():

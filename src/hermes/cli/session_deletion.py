@@ -88,7 +88,11 @@ def _describe_memory(provider: str, *, everywhere: bool) -> str:
 
 def _describe(planned: Deletion) -> str:
     rotated = f" (and {len(planned.session_ids) - 1} that it continues)" if len(planned.session_ids) > 1 else ""
-    return (
-        f"session {planned.session_ids[-1]}{rotated}: {planned.messages} messages, {planned.snapshots} snapshots, "
-        f"{planned.queued} queued items, {planned.routes} bindings, and their search entries"
+    counts = (
+        (planned.messages, "message", "messages"),
+        (planned.snapshots, "snapshot", "snapshots"),
+        (planned.queued, "task that still waits", "tasks that still wait"),
+        (planned.routes, "chat that leads to it", "chats that lead to it"),
     )
+    parts = [f"{count} {one if count == 1 else several}" for count, one, several in counts if count]
+    return f"session {planned.session_ids[-1]}{rotated}: {', '.join(parts) or 'no messages'}"

@@ -38,6 +38,8 @@ from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
 GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
+PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
+"""Where a line is all that can be typed."""
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
@@ -46,7 +48,7 @@ async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
     columns = shutil.get_terminal_size().columns
     screen = _screen_of(conversation, lambda: columns, redraws=can_redraw())
-    screen.say(GREETING)
+    screen.say(GREETING if can_redraw() else PLAIN_GREETING)
     screen.end()
     if (recap := await conversation.recap()) is not None:
         screen.say(recap.headline)

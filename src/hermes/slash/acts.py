@@ -98,10 +98,11 @@ async def status(here: Here, _: str) -> str:
     if isinstance(agent, Beginning):
         return BEGINS
     view = await agent.store.view(agent.session_id)
+    window, used = agent.model.context_length, view_tokens(view) + agent.overhead
     memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
     return (
         f"session {agent.session_id}\nmodel {agent.model.name or NOT_KNOWN}\n"
-        f"context ~{view_tokens(view):,} of {agent.model.context_length:,} tokens, {view.epoch} compressions\n"
+        f"context ~{used:,} of {window:,} tokens ({round(100 * used / window)} %), {view.epoch} compressions\n"
         f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )
 

@@ -28,9 +28,10 @@ class Say(Struct, frozen=True):
 
 
 class Again(Struct, frozen=True):
-    """A command's answer where the last turn is answered anew. `cause` is the command's own."""
+    """A command's answer where the last turn is answered anew. `cause` is the command's own, `said` what was said."""
 
     cause: str
+    said: str = ""
 
 
 Answer: TypeAlias = str | Say | Again

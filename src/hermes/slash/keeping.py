@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes.agent.agent import Agent
 from hermes.db.engine import Tx
-from hermes.errors import UsageError
+from hermes.errors import HomeError, UsageError
 from hermes.files import creating, replacing
 from hermes.slash.here import Beginning, Here, Word, console_of, read_number
 from hermes.store.export import to_json, to_jsonl, to_markdown
@@ -47,7 +47,11 @@ async def save(here: Here, text: str) -> str:
             file.writelines(f"{line}\n" for line in form(session, *parts))
         return len(parts[0])
 
-    return f"Saved {await store.read(write)} messages to {path}."
+    try:
+        count = await store.read(write)
+    except HomeError as error:  # its hint is about our own folder
+        raise UsageError(error.message, hint="`/save FILE` names another place") from error
+    return f"Saved {count} {'message' if count == 1 else 'messages'} to {path}."
 
 
 async def copy(here: Here, text: str) -> str:

@@ -189,7 +189,7 @@ def _chosen(book: MemoryBook, number: str) -> Remembering:
         raise UsageError(GROUPS)
     place = read_number(number)
     if not 1 <= place <= len(book.shown):
-        listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed yet"
+        listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed"
         raise UsageError(f"which entry? {listed}", hint=NOT_LISTED)
     found = book.shown[place - 1]
     if found is None:

@@ -22,8 +22,8 @@ async def usage(here: Here, _: str) -> str:
     view = await agent.store.view(agent.session_id)
     window, used = agent.model.context_length, view_tokens(view) + agent.overhead
     lines = [
-        f"{turns:,} turns, {view.epoch} compressions",
-        f"window ~{used:,} of {window:,} tokens ({100 * used / window:.0f} %)",
+        f"{turns:,} {'turn' if turns == 1 else 'turns'}, {view.epoch} compressions",
+        f"window ~{used:,} of {window:,} tokens ({round(100 * used / window)} %)",
         *(f"{name}: {_describe(one)}" for name, one in spent.items()),
     ]
     if len(spent) > 1:

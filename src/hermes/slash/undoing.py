@@ -33,4 +33,4 @@ async def retry(here: Here, text: str) -> Again:
     [last] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
     if not all(map(here.may_take_back, last.said)):
         raise UsageError("someone else said it: only they or the owner can have it answered anew")
-    return Again(here.cause)
+    return Again(here.cause, last.said[-1].content or "")

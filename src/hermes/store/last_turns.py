@@ -62,7 +62,7 @@ class ConversationTurns:
             raise UsageError(f"{can} be taken back: {SUMMARISED}", hint="")
         if not turns:
             raise UsageError("nothing was said yet", hint="")
-        raise UsageError(f"there is only {_number(len(turns))} to take back", hint="")
+        raise UsageError(f"there {'is' if len(turns) == 1 else 'are'} only {_number(len(turns))} to take back", hint="")
 
     def _after_summaries(self, tx: Tx, session_id: str, tail: Sequence[Message]) -> Sequence[Message]:
         """What came after the last summary that another version stored as a message, and after what it wrote anew
