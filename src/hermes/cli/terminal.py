@@ -52,6 +52,7 @@ async def talk(conversation: TerminalConversation) -> int:
         greeting += [*full, rest]
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
+    conversation.ask_for_models()
     terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
     with _signals(terminal):
         code = await terminal.run()
@@ -147,6 +148,7 @@ class Terminal:
                 async with asyncio.timeout(LOOK):
                     await self._wake.wait()
             except TimeoutError:
+                self._conversation.warm_up()  # the person stays: who leaves at once starts nothing
                 await self._look_around()
         return None
 
@@ -191,7 +193,7 @@ class Terminal:
             self.leave()
 
     async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
-        self._doing = self._conversation.status.model
+        self._doing = self._conversation.status.model or "the model"
         async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
