@@ -11,12 +11,15 @@ import pytest
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.recall_tool import recollect
 from hermes.agent.review import PROMPT, review
+from hermes.db import queue
+from hermes.db.queue_items import find
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.corrections import Corrections
 from hermes.memory.forgetting import find_kept, forget_kept
 from hermes.memory.likeness import telling_words
+from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
 from hermes.store.corrections import KEPT, Correction, corrections_of, keep_correction, keep_forgotten
@@ -256,6 +259,15 @@ async def test_what_is_forgotten_after_it_was_corrected_comes_back_in_neither_fo
         await say(agent, "My dog is called Rex, or Max.")
         await finish(agent)
         assert agent.notes.entries("user") == []
+
+
+async def test_forgetting_by_words_finds_a_correction_that_waits_for_the_server(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        store, wording, name = agent.store, Wording(("rex",)), queue_name("honcho")
+        told = {"kind": "correct", "text": MAX, "data": {"id": "c1", "old": REX}}
+        await store.write(lambda tx: queue.enqueue(tx, name, "lane", "correct:1", told, now=1.0))
+        await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
+        assert "Rex" not in str(await store.read(lambda tx: find(tx, name, "correct:1")))
 
 
 async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_bounded(tmp_path: Path) -> None:
