@@ -74,10 +74,10 @@ FLOOR_NOTICE = (
 )
 
 
-def open_speaker(app: App) -> Model:
+def open_speaker(app: App, offer: ModelOffer | None = None) -> Model:
     """The model that is configured, or an offline floor that knows nothing until it is scoped. Close it when nobody
     speaks with it any more."""
-    return open_model(app.settings) or OfflineFloor(recollect_nothing)
+    return open_model(app, offer) or OfflineFloor(recollect_nothing)
 
 
 def scoped(app: App, store: Store, model: Model, scope: Scope) -> Model:
@@ -150,13 +150,14 @@ def has_model(settings: Settings) -> bool:
     return bool(settings.get(BASE_URL) or settings.get(API_KEY))
 
 
-def open_model(settings: Settings) -> Model | None:
-    """The model that is configured, or None. Nothing is asked of the network yet."""
-    if not has_model(settings):
+def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
+    """The model that is configured, or None. Nothing is asked of the network yet. Where no name is configured, whoever
+    has the `offer` already passes it, so that the list is asked for once."""
+    asked = offer or open_offer(app)
+    if asked is None:
         return None
-    make = partial(_open_named, settings)
-    named = make(settings.get(MODEL))
-    return named if named.name else FirstListed(partial(_list_models, settings), make, settings.get(CONTEXT_LENGTH))
+    named = asked.open(asked.default, None)
+    return named if named.name else FirstListed(asked, app.settings.get(CONTEXT_LENGTH))
 
 
 def open_offer(app: App) -> ModelOffer | None:

@@ -48,7 +48,7 @@ def test_model_says_which_kinds_it_can_use(hermes: Hermes) -> None:
     assert all(kind in hermes("model", "--help").out for kind in kinds)
     assert all(kind in one_line(hermes("model", "--use", "nonsense")) for kind in kinds)
     assert "`hermes model --help`" in one_line(hermes("model", "--use"))
-    assert "--use" in one_line(hermes("model", "--name", "qwen"))
+    assert "no model is configured" in one_line(hermes("model", "qwen"))
 
 
 @pytest.mark.processes

@@ -74,12 +74,21 @@ def test_one_question_prints_the_reply_alone(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.contract("10.1")
-def test_without_a_name_the_first_listed_model_is_asked(home: Path, tmp_path: Path) -> None:
-    models = {"/v1/models": {"body": json.dumps({"data": [{"id": "b-model"}, {"id": "a-model"}]})}}
+def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_others_are_named_once(
+    home: Path, tmp_path: Path
+) -> None:
+    listed = [{"id": "an-embedding"}, {"id": "b-model"}, {"id": "a-model"}]
+    models = {"/v1/models": {"body": json.dumps({"data": listed})}}
     with serving(tmp_path, [], pages=models, **REPLIES) as endpoint:
         ran = chat(environment(home, endpoint.base_url, HERMES_MODEL=""), said="one\ntwo\n")
         assert (ran.code, ran.out) == (0, "one\ntwo\n")
-        assert [request["model"] for request in endpoint.requests()] == ["a-model", "a-model"]
+        assert ran.err == (
+            f"b-model answers, the first of 2 at {endpoint.base_url}; /model shows them, "
+            "`hermes config set model.default NAME` chooses one.\n"
+        )
+        assert [request["model"] for request in endpoint.requests()] == ["b-model", "b-model"]
+        gone_on = chat(environment(home, endpoint.base_url, HERMES_MODEL=""), "-c", "-q", "three")
+        assert (gone_on.out, gone_on.err) == ("three\n", ""), "the session is not new"
 
 
 @pytest.mark.contract("10.1", "10.6")

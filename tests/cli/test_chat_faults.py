@@ -89,6 +89,7 @@ async def test_endpoint_that_is_not_there_is_one_line_and_the_message_stays(home
     assert (ran.code, ran.out) == (1, "")
     last = ran.err.splitlines()[-1]
     assert f"hermes: 127.0.0.1:{port} refuses the connection: is it running?" in last
+    assert "model.default" not in last, "a name would not help"
     assert all("trying again" in line for line in ran.err.splitlines()[:-1])
     assert "Traceback" not in ran.err
     listed = chat(environment(home), "-c", said="/title\n")

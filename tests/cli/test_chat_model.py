@@ -1,12 +1,19 @@
-"""`hermes chat -m NAME`."""
+"""`hermes chat -m NAME`, and `hermes model`."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import chat, environment, serving
+from tests.cli.chatting import chat, configure, environment, serving
+from tests.cli.screen import CTRL_D, ENTER, Screen
+from tests.conftest import Ran
+from tests.db.processes import ROOT
 
 pytestmark = pytest.mark.processes
 
@@ -30,7 +37,9 @@ def test_a_name_that_is_not_there_is_one_line_and_begins_no_session(tmp_path: Pa
         env = environment(tmp_path / "home", endpoint.base_url)
         asked = chat(env, "-m", "loop-3", "-q", "hello")
         assert asked.code == 2
-        assert "has no model 'loop-3' (did you mean loop-2 or loop-1?)" in asked.err
+        assert (
+            "has no model 'loop-3' (did you mean loop-2 or loop-1?). `hermes model` lists what there is\n" in asked.err
+        )
         assert endpoint.requests() == []
     without = chat(environment(tmp_path / "other"), "-m", "loop-1", "-q", "hello")
     assert without.err.startswith("hermes: no model is configured")
@@ -43,3 +52,60 @@ def test_an_endpoint_that_lists_nothing_is_believed_and_a_line_says_so(tmp_path:
         assert (asked.code, asked.out) == (0, "hello\n")
         assert asked.err.startswith("Whether loop-9 exists could not be checked")
         assert [body["model"] for body in endpoint.requests()] == ["loop-9"]
+
+
+def model(env: Mapping[str, str], *words: str) -> Ran:
+    command = [sys.executable, "-m", "hermes", "model", *words]
+    ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.mark.contract("10.50")
+def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path, tmp_path: Path) -> None:
+    pages = {"/v1/models": {"body": '{"data": [{"id": "an-embedding"}, {"id": "tea-2"}, {"id": "tea-1"}]}'}}
+    with serving(tmp_path, [], then={"echo": True}, pages=pages) as endpoint:
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
+        env = environment(home)
+        shown = model(env).out.splitlines()
+        assert shown[0] == f"tea-2 at {endpoint.base_url}, 128,000 tokens"
+        assert shown[2:] == [
+            f"{endpoint.base_url} has:",
+            "  an-embedding",
+            "* tea-2",
+            "  tea-1",
+            "`hermes model NAME` chooses one.",
+        ]
+        refused = model(env, "tea-3")
+        assert refused.code == 2
+        assert "has no model 'tea-3' (did you mean tea-2 or tea-1?). `hermes model` lists" in refused.err
+        taken = model(env, "tea-1")
+        assert (taken.code, taken.out, taken.err) == (0, "From now on tea-1 answers.\n", "")
+        assert json.loads(model(env, "--json").out)["configured"]["model"] == "tea-1"
+        asked = chat(env, "-q", "hello")
+        assert (asked.out, asked.err) == ("hello\n", "")
+        assert endpoint.requests()[-1]["model"] == "tea-1"
+
+
+@pytest.mark.contract("10.50")
+def test_at_a_terminal_model_asks_which_one_shall_answer(home: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
+        for typed in ("", "loop-2"):
+            with Screen("model", env=environment(home), columns=100) as screen:
+                screen.wait_for("*1  loop-1").wait_for("Number or word [loop-1]:").type(typed + ENTER)
+                assert screen.ended() == 0
+            assert ("default: loop-2" in (home / "config.yaml").read_text()) == bool(typed)
+
+
+@pytest.mark.contract("10.50")
+def test_the_status_line_names_the_model_that_will_answer(home: Path, tmp_path: Path) -> None:
+    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+        env = environment(home, endpoint.base_url, HERMES_MODEL="")
+        with Screen("chat", env=env, columns=100) as screen:
+            screen.wait(lambda seen: seen.status.startswith("model loop-1 "))
+            screen.type(f"hello{ENTER}")
+            screen.wait_for("loop-1 answers, the first of 2 at")
+            screen.wait_for_prompt().type(CTRL_D)
+            assert screen.ended() == 0
+        with Screen("chat", "-c", env=env, columns=100) as screen:
+            screen.wait(lambda seen: seen.status.startswith("model loop-1 "))

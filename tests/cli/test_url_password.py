@@ -71,5 +71,5 @@ def test_it_is_not_in_the_status_line(home: Path) -> None:
     env = {"OPENAI_BASE_URL": f"http://bob:{PASSWORD}@127.0.0.1:9/v1", "HERMES_HOME": str(home), "PYTHONUTF8": "1"}
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     with Screen("chat", env={**kept, **env}) as screen:
-        screen.wait(lambda screen: screen.status.startswith("model 127.0.0.1:9 "))
+        screen.wait(lambda screen: screen.status.startswith("model not chosen yet "))
     assert PASSWORD.encode() not in screen.raw

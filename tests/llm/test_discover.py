@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.errors import ModelError
-from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, find_local, list_models
+from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, find_local, list_models, talking
 from hermes.types import Json
 from tests.llm.calling import KEY, closed_port
 from tests.llm.loopback import Answer, LoopbackServer, fails
@@ -69,11 +69,26 @@ async def test_a_port_that_is_closed_or_silent_is_passed_over() -> None:
         assert await find_local(probes, timeout=0.1) == []
 
 
-async def test_models_are_listed_by_name_with_what_is_known_of_their_context() -> None:
+async def test_models_are_listed_in_the_endpoints_order_with_what_is_known_of_their_context() -> None:
     models = [{"id": "b", "max_model_len": 4096}, {"id": "a", "context_length": 9000}, {"id": "c"}, {"no": "name"}]
     async with LoopbackServer(pages={"/v1/models": page({"data": models})}) as server:
         listed = await list_models(server.base_url, KEY)
-    assert listed == [ListedModel("a", 9000), ListedModel("b", 4096), ListedModel("c")]
+    assert listed == [ListedModel("b", 4096), ListedModel("a", 9000), ListedModel("c")]
+
+
+def test_models_made_for_something_else_are_passed_over_where_others_are_there() -> None:
+    named = [
+        "nomic-embed-text",
+        "bge-reranker",
+        "whisper-1",
+        "tts-1-hd",
+        "DALL-E-3",
+        "omni-moderation",
+        "tea-2",
+        "tea-1",
+    ]
+    assert talking(named) == ["tea-2", "tea-1"]
+    assert talking(["nomic-embed-text"]) == ["nomic-embed-text"], "there is nothing else"
 
 
 @pytest.mark.parametrize("answer", [fails(401, f"bad key {KEY}"), page({"hello": 1}), Answer(body="<html>")])

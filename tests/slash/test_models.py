@@ -13,6 +13,7 @@ import pytest
 from hermes.cli.commands import AtTerminal, run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
+from hermes.events import Notice
 from hermes.slash.table import complete
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
@@ -132,6 +133,23 @@ async def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
         shown = (await ask(conversation, "/model")).splitlines()
         assert len(shown) == 44
         assert "  … and 360 more, which Tab completes" in shown
+
+
+@pytest.mark.contract("10.50")
+async def test_where_none_is_configured_the_endpoints_first_that_talks_is_named_as_the_default(tmp_path: Path) -> None:
+    listed = {"data": [{"id": "embed"}, {"id": "tea-2"}, {"id": "tea-1"}]}
+    async with serving(listed) as server, talking(tmp_path, server, model__default="") as conversation:
+        assert conversation.status.model == "", "nobody has asked yet"
+        assert (await ask(conversation, "/model default")).startswith("tea-2 answers from your next message on")
+        assert conversation.status.model == "tea-2"
+        await ask(conversation, "/model tea-1")
+        assert (await ask(conversation, "/model")).startswith("tea-1 will answer; the default is tea-2.")
+        assert not [event async for event in conversation.say("one", asyncio.Event()) if isinstance(event, Notice)]
+        await ask(conversation, "/model default")
+        await say(conversation, "two")
+        assert asked_for(server) == ["tea-1", "tea-2"]
+    async with serving(None) as server, talking(tmp_path, server, model__default="") as conversation:
+        assert (await ask(conversation, "/model default")).startswith("The endpoint's first model answers")
 
 
 @pytest.mark.contract("10.30")

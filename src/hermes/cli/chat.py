@@ -18,6 +18,7 @@ from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
 from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
+from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, say
 from hermes.cli.piped import ask_with_input
@@ -80,7 +81,9 @@ async def _chat(
             is_live = question is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
             if conversation.session_id is None:
                 conversation.project = choose_project_file(app.home, _ask_about if is_live else None)
-            if model is not None and (remark := await choose_model(await conversation.place(), model)):
+            if model is not None and (
+                remark := await choose_model(await conversation.place(), model, how_to_see=HOW_TO_SEE)
+            ):
                 note(remark)
             if question is None:
                 if as_json or not sys.stdin.isatty():

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
-from urllib.parse import urlsplit
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import see_to_leftovers
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
@@ -20,8 +19,6 @@ from hermes.agent.undo import retry
 from hermes.app import App
 from hermes.assembly import (
     FLOOR_NOTICE,
-    OPENAI,
-    has_model,
     open_agent,
     open_notes,
     open_offer,
@@ -33,13 +30,14 @@ from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
-from hermes.cli.recap import recap
+from hermes.cli.recap import Recap, recap
 from hermes.cli.status import ChatStatus
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
-from hermes.errors import StoreError
+from hermes.errors import ModelError, StoreError
 from hermes.events import MemoryUpdated, Notice, TurnEvent
 from hermes.llm.model import Model
+from hermes.llm.offer import ModelOffer
 from hermes.logs import SESSION
 from hermes.memory.book import MemoryBook
 from hermes.memory.deliveries import Deliveries
@@ -47,7 +45,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending, Notebook, Speaker
 from hermes.scope import OWNER, TERMINAL
-from hermes.settings import BASE_URL, MEMORY_NOTICES, MODEL, PROVIDER
+from hermes.settings import MEMORY_NOTICES, PROVIDER
 from hermes.slash.here import Again, Beginning, Say
 from hermes.store.chosen_models import set_chosen_model
 from hermes.store.memory_rows import hide_title
@@ -81,9 +79,10 @@ class TerminalConversation:
         self._offer = open_offer(app)
         self._beginning = Beginning(self._owners_book(), self._offer)
         self._is_incognito = False
+        self._is_new = False
         self._said_floor = False
         self._said_default = False
-        self._looked_back = False
+        self._looks_back_at = 0.0
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._is_hurried = False
@@ -103,6 +102,11 @@ class TerminalConversation:
         return self._agent
 
     @property
+    def is_incognito(self) -> bool:
+        """Whether what is said now stays out of memory."""
+        return self._is_incognito
+
+    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         made = self._agent.given_title if self._agent else None
@@ -112,14 +116,30 @@ class TerminalConversation:
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
-        settings = self.app.settings
-        if self._agent is not None:
-            return "none" if self._agent.answers_from_memory else self._agent.model.name
-        if not has_model(settings):
+        """The one that answers, or will; "" while nobody knows."""
+        if self._offer is None:
             return "none"
-        if self._beginning.model is not None:
-            return self._beginning.model.name
-        return settings.get(MODEL) or urlsplit(settings.get(BASE_URL) or OPENAI).netloc.rpartition("@")[2]
+        if self._agent is not None:
+            return self._agent.model.name
+        return self._beginning.model.name if self._beginning.model else self._offer.answering
+
+    def ask_for_models(self) -> None:
+        """Where no model is named, ask the endpoint for its list, so that `status` names the one that will answer."""
+        if self._offer is not None and not self._offer.answering:
+            self._in_background(self._ask_for_models(self._offer))
+
+    async def _ask_for_models(self, offer: ModelOffer) -> None:
+        with suppress(ModelError):  # the first turn says it
+            await unless_stopped(offer.list(), self._ending)
+
+    def _take_remark(self) -> str:
+        """What is said once in a new session of a model that nobody chose; "" until there is something to say."""
+        agent, offer = self._agent, self._offer
+        if agent is None or offer is None or not self._is_new or agent.model is not agent.configured_model:
+            return ""
+        if remark := offer.remark:
+            self._is_new = False
+        return remark
 
     def _memory_state(self) -> str:
         provider, agent = self.app.settings.get(PROVIDER), self._agent
@@ -153,14 +173,19 @@ class TerminalConversation:
             )
             self._session = session or self._session  # the next message finds out that it was deleted
 
-    async def recap(self) -> str:
-        """Which session is gone on with and what was said in it last; "" for a new one."""
-        return "" if self._session is None else await recap(self.store, self._session)
+    async def recap(self) -> Recap | None:
+        """Which session is gone on with and what was said in it last; None for a new one."""
+        return None if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
         if self._session is not None and self._agent is None:
-            await self._open_agent(open_speaker(self.app), self._session)
+            await self._open_agent(open_speaker(self.app, self._offer), self._session)
+
+    def warm_up(self) -> None:
+        """Have memory get ready for the first question. Nobody waits for it; it ends with the conversation."""
+        if self._provider is not None:
+            self._provider.warm_up()
 
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
@@ -193,7 +218,7 @@ class TerminalConversation:
             self._in_background(self._look_back(self._agent, why))
         elif self._agent is not None:
             await self._close(self._agent, why)
-        self._agent, self._session, self._is_incognito = None, None, False
+        self._agent, self._session, self._is_incognito, self._is_new = None, None, False, False
         self._beginning = Beginning(self._beginning.book, self._offer)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
@@ -246,9 +271,16 @@ class TerminalConversation:
         finally:  # the end of a conversation may cut it short
             await agent.configured_model.close()
 
+    def _see_to_leftovers(self) -> None:
+        """Look after the sessions that were left, now and again."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._looks_back_at and not self._background:
+            self._looks_back_at = now + AGAIN
+            self._in_background(unless_stopped(see_to_leftovers(self.store, self._is_left, self._lend), self._ending))
+
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
-        agent = await self._agent_of(open_speaker(self.app), session)
+        agent = await self._agent_of(open_speaker(self.app, self._offer), session)
         try:
             yield agent
         finally:
@@ -286,11 +318,11 @@ class TerminalConversation:
             )
             async with aclosing(turn) as events:
                 async for event in events:
+                    if remark := self._take_remark():
+                        yield Notice(remark)
                     yield event
-            if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
-                self._looked_back = True
-                leftovers = see_to_leftovers(self.store, self._is_left, self._lend)
-                self._in_background(unless_stopped(leftovers, self._ending))
+            if wants_review(self._agent) or self._agent.policy.titles == "soon":
+                self._see_to_leftovers()
         finally:
             SESSION.reset(token)
 
@@ -305,7 +337,7 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted, project = open_speaker(self.app), self._beginning, self.project
+        model, wanted, project = open_speaker(self.app, self._offer), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:
@@ -318,7 +350,7 @@ class TerminalConversation:
 
         if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
-        self._session = session
+        self._session, self._is_new = session, True
         await self._open_agent(model, session)
 
 

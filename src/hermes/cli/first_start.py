@@ -11,7 +11,7 @@ from hermes.cli.asking import can_ask
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.model import WAYS, use_endpoint
 from hermes.cli.output import printable
-from hermes.llm.discover import LocalEndpoint, find_local
+from hermes.llm.discover import LocalEndpoint, find_local, talking
 
 NONE = "none"
 SHOWN = 9
@@ -39,10 +39,10 @@ def offer_model(app: App) -> bool:
 
 
 def _talkers(found: list[LocalEndpoint]) -> dict[str, LocalEndpoint]:
-    """The models that can talk, by name, the first endpoint that has one."""
+    """The models that talk, by name, in the order of their endpoints; of two with one name, the first."""
     talkers: dict[str, LocalEndpoint] = {}
     for endpoint in found:
-        for name in endpoint.models:
-            if "embed" not in name.lower() and printable(name) == name and name != NONE:
+        for name in talking(endpoint.models):
+            if printable(name) == name and name != NONE:
                 talkers.setdefault(name, endpoint)
     return talkers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Annotated, get_args
 
@@ -11,16 +12,20 @@ import typer
 from msgspec import to_builtins
 
 from hermes.app import App
-from hermes.assembly import open_model
-from hermes.cli.output import print_json, say
+from hermes.assembly import open_model, open_offer
+from hermes.cli.asking import can_ask
+from hermes.cli.dialog import TerminalDialog
+from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
-from hermes.errors import NotFoundError, UsageError
-from hermes.llm.discover import LocalEndpoint, LocalServerKind, find_local
+from hermes.errors import ModelError, NotFoundError, UsageError
+from hermes.llm.discover import ListedModel, LocalEndpoint, LocalServerKind, find_local, talking
 from hermes.llm.events import Completed, ModelFailed
 from hermes.llm.model import Model, ModelRequest
+from hermes.llm.offer import ModelOffer
 from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
+from hermes.slash.models import find_model
 from hermes.types import Json
 
 KINDS: tuple[LocalServerKind, ...] = get_args(LocalServerKind)
@@ -31,28 +36,38 @@ WAYS = (
     "  3. None: talk on; what you say is kept, and answers come from memory alone",
 )
 """How to get a model."""
+SHOWN = 40
+"""Models of an endpoint that are listed."""
+HOW_TO_SEE = "`hermes model` lists what there is"
 QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
 
 
 def model(
     ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The model that shall answer from now on.")] = None,
     use: Annotated[
         LocalServerKind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="With --use: which of its models.")] = None,
     json: AsJson = False,
 ) -> int:
-    """Show the configured model and test it. Without one, look for Ollama, LM Studio and llama.cpp on this machine."""
-    if name and not use:
-        raise UsageError("--name goes with --use", hint="`hermes config set model.default NAME` names a model alone")
+    """Show which model answers, test it, and choose another one of its endpoint. Where none is configured, look for
+    Ollama, LM Studio and llama.cpp on this machine."""
     app = load_app(ctx)
-    return asyncio.run(_use(app, use, name) if use else _show(app, json))
+    if use:
+        return asyncio.run(_use(app, use, name))
+    offer = open_offer(app)
+    if name:
+        return asyncio.run(_choose(app, offer, name))
+    if offer is None:
+        return asyncio.run(_look_around(json))
+    code, listed = asyncio.run(_show(app, offer, json))
+    if listed and not json and can_ask():
+        _let_choose(app, offer, listed)
+    return code
 
 
-async def _show(app: App, as_json: bool) -> int:
-    configured = open_model(app.settings)
-    if configured is not None:
-        return await _test(app, configured, as_json)
+async def _look_around(as_json: bool) -> int:
+    """What is said where no model is configured."""
     found = await find_local()
     if as_json:
         print_json({"configured": None, "found": [to_builtins(endpoint) for endpoint in found]})
@@ -68,7 +83,70 @@ async def _show(app: App, as_json: bool) -> int:
     return 0
 
 
-async def _test(app: App, configured: Model, as_json: bool) -> int:
+async def _show(app: App, offer: ModelOffer, as_json: bool) -> tuple[int, Sequence[ListedModel]]:
+    """Which model answers and what else there is; the exit code, and what can be chosen."""
+    try:
+        listed = await offer.list()
+    except ModelError:  # the test says it
+        listed = ()
+    configured = open_model(app, offer)
+    assert configured is not None, "there is an endpoint"
+    shown = await _test(app, configured)
+    if as_json:
+        print_json({"configured": {**shown, "models": [one.name for one in listed]}})
+    else:
+        say(f"{shown['model'] or 'Its first model'} at {offer.endpoint}, {configured.context_length:,} tokens")
+        say(f"It answers ({shown['seconds']:.1f} s)." if shown["ok"] else f"It does not answer: {shown['error']}")
+        if not can_ask():
+            _print_listed(offer, listed)
+    return 0 if shown["ok"] else 1, listed if len(listed) > 1 else ()
+
+
+def _print_listed(offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
+    if not listed:
+        return
+    say(f"{offer.endpoint} has:")
+    for one in listed[:SHOWN]:
+        say(f"{'*' if one.name == offer.answering else ' '} {printable(one.name)}")
+    if len(listed) > SHOWN:
+        say(f"  … and {len(listed) - SHOWN} more, which --json lists")
+    if len(listed) > 1:
+        say(advise("`hermes model NAME` chooses one."))
+
+
+def _let_choose(app: App, offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
+    """Ask which one shall answer; Enter leaves it as it is."""
+    now = offer.answering
+    options = {one.name: f"{one.context_length:,} tokens" if one.context_length else "" for one in listed[:SHOWN]}
+    options.setdefault(now, "configured" if all(one.name != now for one in listed) else "")
+    if len(listed) > SHOWN:
+        say(advise(f"{len(listed) - SHOWN} more are there; `hermes model NAME` takes any of them."))
+    printed = {name: meaning for name, meaning in options.items() if printable(name) == name}
+    chosen = TerminalDialog().choose(f"{offer.endpoint} has these. Which one shall answer?", printed, now)
+    if chosen != now:
+        _take(app, chosen)
+
+
+async def _choose(app: App, offer: ModelOffer | None, name: str) -> int:
+    """Have another model of the configured endpoint answer."""
+    if offer is None:
+        raise UsageError("no model is configured", hint="`hermes model` finds one on this machine")
+    _, remark = await find_model(offer, name, HOW_TO_SEE)
+    if remark:
+        note(remark)
+    _take(app, name)
+    return 0
+
+
+def _take(app: App, name: str) -> None:
+    write_setting(app.home.config_file, MODEL, name)
+    say(f"From now on {name} answers.")
+    if app.env.get(MODEL.env or ""):
+        note(f"{MODEL.env} is set here and wins over it.")
+
+
+async def _test(app: App, configured: Model) -> dict[str, Json]:
+    """Ask the model something."""
     began = time.perf_counter()
     try:
         async with aclosing(configured.stream(ModelRequest(QUESTION, max_tokens=200))) as events:
@@ -85,12 +163,7 @@ async def _test(app: App, configured: Model, as_json: bool) -> int:
     }
     if isinstance(last, ModelFailed):
         shown["error"] = last.message
-    if as_json:
-        print_json({"configured": shown})
-    else:
-        say(f"{configured.name} at {shown['base_url'] or 'OpenAI'}, {configured.context_length:,} tokens")
-        say(f"It answers ({seconds:.1f} s)." if shown["ok"] else f"It does not answer: {shown['error']}")
-    return 0 if shown["ok"] else 1
+    return shown
 
 
 async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
@@ -100,7 +173,7 @@ async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
         here = ", ".join(other.kind for other in found) or "nothing"
         hint = f"Found: {here}. Start it first, or choose another of {', '.join(KINDS)}"
         raise NotFoundError(f"no {kind} answers on this machine", hint=hint)
-    chosen = name or next(iter(endpoint.models), "")
+    chosen = name or next(iter(talking(endpoint.models)), "")
     if chosen not in endpoint.models:
         raise NotFoundError(f"{kind} has no model '{chosen}'", hint=f"It has: {', '.join(endpoint.models) or 'none'}")
     use_endpoint(app, endpoint, chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -18,8 +18,14 @@ from hermes.llm.patience import Patience, Timeouts
 from hermes.types import Json
 
 LARGEST_LIST = 16 * 1024 * 1024
+NO_TALK = ("embed", "rerank", "whisper", "tts", "dall-e", "moderation")
+"""What the names of models hold that are made for something else than talking."""
 GLANCE = 0.3
 """Seconds that each question to this machine may take."""
+
+
+class NoModelListError(ModelError):
+    """An endpoint answers, and does not list its models: a name that is configured may be asked for all the same."""
 
 
 class ListedModel(Struct, frozen=True):
@@ -89,15 +95,22 @@ async def find_local(probes: tuple[Probe, ...] = PROBES, timeout: float = GLANCE
 
 
 async def list_models(base_url: str, api_key: str | None = None, timeout: float = 10.0) -> list[ListedModel]:
-    """The models that an endpoint offers, by name. Raises ModelError when it does not say."""
+    """The models that an endpoint offers, in its own order. Raises ModelError when it does not say."""
     endpoint = Endpoint.parse(base_url, api_key)
     try:
         models = _read_models(await _fetch(endpoint, "/models", timeout))
         if models is None:
             raise bad_reply(endpoint, "no list of models")
     except ModelFault as fault:
-        raise ModelError(fault.message) from fault
-    return sorted(models, key=lambda model: model.name)
+        answers = fault.kind in ("bad_request", "bad_reply")
+        raise (NoModelListError if answers else ModelError)(fault.message) from fault
+    return models
+
+
+def talking(names: Sequence[str]) -> list[str]:
+    """Those of an endpoint's models that talk, to go by their names; all of them where none seems to. The first answers
+    where nobody chose one."""
+    return [name for name in names if not any(word in name.lower() for word in NO_TALK)] or list(names)
 
 
 async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:

@@ -1,15 +1,15 @@
-"""The models that one endpoint offers: their list, asked for now and then, each of them to talk to, and the first one
-of the list, where no model is named."""
+"""The models that one endpoint offers: their list, asked for now and then, each of them to talk to, and the first that
+talks, where no model is named."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 
 from hermes.clock import Clock
 from hermes.errors import ModelError
-from hermes.llm.discover import ListedModel
+from hermes.llm.discover import ListedModel, NoModelListError, talking
 from hermes.llm.events import ModelEvent, ModelFailed
 from hermes.llm.model import Model, ModelRequest
 
@@ -31,16 +31,33 @@ class ModelOffer:
         self.endpoint = endpoint
         """Where it is, for people: without a password."""
         self.default = default
-        """The configured model's name; "" for the first that is listed."""
+        """The configured model's name; "" for the first of the list that talks."""
         self.open = make
         """A model by its name, with its context length where that is known. Close it."""
         self._find = find
         self._clock = clock
         self._asking: asyncio.Task[Sequence[ListedModel]] | None = None
         self._asked_at = 0.0
+        self._talking: list[str] = []
+
+    @property
+    def answering(self) -> str:
+        """The model that answers where a session chose none; "" while that is not known."""
+        return self.default or next(iter(self._talking), "")
+
+    @property
+    def remark(self) -> str:
+        """What is to be said where nobody chose among several models; "" while there is nothing to say."""
+        if self.default or len(self._talking) < 2:
+            return ""
+        return (
+            f"{self.answering} answers, the first of {len(self._talking)} at {self.endpoint}; /model shows them, "
+            "`hermes config set model.default NAME` chooses one."
+        )
 
     async def list(self) -> Sequence[ListedModel]:
-        """The models by name, as they were a minute ago at most. Raises ModelError when the endpoint does not say.
+        """The models in the endpoint's order, as they were a minute ago at most. Raises ModelError when it does not
+        say.
 
         All who ask at the same time wait for one answer, and who gives up does not take it from the others.
         """
@@ -49,7 +66,9 @@ class ModelOffer:
             self._asked_at = self._clock.now()
             self._asking = asyncio.create_task(self._find())
             self._asking.add_done_callback(_failed)
-        return await asyncio.shield(self._asking)
+        listed = await asyncio.shield(self._asking)
+        self._talking = talking([one.name for one in listed])
+        return listed
 
 
 def _failed(asked: asyncio.Task[Sequence[ListedModel]]) -> bool:
@@ -57,34 +76,33 @@ def _failed(asked: asyncio.Task[Sequence[ListedModel]]) -> bool:
     return asked.cancelled() or asked.exception() is not None
 
 
+HOW_TO_NAME = "`hermes config set model.default NAME` names the model"
 UNNAMED = "default"
 """What an endpoint that lists nothing is asked for."""
 
 
 class FirstListed:
-    """A `Model` that asks the endpoint for its list with the first request, so that opening it needs no network."""
+    """A `Model` that asks the endpoint for its list with the first request, so that opening it needs no network. Its
+    name is "" until the list is known."""
 
-    def __init__(
-        self, find: Callable[[], Awaitable[Sequence[ListedModel]]], make: Callable[[str], Model], context_length: int
-    ) -> None:
+    def __init__(self, offer: ModelOffer, context_length: int) -> None:
         self.context_length = context_length
-        self._find = find
-        self._make = make
+        self._offer = offer
         self._found: Model | None = None
 
     @property
     def name(self) -> str:
-        return self._found.name if self._found else UNNAMED
+        return self._found.name if self._found else self._offer.answering
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         if self._found is None:
             try:
-                listed = await self._find()
+                await self._offer.list()
             except ModelError as error:
-                advice = "`hermes config set model.default NAME` names the model"
-                yield ModelFailed("refused", f"{error.line()} ({advice})", retryable=True)
+                advice = f" ({HOW_TO_NAME})" if isinstance(error, NoModelListError) else ""
+                yield ModelFailed("refused", f"{error.line()}{advice}", retryable=True)
                 return
-            self._found = self._make(listed[0].name if listed else UNNAMED)
+            self._found = self._offer.open(self._offer.answering or UNNAMED, None)
         async with aclosing(self._found.stream(request)) as events:
             async for event in events:
                 yield event

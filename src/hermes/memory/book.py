@@ -236,9 +236,11 @@ class MemoryBook:
             await provider.flush(lane, max(0.0, until - clock()))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
-        drop_injections(tx, lambda held: text in held)
-        drop_remarks(tx, lambda held: text in held)
+        """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""
+        scope = self.notes.scope
+        keep_forgotten(tx, scope, text, telling_words, now=self._store.clock.now())
+        drop_injections(tx, lambda held: text in held, self._store.search.sessions_within(tx, scope))
+        drop_remarks(tx, lambda held: text in held, scope)
 
     def _mirror(self, change: NoteChange) -> None:
         if self._provider is not None:

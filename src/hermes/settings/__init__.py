@@ -55,7 +55,7 @@ MODEL = Setting(
     "model.default",
     Text(),
     "",
-    "The model's name. Empty takes the endpoint's first one.",
+    "The model's name. Empty takes the endpoint's first one that talks.",
     env="HERMES_MODEL",
     env_wins=True,
     also=("model",),

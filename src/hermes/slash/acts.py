@@ -16,6 +16,8 @@ from hermes.slash.here import Beginning, Here, Word, console_of
 from hermes.store.memory_rows import hide_title
 
 LONGEST_TITLE = 200
+NOT_KNOWN = "not chosen yet"
+"""Stands for the model's name while the endpoint has not said what it has."""
 BEGINS = "A new session begins with your next message."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
@@ -98,7 +100,7 @@ async def status(here: Here, _: str) -> str:
     view = await agent.store.view(agent.session_id)
     memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
     return (
-        f"session {agent.session_id}\nmodel {agent.model.name}\n"
+        f"session {agent.session_id}\nmodel {agent.model.name or NOT_KNOWN}\n"
         f"context ~{view_tokens(view):,} of {agent.model.context_length:,} tokens, {view.epoch} compressions\n"
         f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )

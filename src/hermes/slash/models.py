@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from hermes.agent.agent import Agent
@@ -22,7 +23,7 @@ NO_MODEL = "no model is configured"
 HOW_TO_GET_ONE = "`hermes model` finds one on this machine"
 STOPPED = "Stopped; the same model answers as before."
 OWNERS = "the model is the owner's business"
-HOW_TO_SEE = "`/model` in a conversation lists what there is"
+HOW_TO_SEE = "`/model` lists what there is"
 HOW_TO_KEEP = "`hermes config set model.default NAME` changes the default."
 
 
@@ -38,7 +39,8 @@ async def _switch(place: Agent | Beginning, name: str) -> str:
     remark = await choose_model(place, name)
     assert place.offer is not None, "else there is nothing to choose"
     if name in (DEFAULT, place.offer.default):
-        return f"{place.offer.default or 'The default model'} answers from your next message on: the default again."
+        default = await _default_of(place.offer) or "The endpoint's first model"
+        return f"{default} answers from your next message on: the default again."
     told = (f"{name} answers in this session from your next message on.", remark, HOW_TO_KEEP)
     return " ".join(part for part in told if part)
 
@@ -55,23 +57,24 @@ async def model_words(here: Here) -> Sequence[Word]:
     return [*((one.name, _length(one)) for one in listed), (DEFAULT, "The configured one.")]
 
 
-async def choose_model(place: Agent | Beginning, name: str) -> str:
+async def choose_model(place: Agent | Beginning, name: str, *, how_to_see: str = HOW_TO_SEE) -> str:
     """Let another model answer in a session, from the next message on and in every process; what there is to remark.
 
-    Raises UsageError for a name that the endpoint does not list. One that lists nothing is believed.
+    Raises UsageError for a name that the endpoint does not list, with `how_to_see` what it does. One that lists nothing
+    is believed.
     """
     offer = place.offer
     if offer is None:
         raise UsageError(NO_MODEL, hint=HOW_TO_GET_ONE)
-    if len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
-        raise UsageError("that cannot be a model's name", hint=HOW_TO_SEE)
-    chosen, remark = (None, "") if name in (DEFAULT, offer.default) else await _find(offer, name)
+    chosen, remark = (None, "") if name in (DEFAULT, offer.default) else await find_model(offer, name, how_to_see)
     await _keep(place, chosen)
     return remark
 
 
-async def _find(offer: ModelOffer, name: str) -> tuple[ChosenModel, str]:
-    """A model by its name, and what there is to say of how it was found."""
+async def find_model(offer: ModelOffer, name: str, how_to_see: str) -> tuple[ChosenModel, str]:
+    """A model by its name, and what there is to say of how it was found. Raises UsageError as `choose_model` does."""
+    if len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
+        raise UsageError("that cannot be a model's name", hint=how_to_see)
     try:
         listed = await offer.list()
     except ModelError as error:
@@ -83,7 +86,7 @@ async def _find(offer: ModelOffer, name: str) -> tuple[ChosenModel, str]:
         return ChosenModel(name, offer.endpoint), f"Whether {name} exists could not be checked: no model is listed."
     near = " or ".join(_near(name, listed))
     meant = f" (did you mean {near}?)" if near else ""
-    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{meant}", hint=HOW_TO_SEE)
+    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{meant}", hint=how_to_see)
 
 
 def _near(name: str, listed: Sequence[ListedModel]) -> list[str]:
@@ -107,26 +110,34 @@ async def _show(place: Agent | Beginning) -> str:
     offer = place.offer
     if offer is None:
         return f"No model answers: {NO_MODEL}. {HOW_TO_GET_ONE}."
-    now = _answering(place, offer)
     try:
         listed = list(await offer.list())
     except ModelError as error:
-        return f"{now}\nWhat else there is could not be asked: {error.line()}"
+        return f"{_answering(place, offer)}\nWhat else there is could not be asked: {error.line()}"
     lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:SHOWN]]
     if len(listed) > SHOWN:
         lines.append(f"  … and {len(listed) - SHOWN} more, which Tab completes")
     how = f"`/model NAME` switches this session, `/model {DEFAULT}` goes back. {HOW_TO_KEEP}"
-    return "\n".join([now, f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none.", *lines, how])
+    has = f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none."
+    return "\n".join([_answering(place, offer), has, *lines, how])
+
+
+async def _default_of(offer: ModelOffer) -> str:
+    """The model that answers where a session chose none; "" where the endpoint does not say."""
+    if not offer.answering:
+        with suppress(ModelError):  # its turn says why
+            await offer.list()
+    return offer.answering
 
 
 def _answering(place: Agent | Beginning, offer: ModelOffer) -> str:
-    default = offer.default or "the endpoint's first one"
+    default = offer.answering or "the endpoint's first one"
     if isinstance(place, Beginning):
         chosen = place.model
         return (
             f"{chosen.name} will answer; the default is {default}." if chosen else f"The default, {default}, answers."
         )
-    name, length = place.model.name, place.model.context_length
+    name, length = place.model.name or "The endpoint's first model", place.model.context_length
     is_default = place.model is place.configured_model
     return f"{name} answers here ({length:,} tokens){'' if is_default else f'; the default is {default}'}."
 

@@ -16,7 +16,7 @@ from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering
 from hermes.memory.facts import FactSource
 from hermes.memory.values import Wording
 from hermes.scope import OWNER, Group
-from hermes.slash.here import Beginning, Here, Word
+from hermes.slash.here import Beginning, Here, Word, read_number
 from hermes.store.held_lease import LaneDoor
 
 QUOTED, SHOWN = 40, 300
@@ -189,10 +189,11 @@ def _chosen(book: MemoryBook, number: str) -> Remembering:
     """What a number was shown beside."""
     if isinstance(book.notes.scope, Group):
         raise UsageError(GROUPS)
-    if not number.isdecimal() or not 1 <= int(number[:6]) <= len(book.shown):
+    place = read_number(number)
+    if not 1 <= place <= len(book.shown):
         listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed yet"
         raise UsageError(f"which entry? {listed}", hint=NOT_LISTED)
-    found = book.shown[int(number) - 1]
+    found = book.shown[place - 1]
     if found is None:
         raise UsageError(f"entry {number} was changed since it was listed", hint=NOT_LISTED)
     return found
