@@ -54,10 +54,14 @@ class Walk:
         model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
         set_up = [f"{name}={value}" for name, value in {**known, **model, **env}.items()]
         command = shlex.join(["env", *set_up, sys.executable, "-m", "hermes", *arguments])
+        shell = f"{command}; echo ended with $?; sleep 600"
         if self.number > 1:
-            tmux("kill-session", "-t", "walk")
-        size = ("-x", str(columns), "-y", str(ROWS))
-        tmux("-f", os.devnull, "new-session", "-d", "-s", "walk", *size, f"{command}; echo ended with $?; sleep 600")
+            tmux("resize-window", "-t", "walk", "-x", str(columns), "-y", str(ROWS))
+            tmux("respawn-pane", "-k", "-t", "walk", shell)
+            tmux("clear-history", "-t", "walk")
+        else:
+            size = ("-x", str(columns), "-y", str(ROWS))
+            tmux("-f", os.devnull, "new-session", "-d", "-s", "walk", *size, shell)
 
     def type(self, text: str) -> None:
         tmux("send-keys", "-t", "walk", "-l", text)

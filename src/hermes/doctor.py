@@ -38,6 +38,7 @@ from hermes.store.health import StoreHealth, Undecodable, inspect
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
 from hermes.store.reading import lend_tables, open_unchanged
+from hermes.store.reviews import MOST_TRIES, given_up
 
 Level = Literal["ok", "warn", "fail"]
 LOW_SPACE = 200 * 1024 * 1024
@@ -74,6 +75,7 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
         ("log", lambda: _check_log(log)),
         ("store", lambda: _check_store(home, clock, log)),
         ("people", lambda: _check_people(home)),
+        ("reviews", lambda: _check_reviews(home)),
     )
     for name, check in checks:
         try:
@@ -246,6 +248,20 @@ def _check_people(home: Home) -> Iterator[Finding]:
         unmarked = find_unmarked(tx, allowed)
     if unmarked:
         yield Finding("people", "warn", describe_unmarked(unmarked), MARK, "unmarked-people")
+
+
+def _check_reviews(home: Home) -> Iterator[Finding]:
+    """Sessions of which nothing is noted, since the background review failed too often."""
+    if not home.state_file.exists():
+        return
+    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+        lend_tables(tx)
+        sessions = given_up(tx)
+    if sessions:
+        detail = (
+            f"the background review failed {MOST_TRIES} times; sessions that wait until something is said: {sessions}"
+        )
+        yield Finding("reviews", "warn", detail, "agent.log says why it failed", "reviews-given-up")
 
 
 def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Any
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.turn import run_turn
-from hermes.clock import SystemClock
+from hermes.clock import Clock, SystemClock
 from hermes.events import TurnEvent
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
@@ -27,6 +27,16 @@ from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import ToolCall
 from tests.memory.providers import OWNER, PATIENT, Recorder
+
+
+class AdvancedClock(SystemClock):
+    """The machine's clock, put forward by as many seconds as a test says."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
 
 Script = Iterable[ScriptedAnswer] | Callable[[ModelRequest], ScriptedAnswer]
 
@@ -45,10 +55,11 @@ async def open_seam(
     *,
     session_id: str | None = None,
     deadlines: Deadlines = PATIENT,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent with a session of its own in the store of `home`, or with one that is there."""
     home.mkdir(parents=True, exist_ok=True)
-    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+    async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
         session_id = session_id or (await store.create_session("cli")).id
         notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
         provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), deadlines)

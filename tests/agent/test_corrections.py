@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import pytest
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.recall_tool import recollect
-from hermes.agent.review import PROMPT
-from hermes.llm.events import Reply
+from hermes.agent.review import PROMPT, review
+from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.forgetting import find_kept, forget_kept
@@ -55,6 +56,29 @@ async def test_a_review_does_not_note_again_what_was_corrected_or_forgotten(
         assert agent.notes.entries("user") == [*([right] if right else []), "Lives in Oslo"]
 
 
+@pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
+async def test_a_review_that_is_under_way_heeds_what_is_corrected_meanwhile(tmp_path: Path, right: str) -> None:
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    def script(request: ModelRequest) -> ScriptedAnswer:
+        if request.messages[0]["content"] != PROMPT:
+            return Reply("fine")
+        if request.messages[-1]["role"] == "tool":
+            return Reply("done")
+        reading.set()
+        return [go_on, Completed(calls("memory", action="add", target="user", content=REX))]
+
+    async with open_seam(tmp_path, script, None, policy=Policy(review_every=100)) as agent:
+        agent.notes.add("user", REX)
+        await say(agent, "My dog is called Rex")
+        reviewing = asyncio.create_task(review(agent))
+        await reading.wait()
+        await correct(agent, right)
+        go_on.set()
+        await reviewing
+        assert agent.notes.read("user") == right
+
+
 @pytest.mark.parametrize(
     "other", ["Has a dog called Max", "Has a friend called Rex", "The terrier Max, a dog, was once called Rex"]
 )
@@ -89,6 +113,18 @@ async def test_a_session_that_goes_on_is_told_at_once_what_holds(tmp_path: Path)
         assert f"- wrong: {REX} | right: {MAX}" in second
         assert second.count("Rex") == 1, "the note itself is the corrected one"
         assert third == second
+
+
+async def test_a_session_is_told_too_when_a_correction_is_corrected_back(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        agent.notes.add("user", REX)
+        for right in (MAX, REX):
+            await correct(agent, right)
+            await say(agent, "hello")
+        first, second = (str(request.messages[0]["content"]) for request in requests(agent))
+        assert f"- wrong: {REX} | right: {MAX}" in first
+        assert f"- wrong: {MAX} | right: {REX}" in second
+        assert f"wrong: {REX}" not in second
 
 
 async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_path: Path) -> None:

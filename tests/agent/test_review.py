@@ -16,9 +16,9 @@ from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptStep
 from hermes.store.note_remarks import take_remarks
-from hermes.store.reviews import reviewed_upto
+from hermes.store.reviews import WAITS, reviewed_upto
 from hermes.types import Draft
-from tests.agent.seam import calls, finish, open_seam, requests, say
+from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)
@@ -127,10 +127,12 @@ async def test_an_incognito_turn_brings_the_next_review_no_nearer(tmp_path: Path
 async def test_a_failed_review_is_repeated_and_a_done_one_is_not_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_seam(tmp_path, answering(ON_FIRE, Reply("done")), None, EVERY_TURN) as agent:
+    clock = AdvancedClock()
+    async with open_seam(tmp_path, answering(ON_FIRE, Reply("done")), None, EVERY_TURN, clock=clock) as agent:
         await say(agent, "first")
         await finish(agent)
         assert await mark(agent) == 0
+        clock.ahead = WAITS[0] + 1
         await say(agent, "second")
         await finish(agent)
         both = "user: first\nassistant: reply\nuser: second\nassistant: reply"

@@ -185,6 +185,19 @@ async def test_after_three_failures_the_first_words_are_taken(tmp_path: Path) ->
         await until(lambda: conversation.status.session == "1 where do the stamps come from?")
 
 
+@pytest.mark.contract("10.34")
+async def test_a_model_that_takes_too_long_for_a_title_has_failed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.agent.titles.DEADLINE", 0.05)
+    answers = [says("From Malta."), says("late", delay=30.0)] * 3
+    async with LoopbackServer(answers) as server, talking(tmp_path, server) as conversation:
+        for tries in (1, 2, 3):
+            await say(conversation, f"{tries} {ASKED}")
+            await until(partial(has_tried, tmp_path, tries))
+        await until(lambda: conversation.status.session == "1 where do the stamps come from?")
+
+
 async def test_where_a_file_wants_titles_to_be_unique_the_second_gets_a_number(tmp_path: Path) -> None:
     async with talking(tmp_path, None) as conversation:
         await conversation.store.write(lambda tx: tx.execute("CREATE UNIQUE INDEX one_each ON sessions (title)"))

@@ -138,6 +138,19 @@ def test_a_line_that_only_begins_like_a_table_is_a_line() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", [0, 40])
+@pytest.mark.parametrize(
+    "text",
+    ["x " + "`" * 1990, "x " + "`" * 1000 + "y" + "`" * 900, ">" * 3000 + "x", "> " * 1500 + "x", " " * 20_000 + "x"],
+    ids=["ticks", "uneven ticks", "quotes", "spaced quotes", "blanks"],
+)
+def test_what_a_model_that_repeats_itself_says_keeps_nobody_waiting(text: str, piece: int) -> None:
+    shown = "".join(plain(rows_of(text, piece=piece)))
+    assert shown.count("x") == 1
+    assert shown.count("`") == text.count("`")
+
+
+@pytest.mark.timeout(60)
 def test_an_endless_line_full_of_signs_is_shown_whole() -> None:
     text = "**a*_`[" * 20_000
     assert "".join(plain(rows_of(text, piece=5000))).replace(" ", "").count("a") == 20_000

@@ -444,6 +444,8 @@ def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_t
             *(f"DROP TABLE {table}" for table in LATER_TABLES),
             "ALTER TABLE hermes_memory_places DROP COLUMN earlier",
             "ALTER TABLE hermes_queue DROP COLUMN lost",
+            "ALTER TABLE hermes_reviews_due DROP COLUMN tries",
+            "ALTER TABLE hermes_reviews_due DROP COLUMN not_before",
         ):
             tx.execute(statement)
 

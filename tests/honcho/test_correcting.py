@@ -237,7 +237,7 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
         fact = await only(book, "rex")
         sources = await book.sources(fact)
         assert [(source.text, source.session_id) for source in sources] == [(REX, "s1")]
-        assert await book.forget(fact, sources) == "done"
+        assert (await book.forget(fact, sources)).settled == "done"
         assert await listed(book) == ["I like figs."]
         store = talk.provider.store
         [said] = await store.read(lambda tx: list(store.messages.history(tx, "s1")))

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.embedded.connect import find_running
+from hermes.home import Home
 from hermes.honcho.plugin import HonchoPlugin
+from hermes.honcho.recall import LATE
 from hermes.honcho.server import find_server
 from hermes.memory.command_host import CommandHost
 from hermes.settings import PROVIDER
+from tests.cli.screen import ENTER, Screen
 from tests.embedded.loading import OF_THE_SERVER, loaded
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
@@ -37,6 +41,53 @@ def test_a_fresh_home_has_memory_and_says_so_once(fresh: FreshHome) -> None:
     assert "Miso" in second.out
     shown = fresh.status()
     assert (shown["provider"], shown["plugin"]["honcho"]) == ("honcho", "our own memory server")
+
+
+def at_terminal(fresh: FreshHome) -> Screen:
+    return Screen("chat", env={**fresh.env, "TERM": "xterm-256color"})
+
+
+@pytest.mark.contract("7.5", "9.2")
+def test_who_sits_at_the_prompt_has_the_memory_server_started_and_the_first_question_has_memory(
+    fresh: FreshHome,
+) -> None:
+    fresh.chat("-q", "My cat is called Miso.")
+    fresh.deliver()
+    fresh.restart()
+    with at_terminal(fresh) as screen:
+        screen.wait_for_prompt().wait(lambda _: find_running(fresh.place) is not None)
+        screen.type("What is my cat called?" + ENTER)
+        screen.wait_for("From memory: “My cat is called Miso.”").wait_for_prompt().type("/quit" + ENTER)
+        assert screen.ended() == 0
+    explained = fresh.hermes("memory", "explain")
+    assert "Miso" in explained.out
+    assert LATE not in explained.out
+
+
+@pytest.mark.contract("7.5")
+def test_who_leaves_at_once_starts_no_memory_server(fresh: FreshHome) -> None:
+    with at_terminal(fresh) as screen:
+        screen.wait_for_prompt().type("/quit" + ENTER)
+        assert screen.ended() == 0
+        assert b"memory provider" not in screen.raw
+    assert servers_below(fresh.home) == {}
+
+
+@pytest.mark.contract("7.5")
+def test_a_memory_server_that_does_not_start_is_told_with_the_first_turn(fresh: FreshHome) -> None:
+    fresh.home.mkdir()
+    fresh.place.folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh.place.folder.write_text("no folder")
+    with at_terminal(fresh) as screen:
+        screen.wait_for_prompt().wait(lambda _: "warm_up failed" in log_of(fresh))
+        assert "going on without it" not in "\n".join(screen.rows)
+        screen.type("My cat is called Miso." + ENTER)
+        screen.wait_for("Saved: My cat").wait_for("going on without it")
+
+
+def log_of(fresh: FreshHome) -> str:
+    path = Home(fresh.home).log_file
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.mark.contract("4.3")

@@ -50,7 +50,7 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
-    *("find_remembered", "forget", "facts", "fact_sources"),
+    *("find_remembered", "forget", "facts", "fact_sources", "warm_up"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HANG_GUARD = 30.0
@@ -348,11 +348,53 @@ async def test_a_turn_that_memory_brings_nothing_to_in_time_says_so_once(tmp_pat
     async with active(tmp_path, Cold(), PATIENT) as provider:
         memory = await begin(provider)
         said = {}
-        for number, text in enumerate(["cold", "cold", "refreshing", "known", "cold"]):
+        for number, text in enumerate(["cold", "cold", "cold", "refreshing", "known", "cold"]):
             await turn(memory, text)
             said[number] = memory.take_notices()
+            await memory.flush(10)
     line = ["memory was not there in time: this reply goes without it"]
-    assert said == {0: line, 1: [], 2: [], 3: [], 4: line}
+    assert said == {0: [], 1: line, 2: [], 3: [], 4: [], 5: line}, "at first it was told nothing it could bring"
+
+
+@pytest.mark.contract("7.5", "P4")
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_a_warm_up_in_trouble_is_nobodys_trouble(
+    tmp_path: Path, trouble: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Warming(Troubled):
+        async def warm_up(self, until: float) -> None:
+            begun.set()
+            return await self.run("warm_up", None)  # type: ignore[no-any-return]
+
+    begun, plugin = threading.Event(), Warming("warm_up", TROUBLES[trouble])
+    async with asyncio.timeout(HANG_GUARD):
+        async with active(tmp_path, plugin, replace(SHORT, first_turn=10, turn=10, tool=10)) as provider:
+            provider.warm_up()
+            provider.warm_up()
+            assert await asyncio.to_thread(begun.wait, HANG_GUARD)
+            memory = await begin(provider)
+            assert await turn(memory) == "recalled for hello"
+            assert memory.take_notices() == []
+            await memory.close()
+    assert plugin.hooks().count("warm_up") == 1
+    assert provider.health.failing() == {}
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_who_leaves_while_memory_warms_up_waits_for_nothing(tmp_path: Path) -> None:
+    class Warming(Recorder):
+        async def warm_up(self, until: float) -> None:
+            begun.set()
+            try:
+                await hang()
+            finally:
+                await self.run("let go", None)
+
+    begun, plugin = threading.Event(), Warming()
+    async with asyncio.timeout(HANG_GUARD), active(tmp_path, plugin, PATIENT) as provider:
+        provider.warm_up()
+        assert await asyncio.to_thread(begun.wait, HANG_GUARD)
+    assert plugin.hooks() == ["is_available", "let go", "shutdown"]
 
 
 async def test_what_a_plugin_says_in_words_is_told_without_the_name_of_a_hook(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_replies_and_code_are_copied_and_it_is_said_how(
         assert clipboard.read_text(encoding="utf-8") == CODE
         assert (await ask(conversation, "/copy code")).startswith("The last code block")
         assert clipboard.read_text(encoding="utf-8") == "second\n"
-        for wrong in ("0", "3", "x"):
+        for wrong in ("9" * 5000, "0", "3", "x"):
             with pytest.raises(UsageError, match="takes `code` or a number from 1, the last reply, to 2"):
                 await ask(conversation, f"/copy {wrong}")
 

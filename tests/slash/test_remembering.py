@@ -9,9 +9,13 @@ import pytest
 
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
+from hermes.db.engine import Tx
 from hermes.errors import HermesError, UsageError
+from hermes.events import MemoryUpdated
 from hermes.gateway.platform import ChatType
-from hermes.scope import Guest
+from hermes.scope import OWNER, Guest
+from hermes.store.injections import InjectedPart, Injection, keep_injection
+from hermes.store.note_remarks import keep_remarks
 from tests.gateway.core import Core, message, running_core
 from tests.gateway.processes import rows
 from tests.slash.surfaces import ask, at_terminal, say
@@ -111,7 +115,9 @@ async def test_a_long_list_comes_in_pages_whose_numbers_go_on(tmp_path: Path) ->
     assert left == [*facts[:6], "Fact seven", *facts[7:29]]
 
 
-@pytest.mark.parametrize("line", ["edit", "edit 0 x", "edit 2 x", "edit x y", "forget 9999999999999 --yes", "why -1"])
+@pytest.mark.parametrize(
+    "line", ["edit", "edit 0 x", "edit 2 x", "edit x y", "forget 9999999999999 --yes", "why -1", "why 0000019"]
+)
 async def test_what_names_no_entry_is_refused_and_changes_nothing(tmp_path: Path, line: str) -> None:
     user = write_note(tmp_path, "USER.md", "Has a dog\n")
     async with at_terminal(tmp_path) as conversation:
@@ -154,6 +160,39 @@ async def test_a_guest_sees_and_corrects_what_is_the_guests_own_and_no_path(tmp_
         assert str(tmp_path) not in listed + told
     assert read(user) == "Has a dog called Max\n"
     assert rows(tmp_path, "SELECT scope FROM hermes_corrections") == [(Guest("fake", "ann").name,)]
+
+
+async def test_what_a_guest_forgets_takes_nothing_from_what_others_have(tmp_path: Path) -> None:
+    told = (InjectedPart("user", "likes eels", 1.0, 1, 0),)
+    async with running_core(tmp_path) as core:
+        await in_chat(core, "hi")
+        [(session,)] = rows(tmp_path, "SELECT id FROM sessions")
+        write_note(tmp_path, f"people/{Guest('fake', 'ann').name}/USER.md", "e\n")
+
+        def keep(tx: Tx) -> None:
+            for one in (str(session), "of-the-owner"):
+                keep_injection(tx, Injection(one, 1, 1, "honcho", 1.0, 0.1, told, {}))
+            for scope in (OWNER, Guest("fake", "ann")):
+                keep_remarks(tx, scope, [MemoryUpdated("user", "add", "likes eels")])
+
+        await core.store.write(keep)
+        await in_chat(core, "/memory")
+        assert "Forgotten." in await in_chat(core, "/memory forget 1 --yes")
+    assert rows(tmp_path, "SELECT session_id FROM hermes_injections") == [("of-the-owner",)]
+    assert rows(tmp_path, "SELECT scope FROM hermes_note_remarks") == [("owner",)]
+
+
+async def test_a_change_that_is_refused_is_said_in_the_chat_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    folder = Path("people") / Guest("fake", "ann").name
+    async with running_core(tmp_path) as core:
+        await in_chat(core, "hi")
+        user = write_note(tmp_path, str(folder / "USER.md"), "Has a dog\n")
+        await in_chat(core, "/memory")
+        assert "an entry has 1 to 2000 characters" in await in_chat(core, f"/memory edit 1 {'x' * 2001}")
+        user.write_text("Speaks Danish\n", encoding="utf-8")
+        assert "not there any more" in await in_chat(core, "/memory edit 1 Has a cat")
+        assert await in_chat(core, "hello") == "echo: hello"
+    assert rows(tmp_path, "SELECT count(*) FROM hermes_queue WHERE queue = 'inbox' AND attempts > 1") == [(0,)]
 
 
 async def test_a_groups_notes_are_nobodys_to_correct(tmp_path: Path) -> None:

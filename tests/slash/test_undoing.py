@@ -85,6 +85,16 @@ async def test_messages_of_a_chat_that_were_answered_together_are_taken_back_tog
     assert rows(tmp_path, LIVE) == [("user", "wait"), ("assistant", "echo: wait")]
 
 
+@pytest.mark.contract("10.26")
+async def test_in_a_group_a_guest_has_their_own_words_alone_answered_anew(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        for count, (author, text) in enumerate([("ann", "stamps"), ("bob", "/retry"), ("ann", "/retry")], 1):
+            await core.platform.deliver(message(text, kind="group", author=author))
+            await core.platform.until(lambda wanted=count: len(core.platform.sent) == wanted)  # type: ignore[misc]
+        assert "only they or the owner can have it answered anew" in core.platform.sent[1][1]
+        assert len(core.model.requests) == 2
+
+
 @pytest.mark.contract("10.25")
 async def test_in_a_group_a_guest_takes_back_their_own_words_alone(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:

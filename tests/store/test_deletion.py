@@ -181,16 +181,17 @@ async def test_compression_that_finishes_after_the_deletion_writes_nothing(store
     assert await store.read(lambda tx: store.compressions.all(tx, session.id)) == []
 
 
-def occupy(tx: Tx, session_id: str) -> list[str]:
-    """Put a row for the session into every table of ours that is kept per session; returns their names."""
+def occupy(tx: Tx, column: str, value: str | int) -> list[str]:
+    """Put a row with this value into every table of ours that has the column; returns their names."""
     tables = tx.execute(
         "SELECT t.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' "
-        "AND t.name GLOB 'hermes_*' AND t.name NOT GLOB 'hermes_search*' AND c.name = 'session_id'"
+        "AND t.name GLOB 'hermes_*' AND t.name NOT GLOB 'hermes_search*' AND c.name = ?",
+        (column,),
     ).fetchall()
     for (table,) in tables:
         info = tx.execute(f"PRAGMA table_info({table})").fetchall()
         needed = [row["name"] for row in info if row["notnull"] and row["dflt_value"] is None]
-        values = {**dict.fromkeys(needed, "1"), "session_id": session_id}
+        values = {**dict.fromkeys(needed, "1"), column: value}
         tx.execute(
             f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
         )
@@ -200,7 +201,7 @@ def occupy(tx: Tx, session_id: str) -> list[str]:
 @pytest.mark.contract("1.8")
 async def test_every_table_of_ours_that_is_kept_per_session_is_emptied(store: Store) -> None:
     session = await store.create_session("cli")
-    tables = await store.write(lambda tx: occupy(tx, session.id))
+    tables = await store.write(lambda tx: occupy(tx, "session_id", session.id))
     assert {"hermes_compressions", "hermes_queue", "hermes_routes"} <= set(tables)
     await delete(store, session.id)
     file = old.OldFile(store.db.path, 0)
@@ -209,3 +210,19 @@ async def test_every_table_of_ours_that_is_kept_per_session_is_emptied(store: St
     ]
     assert still == []
     assert file.rows("SELECT payload, lane FROM hermes_queue") == [("null", "")], "only the key stays, against replays"
+
+
+@pytest.mark.contract("1.8")
+async def test_every_table_of_ours_that_is_kept_per_message_is_emptied(store: Store) -> None:
+    session = await store.create_session("cli")
+    (message,) = await store.append(session.id, Draft("user", "secret"))
+
+    def occupy_both(tx: Tx) -> tuple[list[str], list[str]]:
+        return occupy(tx, "session_id", session.id), occupy(tx, "message_id", message.id)
+
+    per_session, per_message = await store.write(occupy_both)
+    tables = set(per_message) - set(per_session)
+    assert {"hermes_message_extra", "hermes_mended", "hermes_memory_told"} <= tables
+    await delete(store, session.id)
+    file = old.OldFile(store.db.path, 0)
+    assert [table for table in tables if file.rows(f"SELECT count(*) FROM {table}") != [(0,)]] == []

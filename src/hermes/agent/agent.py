@@ -92,7 +92,7 @@ class Agent(Struct):
     spending: Spending = field(default_factory=Spending)
     """Tokens that are not written down yet; the next commit of a turn does it."""
     turns: int = 0
-    background: set[asyncio.Task[None]] = field(default_factory=set)
+    background: set[asyncio.Task[bool]] = field(default_factory=set)
     overhead: int = 0
     """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
     untold: list[TurnEvent] = field(default_factory=list)

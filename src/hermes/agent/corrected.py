@@ -21,11 +21,12 @@ TOLD = (
 )
 
 
-def heeding(agent: Agent, tool: Tool, corrections: Corrections, spoken: str = "") -> Tool:
-    """The tool, which refuses what goes against a correction. Where the person says so in what was just `spoken`, it is
-    noted, and the correction holds no more."""
+def heeding(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
+    """The tool, which refuses what goes against a correction, also one that was made while the model thought. Where the
+    person says so in what was just `spoken`, it is noted, and the correction holds no more."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
+        corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
         removes = text_argument(arguments, "action").strip().lower() == "remove"
         found = None if removes else corrections.find_repeated(text_argument(arguments, "content"))
         if found is None:

@@ -16,24 +16,31 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-MOST = 20
-"""Sessions that are reviewed after one start."""
-LOOKED_AT, TITLES = 200, 5
-"""Sessions without a title that are looked at, and of ours among them those that get one."""
+LOOKED_AT = 200
+"""Sessions that are looked at, for ours among them."""
+REVIEWS, TITLES = 20, 5
+"""Sessions that are reviewed and that get a title in one go."""
+FAILURES = 3
+"""Reviews that fail in a row before the others are left for later: the model may be away."""
+AGAIN = 600.0
+"""Seconds after which whoever goes on running looks again."""
 
 
 async def see_to_leftovers(
     store: Store, ours: Callable[[Session], bool], use: Callable[[Session], AbstractAsyncContextManager[Agent]]
 ) -> None:
     """Review and name those sessions that are `ours` and were left before now, one after another; `use` lends an agent
-    of each.
+    of each. What failed comes last.
 
     Must not raise but for being cancelled: what is not done stays due.
     """
     try:
-        for session in filter(ours, await store.unreviewed(MOST)):
+        failures = 0
+        for session in islice(filter(ours, await store.unreviewed(LOOKED_AT)), REVIEWS):
             async with use(session) as agent:
-                await review_now(agent)
+                failures = 0 if await review_now(agent) else failures + 1
+            if failures == FAILURES:
+                break
         for session in islice(filter(ours, await store.untitled(LOOKED_AT)), TITLES):
             async with use(session) as agent:
                 await title_now(agent)

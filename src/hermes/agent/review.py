@@ -25,7 +25,15 @@ from hermes.memory.corrections import Corrections
 from hermes.memory.notes import Notes
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
-from hermes.store.reviews import clear_due, mark_reviewed, reviewed_upto
+from hermes.store.reviews import (
+    MOST_TRIES,
+    begin_try,
+    clear_due,
+    count_try,
+    forget_tries,
+    mark_reviewed,
+    reviewed_upto,
+)
 from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
@@ -58,19 +66,22 @@ def wants_review(agent: Agent) -> bool:
     return bool(agent.policy.review_every) and not agent.answers_from_memory and "memory" not in agent.policy.tools_off
 
 
-async def review_now(agent: Agent) -> None:
-    """Read what is unread of the session, within the deadline. Must not raise: what is not read stays due."""
+async def review_now(agent: Agent) -> bool:
+    """Read what is unread of the session, within the deadline. Must not raise: what is not read stays due. False when
+    it failed."""
     try:
         async with asyncio.timeout(agent.policy.review_deadline):
-            await review(agent)
+            return await review(agent)
     except TimeoutError:
-        log.warning("the review of session %s took too long and was given up", agent.session_id)
-    except HermesError as error:  # the store, the notes: the next review tries again
+        log.warning("the review of session %s took too long", agent.session_id)
+    except HermesError as error:  # the store, the notes: a later review tries again
         log.warning("the review of session %s failed: %s", agent.session_id, error.line())
+    return False
 
 
-async def review(agent: Agent) -> None:
-    """Read what is new in the session and note what lasts. Messages that are incognito are not read."""
+async def review(agent: Agent) -> bool:
+    """Read what is new in the session and note what lasts. Messages that are incognito are not read. False when it
+    failed."""
 
     def unread(tx: Tx) -> tuple[list[Message], int]:
         new = list(agent.store.messages.history(tx, agent.session_id))
@@ -78,31 +89,57 @@ async def review(agent: Agent) -> None:
         return known, agent.store.messages.last_id(tx, agent.session_id)
 
     messages, whole = await agent.store.read(unread)
-    await review_messages(agent, messages, whole)
+    return await review_messages(agent, messages, whole)
 
 
-async def review_messages(agent: Agent, messages: Sequence[Message], whole: int = 0) -> None:
+async def review_messages(agent: Agent, messages: Sequence[Message], whole: int = 0) -> bool:
     """Note what lasts of those messages that no review has read yet. Without a model there is no review, and while
-    another one reads the session there is none either: no turn is read twice.
+    another one reads the session there is none either: no turn is read twice. After one that failed, the next waits.
+    False when this one failed.
 
     `whole` is the session's last message when these are all there are: once they are read, none is due.
     """
     if not wants_review(agent):
-        return
+        return True
     wanted = wanted_lease(
         agent.store, f"the review of session {agent.session_id}", f"review:{agent.session_id}", agent.owner, LEASE
     )
     held = await take(agent.store, wanted)
     if held is None:
-        return
+        return True
     async with kept(agent.store, wanted, held):
         upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
         new = [message for message in messages if message.id > upto]
         text, last = _read(new, min(LONGEST, 2 * agent.model.context_length))
         seen = [message for message in new if message.id <= last]
-        if not text or await _note(agent, text, seen):
-            is_all = not new or last == new[-1].id
-            await agent.store.write(lambda tx: _mark(tx, agent, seen, whole if is_all else 0))
+        if text:
+            if not await agent.store.write(lambda tx: begin_try(tx, agent.session_id, now=agent.clock.now())):
+                return True
+            if not await _try(agent, text, seen):
+                return False
+        is_all = not new or last == new[-1].id
+        await agent.store.write(lambda tx: _mark(tx, agent, seen, whole if is_all else 0))
+        return True
+
+
+async def _try(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
+    """Note what lasts of a text; a failure is counted. One that was cut off, as the person left, counts once it has
+    taken half of the time that a review may take."""
+    time, task, is_done = asyncio.get_running_loop().time, asyncio.current_task(), False
+    enough = time() + agent.policy.review_deadline / 2
+    try:
+        is_done = await _note(agent, text, seen)
+    finally:
+        is_cut_off = task is not None and task.cancelling() > 0
+        if not is_done and (time() >= enough or not is_cut_off):
+            tries = await agent.store.write(lambda tx: count_try(tx, agent.session_id, now=agent.clock.now()))
+            if tries == MOST_TRIES:
+                log.warning(
+                    "the review of session %s failed %d times and waits until something new is said",
+                    agent.session_id,
+                    tries,
+                )
+    return is_done
 
 
 async def _note(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
@@ -111,7 +148,7 @@ async def _note(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
     notes = f"Notes so far:\n{agent.notes.read('user')}\n{agent.notes.read('memory')}"
     if told := corrections.lines():
         notes += f"\n\n{TOLD}\n{told}"
-    tool = heeding(agent, _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written)), corrections)
+    tool = heeding(agent, _written_down(agent, seen, review_tool(agent.notes, agent.memory.note_written)))
     toolbox = Toolbox([tool], off=agent.policy.tools_off)
     temporary = TemporaryAgent(Responder(agent.model, toolbox, MAX_STEPS), PROMPT)
     outcome = await temporary.run(f"{notes}\n\nNew conversation:\n{text}", now=agent.clock.now())
@@ -148,6 +185,7 @@ def _are_known(tx: Tx, agent: Agent, seen: Sequence[Message]) -> bool:
 def _mark(tx: Tx, agent: Agent, seen: Sequence[Message], whole: int) -> None:
     """Nothing is due when all was read and nothing was said meanwhile. What is not known any more leaves no mark: the
     rest is read again."""
+    forget_tries(tx, agent.session_id)
     if not _are_known(tx, agent, seen):
         return
     if seen:

@@ -29,7 +29,7 @@ PROMPT = (
     "you."
 )
 DEADLINE = 30.0
-"""Seconds that a title may take."""
+"""Seconds that a model may take for a title."""
 TRIES = 3
 """How often a model may fail before the first words are taken."""
 READ, READ_EACH = 6, 800
@@ -55,14 +55,11 @@ def title_soon(agent: Agent) -> None:
 
 
 async def title_now(agent: Agent) -> None:
-    """Give the session a title if one is due, within a deadline. Must not raise: what is not made stays due."""
+    """Give the session a title if one is due. Must not raise: what is not made stays due."""
     if agent.policy.titles != "soon":
         return
     try:
-        async with asyncio.timeout(DEADLINE):
-            await _give_title(agent)
-    except TimeoutError:
-        log.warning("the title of session %s took too long and was given up", agent.session_id)
+        await _give_title(agent)
     except HermesError as error:  # the store: it is tried again
         log.warning("session %s could not be given a title: %s", agent.session_id, error.line())
     finally:
@@ -100,21 +97,28 @@ async def _think_of_one(agent: Agent, messages: list[Message], telling: str) -> 
         return clean_title(telling)
     lines = [f"{m.role}: {(m.content or '')[:READ_EACH]}" for m in messages if m.role in ("user", "assistant")]
     temporary = TemporaryAgent(Responder(agent.model, Toolbox([]), 1), PROMPT)
-    outcome = await temporary.run("Conversation:\n" + "\n".join(lines), now=agent.clock.now())
-    if outcome.ok and (title := clean_title(outcome.text)):
-        return title
-    log.warning("the model gave session %s no title: %s", agent.session_id, outcome.text)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            outcome = await temporary.run("Conversation:\n" + "\n".join(lines), now=agent.clock.now())
+        if outcome.ok and (title := clean_title(outcome.text)):
+            return title
+        problem = outcome.text
+    except TimeoutError:
+        problem = "it took too long"
+    log.warning("the model gave session %s no title: %s", agent.session_id, problem)
     tries = await agent.store.write(lambda tx: count_title_try(tx, agent.session_id))
     return clean_title(telling) if tries >= TRIES else ""
 
 
 def _keep(tx: Tx, agent: Agent, title: str, messages: list[Message]) -> str | None:
-    """Give the title, unless a person was faster or has taken back what it was made of. No provider is told of it: what
-    names its sessions by titles would move this one."""
+    """Give the title, unless a person was faster, or has taken back or forgotten what it was made of. No provider is
+    told of it: what names its sessions by titles would move this one."""
     store, session_id = agent.store, agent.session_id
     if not is_title_due(tx, session_id) or store.sessions.get(tx, session_id).title is not None:
         return None
     if store.messages.undone_among(tx, [message.id for message in messages]):
+        return None
+    if len(store.incognito.remembered(tx, session_id, messages)) < len(messages):
         return None
     kept = None
     for wanted in (title, *(f"{title} ({number})" for number in range(2, TWINS + 1))):

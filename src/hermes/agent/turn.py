@@ -1,6 +1,7 @@
 """One turn, from a person's message to the reply.
 
-lane ── accept (commit) ── recall ── model ↔ tools ── after_turn
+take lane + store message (one commit) ── recall ── model ↔ tools ── store reply + release lane (one commit)
+    ── background work
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
 async def answer(
     agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Answer several messages with one reply. Without any, what is stored already is answered: a crash cut it off.
+    """Answer several messages with one reply. With no drafts, answer messages already stored: an earlier turn crashed
+    before replying.
 
-    A turn that is stopped while it waits for another one of the session has said nothing.
+    A turn that the person stops while it waits for another turn of the session stores nothing.
     """
     await agent.be_busy()
     try:
@@ -109,11 +111,11 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    memory, own = speaking.memory, _own_tools(speaking, accepted, corrections)
+    memory, own = speaking.memory, _own_tools(speaking, accepted)
     until = memory.begin()
     block = await memory.prompt_block(until)
     given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.recall(accepted.messages, until)
+    recall = await memory.recall(accepted.messages, until, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
@@ -122,16 +124,16 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
-def _own_tools(agent: Agent, accepted: TurnOpening, corrections: Corrections) -> list[Tool]:
-    """The agent's own tools; what the person corrected is noted again only where the person says so now."""
+def _own_tools(agent: Agent, accepted: TurnOpening) -> list[Tool]:
+    """The agent's own tools. The tool `memory` refuses to note what the person corrected, unless they say it themselves
+    now."""
     spoken = "\n".join(message.content or "" for message in accepted.messages)
-    return [
-        heeding(agent, tool, corrections, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)
-    ]
+    return [heeding(agent, tool, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)]
 
 
 async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, block: str | None, toolbox: Toolbox) -> str:
-    """The prompt that the session has, byte for byte, unless what it was made of has changed."""
+    """The session's kept prompt, byte for byte; a new one, which is then kept, if what it was built from has
+    changed."""
     accepted = turn.opening
     if accepted.incognito:
         return _bare_prompt(agent, accepted)
@@ -151,7 +153,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
             project=accepted.project,
         )
     )
-    if not notes.problems:  # one that lacks a note is not kept
+    if not notes.problems:  # a prompt built without an unreadable note is not kept
         await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
     return prompt
 
@@ -175,7 +177,7 @@ def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> To
 
 
 def _after(agent: Agent, accepted: TurnOpening) -> None:
-    """What happens off the turn: memory prepares for the next one, and now and then the notes are reviewed."""
+    """Start background work: idle compression, next recall, review of notes, title."""
     compress_when_idle(agent)
     if accepted.incognito or not accepted.messages:
         return
@@ -185,7 +187,8 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
 
 
 class Preparation(Struct, frozen=True):
-    """What a turn begins with: its prompt, what was recalled for it, who answers, and the memory that hears of it."""
+    """What `_prepare` built for the model: the system prompt, the recalled text, the model with its tools, and the
+    memory that is told when the turn ends."""
 
     system_prompt: str
     recalled: str
@@ -205,7 +208,7 @@ class StoredTranscript:
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
         until = waiting_ends(self._agent)
-        while True:
+        while True:  # again only while other processes compress the session ("busy"), and no longer than `until`
             view = await self._turn.view()
             messages = self._build(view)
             made = await make_room(self._agent, view, messages, tools, until)

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import see_to_leftovers
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.agent.prompt import read_soul
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
@@ -82,7 +82,7 @@ class TerminalConversation:
         self._is_new = False
         self._said_floor = False
         self._said_default = False
-        self._looked_back = False
+        self._looks_back_at = 0.0
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._is_hurried = False
@@ -177,6 +177,11 @@ class TerminalConversation:
         if self._session is not None and self._agent is None:
             await self._open_agent(open_speaker(self.app, self._offer), self._session)
 
+    def warm_up(self) -> None:
+        """Have memory get ready for the first question. Nobody waits for it; it ends with the conversation."""
+        if self._provider is not None:
+            self._provider.warm_up()
+
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
         people = open_people(self.app)
@@ -261,6 +266,13 @@ class TerminalConversation:
         finally:  # the end of a conversation may cut it short
             await agent.configured_model.close()
 
+    def _see_to_leftovers(self) -> None:
+        """Look after the sessions that were left, now and again."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._looks_back_at and not self._background:
+            self._looks_back_at = now + AGAIN
+            self._in_background(unless_stopped(see_to_leftovers(self.store, self._is_left, self._lend), self._ending))
+
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
         agent = await self._agent_of(open_speaker(self.app, self._offer), session)
@@ -304,10 +316,8 @@ class TerminalConversation:
                     if remark := self._take_remark():
                         yield Notice(remark)
                     yield event
-            if not self._looked_back and (wants_review(self._agent) or self._agent.policy.titles == "soon"):
-                self._looked_back = True
-                leftovers = see_to_leftovers(self.store, self._is_left, self._lend)
-                self._in_background(unless_stopped(leftovers, self._ending))
+            if wants_review(self._agent) or self._agent.policy.titles == "soon":
+                self._see_to_leftovers()
         finally:
             SESSION.reset(token)
 

@@ -82,28 +82,30 @@ def forget(
 
 
 def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
-    """Forget one entry, a fact with the messages it was learnt from."""
+    """Forget one entry, a fact with the messages it was learnt from and the replies to them."""
 
-    async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource]]:
+    async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource], list[str]]:
         entry = await book.find(entry_id)
-        return entry, await book.sources(entry)
+        sources = await book.sources(entry)
+        return entry, sources, await book.replies(sources)
 
-    entry, sources = work_on(app, look)
+    entry, sources, replies = work_on(app, look)
     if not as_json:
-        print_table(
-            ["kind", "text"], [("entry", _shorten(entry.text)), *(("message", _shorten(s.text)) for s in sources)]
-        )
-    if not yes and (as_json or not _is_sure()):
-        settled = None
-    else:
-        settled = work_on(app, lambda book: book.forget(entry, sources))
-    stays = [source.text for source in sources if not source.can_go]
+        going = [("entry", entry.text), *(("message", s.text) for s in sources), *(("reply", text) for text in replies)]
+        print_table(["kind", "text"], [(kind, _shorten(text)) for kind, text in going])
+    done = None
+    if yes or (not as_json and _is_sure()):
+        done = work_on(app, lambda book: book.forget(entry, sources))
+    stays = [*(source.text for source in sources if not source.can_go), *(done.stays if done else ())]
     if as_json:
-        print_json({**to_builtins(entry), "deleted": settled is not None, "outcome": settled, "stays": stays})
+        outcome = None if done is None else done.settled
+        print_json({**to_builtins(entry), "deleted": done is not None, "outcome": outcome, "stays": stays})
     else:
-        note("Nothing was deleted." if settled is None else "Forgotten.")
-        tell_outcome(settled or "done")
-    return 1 if settled is not None and (settled == "refused" or stays) else 0
+        note("Nothing was deleted." if done is None else "Forgotten.")
+        tell_outcome("done" if done is None else done.settled)
+        for line in () if done is None else done.stays:
+            say(printable(line))
+    return 1 if done is not None and (done.settled == "refused" or stays) else 0
 
 
 def _is_sure() -> bool:

@@ -19,7 +19,7 @@ LONGEST = 2000
 
 MARKED = r"""(?x)
       \\(?P<escaped>[!-/:-@\[-`{-~])
-    | (?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
+    | (?:(?<!`)|(?<=\\`))(?P<ticks>`++)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
     | !?\[(?P<label>[^\[\]]*)\]\(\s*<?(?P<target>(?:[^\s()<>]|\([^\s()<>]*\))*)>?(?:\s+"[^"]*")?\s*\)
     | <(?P<address>(?:https?|mailto):[^\s<>]+)>
     | \*\*\*(?=\S)(?P<both>[^*]+?)(?<=\S)\*\*\*
@@ -29,7 +29,8 @@ MARKED = r"""(?x)
     | (?<!\w)_(?=[^\s_])(?P<italic_>.+?)(?<=\S)_(?!\w)
     | ~~(?=\S)(?P<struck>.+?)(?<=\S)~~
     """
-"""What is marked. Patterns are texts, which `re` compiles when the first reply comes: not at every start."""
+"""What is marked. A run of ticks counts as a whole, so that a row of them is not tried in every way there is. Patterns
+are texts, which `re` compiles when the first reply comes: not at every start."""
 OPENING = r"[`\\]|\*(?!\s)|(?<!\w)_(?!\s)|~(?=~|$)|<(?=[hm]|$)|\[(?![^\]]*\][^(])|!$"
 """What may begin one of them, as far as the line has come."""
 STYLES = {

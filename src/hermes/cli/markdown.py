@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermes.cli.inline import CODE, DIM
+from hermes.cli.inline import CODE, DIM, LONGEST
 from hermes.cli.markdown_line import LineRows
 from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
 from hermes.cli.styled import paint
@@ -75,11 +75,14 @@ class Markdown:
 
     def _go_on(self) -> list[str]:
         """Finish what can be of the line that grows."""
-        if self._fence or self._header or self._table or (self._rows is None and re.match(UNDECIDED, self._line)):
+        if self._fence or self._header or self._table or (self._rows is None and self._may_become_anything()):
             return []
         if self._rows is None:
             self._rows = self._rows_of("")
         return self._rows.grow(self._line)
+
+    def _may_become_anything(self) -> bool:
+        return len(self._line) <= LONGEST and re.match(UNDECIDED, self._line) is not None
 
     def _end_line(self, line: str) -> list[str]:
         if self._fence is not None:
@@ -98,6 +101,8 @@ class Markdown:
         """A line that nothing before it explains."""
         if not line.strip():
             return [""]
+        if len(line) > LONGEST:
+            return self._rows_of(line).end()
         if fence := re.match(FENCE, line):
             self._fence = fence
             return [paint([(line.strip(), DIM if self._colored else "")])]

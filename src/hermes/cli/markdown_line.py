@@ -12,6 +12,8 @@ from hermes.cli.styled import cut, fold_runs, paint, text_of, trimmed
 HELD = 400
 """Characters of a line that wait for the end of something, such as bold, that may have begun."""
 NARROWEST = 16
+DEEPEST = 20
+"""Quotes within quotes that are shown as such."""
 HEADING = r" {0,3}(#{1,6}) +(?=\S)"
 QUOTE = r" {0,3}> ?"
 ITEM = r"( *)([-+*]|\d{1,9}[.)]) +(?=\S)"
@@ -85,15 +87,15 @@ class LineRows:
         return max(NARROWEST, self._columns() - columns_of(text_of(prefix)))
 
 
-def _prefixes(line: str, colored: bool) -> tuple[list[Run], list[Run], str, int]:
+def _prefixes(line: str, colored: bool, depth: int = 0) -> tuple[list[Run], list[Run], str, int]:
     """What stands before the first row and before the others, the style of the words, and where they begin."""
     if heading := re.match(HEADING, line):
         if not colored:
             return [(f"{heading[1]} ", "")], [], "", heading.end()
         return [], [], f"{BOLD};{UNDERLINE}" if len(heading[1]) == 1 else BOLD, heading.end()
-    if quote := re.match(QUOTE, line):
+    if depth < DEEPEST and (quote := re.match(QUOTE, line)):
         bar: Run = ("│ ", DIM) if colored else ("> ", "")
-        first, after, style, read = _prefixes(line[quote.end() :], colored)
+        first, after, style, read = _prefixes(line[quote.end() :], colored, depth + 1)
         return [bar, *first], [bar, *after], style, quote.end() + read
     if item := re.match(ITEM, line):
         mark = "•" if colored and item[2] in "-+*" else item[2]

@@ -1,4 +1,5 @@
-"""What goes on in the session at a terminal beside the person's own turns: what others say, and how full it is."""
+"""Watches the session at a terminal: which messages others (a chat, another terminal) added, how many tokens it has
+spent and how full the model's window is."""
 
 from __future__ import annotations
 
@@ -14,35 +15,41 @@ from hermes.store.usage import usage_of
 from hermes.types import Message, Spent
 
 MOST = 20
-"""Messages of others that are shown at once; of more, the last ones."""
+"""Messages of others that the terminal shows at once. If there are more, it shows the newest and says how many it left
+out."""
 
 
 class Overheard(Struct, frozen=True):
-    """What others said, oldest first, and how many messages before it are left out."""
+    """Messages that others added, oldest first, and how many older ones were left out."""
 
     messages: tuple[Message, ...] = ()
     left_out: int = 0
 
 
 class SessionWatch:
-    """Knows which messages of the session were shown here. A look costs one lookup in an index while nothing is new."""
+    """Remembers which messages of the session this terminal has shown. While nothing is new, `look` costs two index
+    lookups."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._session_id: str | None = None
         self._shown = 0
+        """Id of the newest message that this terminal has shown."""
         self._measured: tuple[str, int, int] | None = None
+        """Session, last message and epoch for which the gauge was computed."""
         self.gauge: Gauge | None = None
-        """How much was spent and how full the window is; None before anything was said."""
+        """Tokens spent and percentage of the window used; None before the first message, and where no model answers."""
 
     async def accepted(self, session_id: str, message_id: int) -> Overheard:
-        """The person's own message is stored: what others said between the last one that was shown and this one."""
+        """Call when the person's own message was stored. Returns what others said between the last message shown and
+        this one."""
         found = await self._read(session_id, before=message_id)
         self._shown = max(self._shown, message_id)
         return found
 
     async def turn_over(self, session_id: str) -> None:
-        """The person's own turn has ended: all that is stored of it, up to the next message of anyone, was shown."""
+        """Call when the person's own turn has ended: its messages, up to the next one that anyone said, count as
+        shown."""
 
         def last_shown(tx: Tx) -> int:
             later = self._store.messages.said_after(tx, session_id, self._shown)
@@ -51,9 +58,9 @@ class SessionWatch:
         self._shown = max(self._shown, await self._store.read(last_shown))
 
     async def look(self, agent: Agent | None) -> Overheard:
-        """What others said since the last look; the gauge is read anew where anything has changed.
+        """What others said since the last look. Updates the gauge if the session has changed.
 
-        While the store cannot be read there is nothing new: whoever speaks next is told why.
+        While the store cannot be read this returns nothing: the person's next message fails with the reason.
         """
         if agent is None:
             self._session_id = self.gauge = self._measured = None

@@ -150,6 +150,7 @@ class Terminal:
                 async with asyncio.timeout(LOOK):
                     await self._wake.wait()
             except TimeoutError:
+                self._conversation.warm_up()  # the person stays: who leaves at once starts nothing
                 await self._look_around()
         return None
 

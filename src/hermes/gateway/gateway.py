@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import see_to_leftovers
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease, new_owner
@@ -202,7 +202,7 @@ class Gateway:
                 raise error
 
     async def _look_back(self) -> None:
-        """Read what was said before the last end and no review has read, and name what has no title."""
+        """Read what no review has read, from before the last end or since it failed, and name what has no title."""
 
         @asynccontextmanager
         async def use(session: Session) -> AsyncIterator[Agent]:
@@ -210,7 +210,9 @@ class Gateway:
             async with self._agents.use(session, session.session_key or "", scope, Person(session.user_id)) as agent:
                 yield agent
 
-        await see_to_leftovers(self._store, lambda session: session.session_key is not None, use)
+        while True:
+            await see_to_leftovers(self._store, lambda session: session.session_key is not None, use)
+            await self._store.clock.sleep(AGAIN)
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""

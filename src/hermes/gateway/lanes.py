@@ -7,6 +7,7 @@ claim ── batch ─┬─ turn: shown as it goes on, heard by whoever asked �
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -24,7 +25,7 @@ from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, ItemOutcome, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.db.worker import Work
-from hermes.errors import SessionBusyError, UsageError
+from hermes.errors import HomeError, NoteError, ProviderError, SessionBusyError, UsageError
 from hermes.events import GONE, Accepted, Failed, Replied, Stopped, TextDelta, ToolStarted, TurnEvent, Waiting
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.batch import Batch, draft_of, is_stop, next_batch
@@ -35,13 +36,17 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
 from hermes.logs import SESSION
+from hermes.scope import OWNER
 from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.here import Again, Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
 from hermes.store.store import Store
 
+log = logging.getLogger("hermes.gateway")
+
 BUSY_PAUSE = 1.0
+NOT_NOW = "That cannot be done now."
 KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
@@ -253,8 +258,11 @@ class Lanes(Work):
 async def _run_command(typed: TypedCommand, here: InChat) -> Answer:
     try:
         return await typed.run(here)
-    except (UsageError, SessionBusyError) as error:  # the person can do something about it; we cannot
+    except (UsageError, NoteError, SessionBusyError) as error:  # the person can do something about it; we cannot
         return error.line()
+    except (ProviderError, HomeError) as error:  # its words are the owner's business, as a failed turn's are
+        log.warning("/%s could not be done: %s", typed.command.name, error.line())
+        return error.line() if here.agent.scope == OWNER else NOT_NOW
 
 
 def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:

@@ -95,6 +95,10 @@ class HonchoPlugin(MemoryPlugin):
             self._delivery = Delivery(self.host, self.links, self.configuration, self.patience)
         return await self._delivery.deliver(entries, until)
 
+    async def warm_up(self, until: float) -> None:
+        if self.configuration().get(ENABLED) is not False:
+            await self.links.link(until)
+
     @property
     def links(self) -> Links:
         """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""

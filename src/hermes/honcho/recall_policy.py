@@ -1,5 +1,8 @@
 """When Honcho is asked, how hard it thinks, and with which words. Pure.
 
+Dialectic = Honcho's endpoint that answers a question about a peer. A pass = one such call. Level = its reasoning
+effort. Cold/warm = without/with an ongoing conversation.
+
 turn n ── trivial? ── due by its cadence? ── pass 0 (cold or warm) ── pass 1 (audit) ── pass 2 (reconcile)
                                                     └── a strong answer ends it early
 """
@@ -17,9 +20,10 @@ from hermes.honcho.keys import LEVELS
 from hermes.memory.provider import Question
 
 LONG, LONGER = 120, 400
-"""Characters from which a question is thought about one level harder, and two."""
+"""Characters from which a question raises the level by one, and by two."""
 STRONG, STRONG_AND_STRUCTURED = 300, 100
-"""Characters beyond which an answer needs no second look; with bullets or headings the smaller number will do."""
+"""Characters beyond which an answer is strong and no further pass is made; the smaller number is for answers with
+bullets or headings."""
 STRUCTURE = re.compile(r"^\s{0,8}(?:[-*•]\s|\d{1,3}[.)]\s|#{1,6}\s|\*\*)", re.MULTILINE)
 TRIVIAL = frozenset(
     "yes yeah yep yup y no nope nah n ok okay k sure fine good great nice cool perfect right exactly done next stop "  # noqa: SIM905
@@ -48,15 +52,22 @@ RECONCILE = (
 
 
 class DialecticPlan(Struct, frozen=True):
-    """How the person is asked about."""
+    """Settings of dialectic calls."""
 
     depth: int = 1
+    """Passes, 1 to 3."""
     base: str = "low"
+    """Level of the main pass, before `heuristic` raises it."""
     explicit: tuple[str, ...] = ()
+    """Levels that a person set for the passes, first pass first; they win over the computed ones."""
     heuristic: bool = True
+    """Whether long questions raise `base`."""
     cap: str = "high"
+    """The highest level that `heuristic` raises to."""
     longest_question: int = 10_000
+    """Characters of a question that are sent."""
     longest_answer: int = 600
+    """Characters of an answer that go into the prompt."""
 
     @classmethod
     def of(cls, config: HonchoConfiguration) -> DialecticPlan:
@@ -73,7 +84,7 @@ class DialecticPlan(Struct, frozen=True):
 
 
 def choose_levels(how: DialecticPlan, question_chars: int) -> tuple[str, ...]:
-    """The level of each pass. Levels that were given hold as they are; too few are filled up with the usual ones."""
+    """The level of each pass: those of `explicit` unchanged, the usual levels for passes without one."""
     base = raise_level(how.base, question_chars, how.cap) if how.heuristic else how.base
     usual = {1: (base,), 2: ("minimal", base), 3: ("minimal", base, "low")}[how.depth]
     given = how.explicit[: how.depth]
@@ -81,31 +92,31 @@ def choose_levels(how: DialecticPlan, question_chars: int) -> tuple[str, ...]:
 
 
 def raise_level(base: str, question_chars: int, cap: str) -> str:
-    """A level for a question of this length: never above the cap, never below the base."""
+    """The level for a question of this length: never above `cap`, unless `base` is, and never below `base`."""
     steps = 2 if question_chars >= LONGER else 1 if question_chars >= LONG else 0
     start = LEVELS.index(base)
     return LEVELS[max(start, min(start + steps, LEVELS.index(cap)))]
 
 
 def is_strong(answer: str) -> bool:
-    """Whether an answer is good enough to ask no further."""
+    """Whether an answer is long enough to make no further pass."""
     return len(answer) > STRONG or (len(answer) > STRONG_AND_STRUCTURED and bool(STRUCTURE.search(answer)))
 
 
 def word_pass(answers: Sequence[str], *, warm: bool) -> str:
-    """The question of the next pass, after these answers."""
+    """The question of the next pass, given the answers of the earlier ones."""
     if not answers:
         return WARM if warm else COLD
     return AUDIT.format(answers[0]) if len(answers) == 1 else RECONCILE.format(answers[0], answers[-1])
 
 
 def is_due(turn: int, fetched_for: int | None, cadence: int) -> bool:
-    """Whether something that was last fetched for one turn is to be fetched again for another."""
+    """True if `cadence` turns have passed since the last fetch (for turn `fetched_for`), or nothing was fetched yet."""
     return fetched_for is None or turn - fetched_for >= cadence
 
 
 def is_trivial(question: Question) -> bool:
-    """Whether there is nothing in it that memory could help with: a nod, a command, no words at all."""
+    """Whether memory cannot help with any of the messages: a nod ("ok"), a slash command, no words at all."""
     return all(_is_trivial(said.text) for said in question.said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from hermes.store.store import Store
 from hermes.types import Json
 
 T = TypeVar("T")
+log = logging.getLogger("hermes.memory")
 
 TRY_AGAIN = 30.0
 """Seconds after which a provider that did not start is tried again."""
@@ -88,6 +90,7 @@ class ActiveProvider:
         self._surroundings = surroundings
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
+        self._warming: asyncio.Task[None] | None = None
         self._try_again_at = 0.0
         self._signature: str | None = None
         self._addressing: asyncio.Task[None] | None = None
@@ -135,6 +138,11 @@ class ActiveProvider:
         if self._thread is not None:
             for line in lines:
                 self._thread.forget(f"{line}:{session_id}")
+
+    def warm_up(self) -> None:
+        """Have the plugin make ready what a first question will need, once and beside everything else."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._warm_up(), name="memory-warm-up")
 
     async def signature(self) -> str | None:
         """The provider's signature as one text: when it changes, agents are made anew. If the provider is late, the
@@ -217,6 +225,9 @@ class ActiveProvider:
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
         await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             until = asyncio.get_running_loop().time() + self.deadlines.close
@@ -227,6 +238,13 @@ class ActiveProvider:
                 self._starting.cancel()
             self._thread.close()
         self._closed = True
+
+    async def _warm_up(self) -> None:
+        until = asyncio.get_running_loop().time() + self.deadlines.tool
+        wall = self.wall(until)
+        found = await self._call_in_time("warm_up", lambda p: p.warm_up(wall), type(None), until, "warm_up")
+        if isinstance(found, Missed):
+            log.info("memory provider %s: %s", self.name, found.reason)
 
     async def _mirror(self, mirrored: Mirrored, change: NoteChange | None) -> None:
         address = await self.find_address(mirrored.place, mirrored.notebook)

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.queue_items import drop, find
+from hermes.db.queue_items import find
 from hermes.errors import NoteError, NotFoundError, ProviderError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
@@ -26,6 +26,8 @@ from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.source_turns import find_source_turns, leave_out
+from hermes.memory.undoing import TakenBack
 from hermes.memory.values import Notebook, Wording
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
@@ -38,10 +40,17 @@ LONGEST_FACT = 2000
 """Characters of a fact that a person writes."""
 DELIVERED = 5.0
 """Seconds that a change is waited for on its way to the provider; it is saved either way."""
-PIECE = 1000
-"""Characters at the end of a source by which a long message is known that it is a piece of."""
 NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
 Settled = Literal["done", "queued", "refused"]
+NO_WAY = "was told of the replies and has them still: it takes no wish to delete messages"
+LATER = "was told of the replies too, and deletes them when it is used again"
+
+
+class Forgotten(Struct, frozen=True):
+    """What became of a wish to forget. `stays` says in words what another provider has still."""
+
+    settled: Settled = "done"
+    stays: tuple[str, ...] = ()
 
 
 class Remembering(Struct, frozen=True):
@@ -124,7 +133,7 @@ class MemoryBook:
         if right == entry.text:
             return "done"
         if entry.target is None:
-            return await self._change_fact(entry, right, ())
+            return (await self._change_fact(entry, right, ())).settled
         target, now = entry.target, self._store.clock.now()
         noted = await asyncio.to_thread(self.notes.check_correct, target, entry.text, right)
         # First what keeps it from coming back: a note that is changed without it might be noted again as it was.
@@ -133,15 +142,15 @@ class MemoryBook:
         self._mirror(NoteChange(target, "replace", entry.text, noted))
         return "done"
 
-    async def forget(self, entry: Remembering, sources: Sequence[FactSource] = ()) -> Settled:
-        """Forget an entry for good, a fact with the messages that it was learnt from."""
+    async def forget(self, entry: Remembering, sources: Sequence[FactSource] = ()) -> Forgotten:
+        """Forget an entry for good, a fact with the messages that it was learnt from and the replies to them."""
         if entry.target is None:
             return await self._change_fact(entry, "", sources)
         target = entry.target
         await asyncio.to_thread(self.notes.forget, target, entry.text)
         await self._store.write(lambda tx: self._keep_forgotten(tx, entry.text))
         self._mirror(NoteChange(target, "remove", entry.text, ""))
-        return "done"
+        return Forgotten()
 
     async def sources(self, entry: Remembering) -> Sequence[FactSource]:
         """What a fact was learnt from; a note does not know."""
@@ -156,6 +165,11 @@ class MemoryBook:
         if not isinstance(found, Returned):
             raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
         return list(found.value)
+
+    async def replies(self, sources: Sequence[FactSource]) -> list[str]:
+        """What was replied to these here: it is forgotten with them."""
+        turns = await self._store.read(lambda tx: find_source_turns(self._store, tx, sources))
+        return [text for one in turns for text in one.replies]
 
     async def corrected_from(self, entry: Remembering) -> list[tuple[str, float]]:
         """What the entry said before a person corrected it, and when that was."""
@@ -183,44 +197,50 @@ class MemoryBook:
         )
         return found.value if isinstance(found, Returned) else Facts(remark=f"{provider.name}: {found.reason}")
 
-    async def _change_fact(self, entry: Remembering, right: str, sources: Sequence[FactSource]) -> Settled:
+    async def _change_fact(self, entry: Remembering, right: str, sources: Sequence[FactSource]) -> Forgotten:
         """Commit a fact's change with all that keeps the old one from coming back; then it is delivered."""
         provider, mirrored = self._provider, Mirrored(self.notes, self._notebook)
         assert provider is not None, "who lists facts has a provider"
         address = await provider.find_address(mirrored.place, self._notebook)
-        spot, now = Spot(mirrored.place, self._notebook, address), self._store.clock.now()
+        spot, now, key = Spot(mirrored.place, self._notebook, address), self._store.clock.now(), secrets.token_hex(8)
 
-        def commit(tx: Tx) -> str:
+        def commit(tx: Tx) -> tuple[str, list[TakenBack]]:
+            taken: list[TakenBack] = []
             if right:
                 keep_correction(tx, self.notes.scope, entry.text, right, now=now)
             else:
                 self._keep_forgotten(tx, entry.text)
-                self._leave_out(tx, sources)
+                for turns in find_source_turns(self._store, tx, sources):
+                    taken += leave_out(self._store, tx, turns, provider.name, key, now=now)
             mark_forgotten(tx, provider.name, now=now)
-            data, key, whose = {"id": entry.id, "old": entry.text}, secrets.token_hex(8), self._notebook.person
+            data, whose = {"id": entry.id, "old": entry.text}, self._notebook.person
             ticket = provider.outbox.put(tx, spot, "correct", key, right, data, whose, now=now)
             if ticket is None:  # nothing of it is committed
                 raise ProviderError(f"{provider.name} takes nothing at present", hint="`hermes memory status` says why")
-            return ticket
+            return ticket, taken
 
-        ticket = await self._store.write(commit)
+        ticket, taken = await self._store.write(commit)
+        queued = [one for each in taken if each.provider == provider.name for one in each.queued]
+        await self._delivered(provider, [spot.lane, *(one.lane for one in queued)])
+        tickets = [ticket, *(one.ticket for one in queued)]
+        settled = await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, tickets))
+        return Forgotten(settled, tuple(_staying(provider.name, taken)))
+
+    async def _delivered(self, provider: ActiveProvider, lanes: Sequence[str]) -> None:
+        """Have the provider hear of it at once, as far as that can be."""
         provider.wake.set()
         self._deliver()
-        await provider.flush(spot.lane, DELIVERED)
-        return await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, ticket))
+        clock = asyncio.get_running_loop().time
+        until = clock() + DELIVERED
+        for lane in dict.fromkeys(lanes):
+            await provider.flush(lane, max(0.0, until - clock()))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
-        keep_forgotten(tx, self.notes.scope, text, telling_words, now=self._store.clock.now())
-        drop_injections(tx, lambda held: text in held)
-        drop_remarks(tx, lambda held: text in held)
-
-    def _leave_out(self, tx: Tx, sources: Sequence[FactSource]) -> None:
-        """Memory does not know of these messages any more, nor is it told of them."""
-        for session_id, message in _said(tx, sources):
-            self._store.incognito.leave_out(tx, session_id, message)
-            if self._provider is not None:
-                waiting = find(tx, self._provider.outbox.queue, f"said:{message}")
-                drop(tx, [waiting.id] if waiting is not None and waiting.state != "done" else [])
+        """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""
+        scope = self.notes.scope
+        keep_forgotten(tx, scope, text, telling_words, now=self._store.clock.now())
+        drop_injections(tx, lambda held: text in held, self._store.search.sessions_within(tx, scope))
+        drop_remarks(tx, lambda held: text in held, scope)
 
     def _mirror(self, change: NoteChange) -> None:
         if self._provider is not None:
@@ -228,21 +248,20 @@ class MemoryBook:
             self._deliver()
 
 
-def _said(tx: Tx, sources: Sequence[FactSource]) -> Iterator[tuple[str, int]]:
-    """The messages of this home that sources are; a long one may be known to the provider in pieces."""
-    for source in sources:
-        text = source.text.strip()
-        found = tx.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND (trim(content) = ? OR (? AND instr(content, ?) > 0))",
-            (source.session_id, text, len(text) > PIECE, text[-PIECE:]),
-        )
-        yield from ((str(source.session_id), int(row["id"])) for row in found.fetchall())
+def _settled(tx: Tx, queue: str, tickets: Sequence[str]) -> Settled:
+    """What became of all of them."""
+    items = [find(tx, queue, ticket) for ticket in tickets]
+    if any(item is not None and item.state == "dead" for item in items):
+        return "refused"
+    return "done" if all(item is not None and item.state == "done" for item in items) else "queued"
 
 
-def _settled(tx: Tx, queue: str, ticket: str) -> Settled:
-    item = find(tx, queue, ticket)
-    states: dict[str, Settled] = {"done": "done", "dead": "refused"}
-    return "queued" if item is None else states.get(item.state, "queued")
+def _staying(current: str, taken: Sequence[TakenBack]) -> Iterator[str]:
+    for one in taken:
+        if one.stays:
+            yield f"{one.provider} {NO_WAY}"
+        elif one.queued and one.provider != current:
+            yield f"{one.provider} {LATER}"
 
 
 def _note_id(target: NotesFile, text: str) -> str:

@@ -3,7 +3,8 @@
     accept ──said(tx)──> recall ──> model ↔ tools ──replied(tx)──> turn_over ──> after_turn (off the turn)
 
 `said`, `replied` and what is noted become rows of the outbox, written in the turn's own commits; the rest are questions
-to the provider's session, each within its deadline.
+to the provider's session, each within its deadline. `until` is loop time (`asyncio`), `wall` the same moment by the
+store's clock, which is what a plugin is told.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hermes.memory.plugin_thread import HookResult, Missed, Returned
 from hermes.memory.session_caller import SessionCaller
 from hermes.memory.values import Conversation, Ending, Part, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import InjectedPart, Injection, keep_injection
+from hermes.store.memory_rows import get_health
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
@@ -37,7 +39,7 @@ DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
 LATEST = 32503680000.0
-"""The year 3000 in seconds: times and numbers that a plugin gives are cut to this."""
+"""The year 3000 in seconds: a larger time or number from a plugin is dropped."""
 
 
 class Recall(Struct, frozen=True):
@@ -59,8 +61,11 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
+        # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
         self._forgotten_at = self._replies_marked_at = 0.0
         self._late = Lateness()
+        self._may_know = False
+        """Whether this home has told the provider anything yet."""
         self._injection: Injection | None = None
         """What was recalled for the turn that is under way, until it is recorded."""
 
@@ -71,7 +76,7 @@ class Memory:
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
-        """What a status line shows. A provider that wants nothing is off."""
+        """What a status line shows: 'off' when the provider accepts no kind of entry."""
         opened = self._caller.opened
         if opened is not None and not opened.address.wants:
             return "off"
@@ -84,11 +89,11 @@ class Memory:
             return []
         failing = self._failing()
         late = self._late.news(failing)
-        # What is closed tries nothing any more: that its failures are forgotten is no recovery.
+        # After close nothing is tried, so an empty failure list does not mean it recovered.
         return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
 
     def open_book(self, store: Store, notes: Notes) -> MemoryBook:
-        """What memory holds of whose conversation it is."""
+        """What memory holds about the person or group of this conversation."""
         return MemoryBook(store, notes, self.provider, notebook_of(notes.scope, self._caller.conversation))
 
     # What a turn writes, inside its own commits.
@@ -102,6 +107,7 @@ class Memory:
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._replies_marked_at = replies_marked_at(tx, self.provider.name)
+        self._may_know = get_health(tx, self.provider.name).last_success is not None
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
@@ -120,7 +126,8 @@ class Memory:
     # What a turn asks, while a person waits.
 
     def begin(self) -> float:
-        """A turn begins: the moment until which all its questions to the provider together may take."""
+        """Called when a turn begins: the loop time (`until`) by which all its questions to the provider must have
+        ended."""
         deadlines = self.provider.deadlines
         return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
@@ -141,8 +148,9 @@ class Memory:
         self._report("tools", problem)
         return good
 
-    async def recall(self, messages: Sequence[Message], until: float) -> Recall:
-        """What to recall for this turn. It is recorded with the turn."""
+    async def recall(self, messages: Sequence[Message], until: float, *, is_read: bool = True) -> Recall:
+        """What to recall for this turn. It is recorded with the turn. `is_read`: the reply goes by it, so the person
+        hears of it when it is late; not while the provider cannot know anything from here."""
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
@@ -161,7 +169,7 @@ class Memory:
         )
         said = "; ".join(f"{name}: {why}" for name, why in missed.items())
         text = _joined(recalled)[:RECALL]
-        self._late.recalled(text, missed=bool(missed))
+        self._late.recalled(text, missed=bool(missed) and is_read and self._may_know)
         return Recall(text, said or None)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
@@ -178,8 +186,8 @@ class Memory:
     # What happens at the end of a turn, and off it.
 
     async def turn_over(self) -> None:
-        """A turn has ended. What is held for a reply that did not come is let go; where the provider wants it, the turn
-        waits for its delivery, for a while."""
+        """A turn has ended. Outbox rows held back until the reply are released if there was none. With the pace "turn"
+        this waits until the turn's rows are delivered, within the deadline `delivered`."""
         spot, turn, provider = self._caller.spot, self._turn, self.provider
         if spot.asked:
             self._caller.asked = ()
@@ -236,7 +244,7 @@ class Memory:
             await self._caller.ask("retitled", lambda session: session.retitled(title), NOTHING, until)
 
     async def flush(self, seconds: float) -> None:
-        """Wait, for so long, until what is due of this conversation has been delivered."""
+        """Wait, at most so many seconds, until the due outbox rows of this conversation have been delivered."""
         await self.provider.flush(self._caller.spot.lane, seconds)
 
     async def undoing(self) -> None:
@@ -264,7 +272,8 @@ class Memory:
         await self.provider.settle()
 
     async def close(self, why: Ending = "exit") -> None:
-        """Let the session go, within the deadline, and with it what was held back: it is delivered without it."""
+        """Close the provider's session, within the deadline. Outbox rows that were held back are released: delivering
+        them needs no session."""
         if self._closed:
             return
         self._closed = True

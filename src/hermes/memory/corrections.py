@@ -1,8 +1,9 @@
-"""What a person corrected or forgot, as everyone heeds it: reviews note none of it again, recalled lines that say it
-are marked, and the model is told what holds."""
+"""What a person corrected or forgot, and how the rest of the program respects it: reviews do not note it again,
+recalled lines that repeat a corrected fact get the right one added, and the prompt tells the model what is right."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -36,20 +37,25 @@ class Corrections(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Another text whenever something was corrected or forgotten; "" while nothing was."""
-        return "" if not self.rows else sha256(f"{len(self.rows)}:{self.rows[0].id}".encode()).hexdigest()[:8]
+        """A fingerprint: changes whenever the person corrects or forgets something; "" while they never did."""
+        if not self.rows:
+            return ""
+        # Not of ids alone: one that was deleted is given again.
+        held = json.dumps([(row.id, row.at, row.wrong, row.right) for row in self.rows])
+        return sha256(held.encode()).hexdigest()[:8]
 
     def lines(self) -> str:
         """What a model is told: what is wrong and what holds, a line each; "" for nothing."""
         return "\n".join(f"- wrong: {_cut(row.wrong)} | right: {_cut(row.right)} ({_date(row)})" for row in self.told)
 
     def find_repeated(self, text: str) -> Correction | None:
-        """The newest correction that a text goes against: it says again what was corrected or forgotten."""
+        """The newest correction that this text violates by repeating what the person corrected or forgot; None if
+        none."""
         said = telling_words(text)
         return next((row for row in self.rows if _repeats(said, row)), None)
 
     def marked(self, text: str) -> str:
-        """A recalled text in which each line that says what was corrected also says what holds."""
+        """The recalled text; each line that says something corrected gets the right version added at its end."""
         if not self.told or not text:
             return text
         lines = text.split("\n")
@@ -62,8 +68,9 @@ class Corrections(Struct, frozen=True):
 
 
 def _repeats(said: frozenset[str], row: Correction) -> bool:
-    """Whether words say what was wrong: all of it, or a part of it and nothing else."""
-    if not row.right:
+    """Whether a text, given as its telling words, repeats what was wrong: all of it, or a part of it and nothing
+    else."""
+    if not row.right:  # forgotten: only hashes of its words are kept
         traced = sum(map(row.is_trace, said))
         return bool(traced) and traced in (len(row.traces), len(said))
     return _holds_wrong(said, row) or (said <= _sides(row)[0] and _is_against(said, row))
@@ -74,7 +81,8 @@ def _holds_wrong(said: frozenset[str], row: Correction) -> bool:
 
 
 def _is_against(said: frozenset[str], row: Correction) -> bool:
-    """Whether words are among those that were replaced. Beside the words that took their place they are fine."""
+    """Whether a text has words that the correction replaced. A text that also has all the new words is fine ("not Bonn
+    but Berlin")."""
     wrong, right = _sides(row)
     new = right - wrong
     return bool(said & (wrong - right)) and not (new and new <= said)

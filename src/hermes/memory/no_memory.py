@@ -43,7 +43,7 @@ class NoMemory:
     async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002
         return ()
 
-    async def recall(self, messages: Sequence[Message], until: float) -> Recall:  # noqa: ARG002
+    async def recall(self, messages: Sequence[Message], until: float, *, is_read: bool = True) -> Recall:  # noqa: ARG002
         return Recall()
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:  # noqa: ARG002

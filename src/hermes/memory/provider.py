@@ -210,6 +210,10 @@ class MemoryPlugin(ABC):
         """Up to 50 entries of one lane, in order, whether or not a session is open; start no request that could outlive
         `until`. Outcomes for the first so many; an entry without one comes again, with `tried_at`."""
 
+    async def warm_up(self, until: float) -> None:
+        """A person sits down to talk: reach or start what the first question will need. Nobody waits for it, and what
+        it raises is only logged: the first turn finds out by itself."""
+
     def cache_busting_signature(self) -> dict[str, Json] | None:
         """Values, as `provider.key`, that a session has frozen; asked before each message, so at most a `stat` per
         file. Sessions are opened anew when one changes."""

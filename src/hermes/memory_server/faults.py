@@ -6,6 +6,7 @@ Fault
 ├── Invalid          the request says something that cannot be                       422
 ├── Refused          a rule of the workspace or session forbids it                   400
 ├── Unauthorized     no key, a bad key, or a key that may not do this                401
+├── Stranger         no keys in use, and the caller is not on this machine            403
 ├── SwitchedOff      the feature is not in use on this server                        405
 ├── TooLarge         a file above the limit                                          413
 ├── UnknownFileType  a file that we cannot read                                      415

@@ -18,6 +18,7 @@ Surface = Literal["terminal", "chat"]
 """A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
 Word: TypeAlias = tuple[str, str]
 """What may be typed, and what it means."""
+MOST_DIGITS = 6
 
 
 class Say(Struct, frozen=True):
@@ -122,3 +123,8 @@ def console_of(here: Here) -> Console:
     """The console, for commands that the table offers only where there is one."""
     assert here.console is not None, "the table offers it only where there is one"
     return here.console
+
+
+def read_number(text: str) -> int:
+    """A number that someone typed; 0 for what is none, or has more than six digits."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0

@@ -11,7 +11,7 @@ from hermes.agent.agent import Agent
 from hermes.db.engine import Tx
 from hermes.errors import HomeError, UsageError
 from hermes.files import creating, replacing
-from hermes.slash.here import Beginning, Here, Word, console_of
+from hermes.slash.here import Beginning, Here, Word, console_of, read_number
 from hermes.store.export import to_json, to_jsonl, to_markdown
 from hermes.types import Compression, Message, Session
 
@@ -78,9 +78,10 @@ async def copy_words(_: Here) -> Sequence[Word]:
 def _number(text: str, most: int) -> int:
     if not text:
         return 1
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+    number = read_number(text)
+    if not 1 <= number <= most:
         raise UsageError(f"/copy takes `code` or a number from 1, the last reply, to {most}")
-    return int(text)
+    return number
 
 
 def _last_code(reply: str) -> str | None:

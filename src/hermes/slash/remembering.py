@@ -12,11 +12,11 @@ from datetime import datetime
 from hermes.agent.agent import Agent
 from hermes.agent.stopping import unless_stopped
 from hermes.errors import UsageError
-from hermes.memory.book import BookPage, MemoryBook, Remembering
+from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering
 from hermes.memory.facts import FactSource
 from hermes.memory.values import Wording
 from hermes.scope import OWNER, Group
-from hermes.slash.here import Beginning, Here, Word
+from hermes.slash.here import Beginning, Here, Word, read_number
 from hermes.store.held_lease import LaneDoor
 
 QUOTED, SHOWN = 40, 300
@@ -39,6 +39,8 @@ HOW = "`/memory edit N TEXT` corrects an entry, `/memory forget N` forgets it, `
 MORE = "There is more: `/memory more`."
 NOT_LISTED = "`/memory` lists what there is, with numbers"
 GROUPS = "what is noted in a group belongs to all of it: ask the agent to change it, or the owner"
+GOING = "With it memory loses these messages, what it learnt from them alone, and a title that was made of them:"
+OTHERS = " Another memory has the replies still."
 OUTCOMES = {
     "done": "",
     "queued": " It is saved here, and reaches the memory server as soon as that answers.",
@@ -133,30 +135,42 @@ async def _edit(here: Here, book: MemoryBook, rest: str) -> str:
     return f"Corrected. It said: {_cut(entry.text)}{OUTCOMES[settled]}"
 
 
-async def _forget(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     number, _, sure = rest.partition(" ")
     entry = _chosen(book, number)
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
-        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *_going(sources), _confirm(number)])
-    settled = await book.forget(entry, sources)
+        going = _going(sources, await book.replies(sources))
+        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, _confirm(number)])
+    done = await book.forget(entry, sources)
     _retire(book, entry)
+    place = await here.place()
+    if isinstance(place, Agent):
+        place.title_settled, place.given_title = False, None  # it may have been made of what is forgotten
+    return f"Forgotten.{OUTCOMES[done.settled]}{_staying(book, sources, done)}"
+
+
+def _staying(book: MemoryBook, sources: Sequence[FactSource], done: Forgotten) -> str:
+    """What stays elsewhere, in words. Which providers there are is the owner's business."""
     stays = [source for source in sources if not source.can_go]
     left = f" {len(stays)} messages stay at the memory server, which cannot delete them." if stays else ""
-    return f"Forgotten.{OUTCOMES[settled]}{left}"
+    if book.notes.scope == OWNER:
+        return left + "".join(f" {line}." for line in done.stays)
+    return left + (OTHERS if done.stays else "")
 
 
 def _confirm(number: str) -> str:
     return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
 
 
-def _going(sources: Sequence[FactSource]) -> list[str]:
-    """What goes with a fact: the words that it was learnt from, with all else that was learnt from them alone."""
-    going = [source for source in sources if source.can_go]
-    lines = [f"   {_said(source)}" for source in going[:MOST_SOURCES]]
+def _going(sources: Sequence[FactSource], replies: Sequence[str]) -> list[str]:
+    """What goes with a fact: the words that it was learnt from and the replies to them, with all else that was learnt
+    from them alone."""
+    going = [_said(source) for source in sources if source.can_go] + [f"the reply: {_cut(text)}" for text in replies]
+    lines = [f"   {line}" for line in going[:MOST_SOURCES]]
     if len(going) > MOST_SOURCES:
         lines.append(f"   and {len(going) - MOST_SOURCES} more")
-    return ["With it memory loses these messages, and what it learnt from them alone:", *lines] if lines else []
+    return [GOING, *lines] if lines else []
 
 
 async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
@@ -173,10 +187,11 @@ def _chosen(book: MemoryBook, number: str) -> Remembering:
     """What a number was shown beside."""
     if isinstance(book.notes.scope, Group):
         raise UsageError(GROUPS)
-    if not number.isdecimal() or not 1 <= int(number[:6]) <= len(book.shown):
+    place = read_number(number)
+    if not 1 <= place <= len(book.shown):
         listed = f"1 to {len(book.shown)} are listed" if book.shown else "nothing is listed"
         raise UsageError(f"which entry? {listed}", hint=NOT_LISTED)
-    found = book.shown[int(number) - 1]
+    found = book.shown[place - 1]
     if found is None:
         raise UsageError(f"entry {number} was changed since it was listed", hint=NOT_LISTED)
     return found

@@ -1,8 +1,8 @@
 """The table of slash commands, for every surface on which people talk.
 
-    text ── find_command ── TypedCommand ── run over a Here ── what the person is told, or a turn
+    text ── find_command ── TypedCommand ── run(here) ── Answer: a text for the person, or a turn to start
 
-A new command is a function of this room and its line in `TABLE`.
+A new command is a function in one of the files of `slash/` and its line in `TABLE`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hermes.slash import acts, editing, keeping, models, remembering, spending, 
 from hermes.slash.here import Answer, Here, Surface, Word
 
 WIDEST = 24
-"""Columns that what is typed may have in the list; where it has more, what it means goes below."""
+"""Columns for a command's usage in the list of /help at a terminal; a longer usage has its help on the next line."""
 QUOTED = 40
-"""Characters of a name that nobody knows which are repeated."""
+"""Characters of an unknown command's name that the error message repeats."""
 
 
 async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
-    if here.surface == "chat":  # its letters have no fixed width
+    if here.surface == "chat":  # chats use proportional fonts: columns would not align
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
     width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
     return "\n".join(
@@ -41,7 +41,7 @@ async def _no_words(_: Here) -> Sequence[Word]:
 
 
 class Command(Struct, frozen=True):
-    """One slash command. `run` gets what follows its name, without blanks around it."""
+    """One slash command. `takes` names its arguments for the usage; `run` gets the text after the name, stripped."""
 
     name: str
     takes: str
@@ -49,10 +49,10 @@ class Command(Struct, frozen=True):
     run: Callable[[Here, str], Awaitable[Answer]]
     where: tuple[Surface, ...] = ("terminal", "chat")
     overtakes: bool = False
-    """It acts at once, whatever waits; every other command waits its turn like a message."""
+    """Runs at once, even during a turn. Other commands wait in the queue like messages."""
     aliases: tuple[str, ...] = ()
     words: Callable[[Here], Awaitable[Sequence[Word]]] = _no_words
-    """What may follow it, for completion."""
+    """Completions for its argument."""
 
     @property
     def usage(self) -> str:
@@ -129,20 +129,21 @@ OFFERED: dict[Surface, dict[str, Command]] = {
 
 
 class TypedCommand(Struct, frozen=True):
-    """A command as someone typed it, with what follows its name."""
+    """A command as someone typed it; `rest` is the text after its name."""
 
     command: Command
     rest: str
 
     async def run(self, here: Here) -> Answer:
-        """Do it. Raises UsageError for what the person can mend."""
+        """Run the command. Raises UsageError for a mistake that the person can correct."""
         return await self.command.run(here, self.rest)
 
 
 def find_command(surface: Surface, text: str) -> TypedCommand | None:
-    """The command that a text is; None for an ordinary message, as any is that begins with a blank.
+    """The command that this text calls; None for an ordinary message. A text that begins with a space is a message.
 
-    `/new@bot` and `/NEW` count too. In a chat a text with an unknown name is a message like any other.
+    `/new@bot` and `/NEW` are commands too. With an unknown name this is None: a chat then takes the text as a message,
+    a terminal refuses it (`unknown_command`).
     """
     name, rest = _split(text)
     for command in OFFERED[surface].values():
@@ -152,7 +153,7 @@ def find_command(surface: Surface, text: str) -> TypedCommand | None:
 
 
 def unknown_command(surface: Surface, text: str) -> UsageError:
-    """What is said of a command that does not exist, where a slash means a command and nothing else."""
+    """The error for a command that does not exist, at a surface that takes every text with a slash as a command."""
     name = _split(text)[0][:QUOTED]
     near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, OFFERED[surface], n=1))
     hint = "`/help` lists them; to say it as a message, put a space before it"
@@ -160,7 +161,7 @@ def unknown_command(surface: Surface, text: str) -> UsageError:
 
 
 async def complete(here: Here, typed: str) -> list[Word]:
-    """What may stand in place of the last word of `typed`, each with what it means. Nothing for a plain message."""
+    """Completions for the last word of `typed`, each with its meaning; none for a plain message."""
     if not typed.startswith("/") or "\n" in typed:
         return []
     name, space, word = typed.partition(" ")
@@ -173,7 +174,7 @@ async def complete(here: Here, typed: str) -> list[Word]:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The name of a command, "" for a text that is none, and what follows it."""
+    """A command's name ("" for a text that is no command) and the text after it."""
     if not text.startswith("/"):
         return "", ""
     word, *rest = text.split(maxsplit=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.agent.undo import MOST_TURNS, undo
 from hermes.errors import UsageError
-from hermes.slash.here import Again, Beginning, Here
+from hermes.slash.here import Again, Beginning, Here, read_number
 
 QUOTED = 40
 
@@ -17,7 +17,7 @@ async def take_back(here: Here, text: str) -> str:
 
 
 def _count(text: str) -> int:
-    count = int(text) if text.isascii() and text.isdigit() and len(text) < QUOTED else 1 if not text else 0
+    count = read_number(text) if text else 1
     if not 1 <= count <= MOST_TURNS:
         raise UsageError(f"/undo takes a number of turns from 1 to {MOST_TURNS}, not '{text[:QUOTED]}'")
     return count
@@ -30,5 +30,7 @@ async def retry(here: Here, text: str) -> Again:
     if isinstance(agent, Beginning):
         raise UsageError("nothing was said yet")
     store, session_id = agent.store, agent.session_id
-    [turn] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
-    return Again(here.cause, turn.said[-1].content or "")
+    [last] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
+    if not all(map(here.may_take_back, last.said)):
+        raise UsageError("someone else said it: only they or the owner can have it answered anew")
+    return Again(here.cause, last.said[-1].content or "")

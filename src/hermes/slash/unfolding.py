@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash.here import Beginning, Here
+from hermes.slash.here import Beginning, Here, read_number
 from hermes.types import Message, ToolCall
 
 LONGEST = 20_000
@@ -31,9 +31,10 @@ async def unfold(here: Here, text: str) -> str:
     made = _calls(view.messages) if view is not None else []
     if not made:
         raise UsageError("no tool was called here yet, or not since the last compression")
-    if text and not (text.isdecimal() and 1 <= int(text) <= len(made)):
+    number = read_number(text)
+    if text and not 1 <= number <= len(made):
         raise UsageError(f"/unfold takes a number from 1, the last call, to {len(made)}")
-    chosen = [made[-int(text)]] if text else [one for one in made if one.asked == made[-1].asked][-MOST:]
+    chosen = [made[-number]] if text else [one for one in made if one.asked == made[-1].asked][-MOST:]
     return "\n\n".join(_describe(one) for one in chosen)
 
 

@@ -1,4 +1,5 @@
-"""Fair order among readers: those who usually ask for little go first; slow work goes one at a time, with pauses."""
+"""Fair scheduling of reads: clients whose requests usually take little CPU time go first; slow reads run one at a time
+and pause for others."""
 
 from __future__ import annotations
 
@@ -16,53 +17,54 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LITTLE = 0.01
-"""Who uses up to so many seconds of processor time on average counts as asking for little."""
+"""A client whose requests take less than so many seconds of CPU time on average counts as light."""
 NEWEST = 0.2
-"""The weight of the newest request in an asker's running average."""
+"""Weight of the newest request in a client's running average of CPU time."""
 TURN = 0.002
-"""Seconds that slow work runs before it pauses for others."""
+"""Seconds that a slow read runs before it pauses for others."""
 LOOK = 0.02
-"""While waiting for a turn, so many seconds pass between two checks whether the work was cancelled."""
+"""Seconds between two checks whether a slow read that waits for its turn was cancelled."""
 
 
 class Asker:
-    """One who asks again and again, such as a connection."""
+    """A client that sends requests again and again, such as a connection, with its average CPU time per request."""
 
     def __init__(self) -> None:
         self._usual = 0.0
 
     def took(self, seconds: float) -> None:
-        """So much of a processor was the last request."""
+        """Record the CPU seconds of the last request."""
         self._usual += NEWEST * (seconds - self._usual)
 
     @property
     def rank(self) -> int:
-        """0 for who asks for little, one more each time that it doubles."""
+        """0 for light clients, plus 1 for each doubling of average CPU time. Lower goes first."""
         return int(self._usual / LITTLE).bit_length()
 
 
 asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
-"""Who is being answered; None for ourselves."""
+"""The client whose request is being answered; None for our own reads."""
 
 
 class Threads:
-    """Threads that take what waits, the lowest rank first. They begin with the first that is handed over."""
+    """A thread pool that runs the lowest rank first; started by the first call."""
 
     def __init__(self, count: int, name: str, together: float = 0.0) -> None:
-        """`together`: seconds that an answer may wait for the next one, so that the loop is woken once for both. Each
-        time it wakes, it and the threads wait for each other at Python's global lock."""
+        """`together`: seconds that a finished result may wait for the next one, so that the event loop is woken once
+        for both. Each time the loop wakes, it and the threads compete for Python's global lock (GIL)."""
         self._together = together
         self._waiting: list[_QueuedRead] = []
-        """A heap."""
+        """A heap of the calls that wait, by rank and order of arrival."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """True for each that waits, False for each thread that is to end."""
+        """One True for each call that waits, one False for each thread that is to end."""
         self._numbers = itertools.count()
         self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
         self._guard = threading.Lock()
         self._begun = self._ended = False
 
     async def run(self, run: Callable[[], T], rank: int) -> T:
-        """What `run` returns, in one of the threads. Cancelled before it was begun, it is not run."""
+        """Call `run` in one of the threads and return its result. If this is cancelled before a thread took it, it
+        never runs."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         with self._guard:
@@ -72,13 +74,13 @@ class Threads:
                 self._begun = True
                 for thread in self._threads:
                     thread.start()
-            # Not later: whoever ends the threads meanwhile would leave it waiting for ever.
+            # Inside the guard: if `end` ran before the push, no thread would ever take this call.
             heapq.heappush(self._waiting, (rank, next(self._numbers), loop, done, run))
             self._news.put(True)
         return await done
 
     def end(self) -> None:
-        """Do what was handed over, then end. Twice is fine."""
+        """Finish queued work, then stop. Safe to call twice."""
         with self._guard:
             first, self._ended = not self._ended, True
         if not self._begun:
@@ -96,11 +98,12 @@ class Threads:
                 *_, loop, done, run = heapq.heappop(self._waiting)
             if not done.cancelled():
                 ready.append((loop, partial(_fulfil, done, *_do(run, done)), time.perf_counter()))
-            del loop, done, run  # what they hold must not live until the next one comes
+            del loop, done, run  # else this thread would keep their objects alive until the next call
         _hand_back(ready)
 
     def _wait(self, ready: list[_Answer]) -> bool:
-        """Wait for the next, and hand back what is ready unless the next comes at once. False when all is over."""
+        """Wait for the next call; hand back finished results unless the next call is there already. False: the thread
+        ends."""
         if ready and self._may_wait(since=ready[0][2]):
             with suppress(queue.Empty):
                 return self._news.get_nowait()
@@ -109,7 +112,8 @@ class Threads:
         return self._news.get()
 
     def _may_wait(self, since: float) -> bool:
-        """May an answer wait for the next? Only for one who usually asks for little."""
+        """Whether a finished result may wait for the next: only if a light client's call is next, and for `together` at
+        most."""
         with self._guard:
             is_little = bool(self._waiting) and self._waiting[0][0] == 0
         return is_little and time.perf_counter() - since < self._together
@@ -117,7 +121,7 @@ class Threads:
 
 _QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 _Answer = tuple[asyncio.AbstractEventLoop, Callable[[], None], float]
-"""Where it is waited for, what tells it there, and when it was found."""
+"""The event loop of the caller, the callback that sets the result there, and when the result was ready."""
 
 
 def _do(run: Callable[[], T], done: asyncio.Future[T]) -> tuple[Callable[[Any], None], Any]:
@@ -140,14 +144,14 @@ def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any)
 
 
 class Turns:
-    """Slow work is done by one at a time. `others` tells whether anybody else wants to go on."""
+    """Lets one slow read run at a time. `others` says whether other work waits."""
 
     def __init__(self, others: Callable[[], bool]) -> None:
         self._others = others
         self._lock = threading.Lock()
 
     def take(self, share: int, is_over: Callable[[], bool]) -> Turn:
-        """Wait for a turn, or until `is_over` says that nobody wants the result. With a `share` of 2 the work pauses
+        """Wait for the turn, or until `is_over` says that nobody wants the result. With a `share` of 2 the read pauses
         twice as long as it runs."""
         turn = Turn(self._lock, self._others, share, is_over)
         turn.take()
@@ -155,7 +159,7 @@ class Turns:
 
 
 class Turn:
-    """The turn of one who works slowly, in its thread."""
+    """The turn of one slow read, used in its thread."""
 
     def __init__(
         self, lock: threading.Lock, others: Callable[[], bool], share: int, is_over: Callable[[], bool]
@@ -165,7 +169,7 @@ class Turn:
         self._since = 0.0
 
     def give_way(self) -> None:
-        """Let others go on, when this one worked for a while."""
+        """Pause for others if this read has run for longer than `TURN` seconds."""
         worked = time.perf_counter() - self._since
         if worked > TURN and self._others():
             self.leave()

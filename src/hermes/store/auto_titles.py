@@ -62,9 +62,9 @@ def count_title_try(tx: Tx, session_id: str) -> int:
 
 
 def untitled_sessions(tx: Tx, *, before: float, limit: int) -> list[str]:
-    """Sessions that have waited for a title since before then, the newest first."""
+    """Sessions that have waited for a title since before then: those that failed least, of these the newest first."""
     rows = tx.execute(
-        "SELECT session_id FROM hermes_auto_titles WHERE is_due AND since < ? ORDER BY since DESC LIMIT ?",
+        "SELECT session_id FROM hermes_auto_titles WHERE is_due AND since < ? ORDER BY tries, since DESC LIMIT ?",
         (before, limit),
     )
     return [str(row["session_id"]) for row in rows]

@@ -23,10 +23,13 @@ from hermes.store.store import Store
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[[Tx, float], T]
-"""Runs inside a transaction that proves that a lane is held, and is told the time."""
+"""Called as `step(tx, now)` in a transaction that has checked that we hold the lane."""
 log = logging.getLogger("hermes.leases")
 WAITING = "Waiting for another turn of this conversation, in another place."
+"""Shown to the person, at a terminal and in a chat, whose turn waits for the lane for longer than
+`LaneTerms.silence`."""
 UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
+"""Shown to the person who stopped a turn while it waited for the lane: their message was not stored."""
 
 
 class WantedLease(Struct, frozen=True):
@@ -76,16 +79,16 @@ async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
 @asynccontextmanager
 async def kept(store: Store, wanted: WantedLease, held: HeldLease) -> AsyncIterator[HeldLease]:
     """Renew the lease while the block runs, then release it."""
-    heart = asyncio.create_task(_beat(store, wanted, held))
+    renewal = asyncio.create_task(_renew(store, wanted, held))
     try:
         yield held
     finally:
-        heart.cancel()
+        renewal.cancel()
         if not held.is_over:
             await asyncio.shield(_let_go(store, wanted, held))
 
 
-async def _beat(store: Store, wanted: WantedLease, held: HeldLease) -> None:
+async def _renew(store: Store, wanted: WantedLease, held: HeldLease) -> None:
     def renew(tx: Tx) -> Lease:
         return leases.renew(tx, held.lease, ttl=wanted.ttl, now=store.clock.now())
 
@@ -94,13 +97,13 @@ async def _beat(store: Store, wanted: WantedLease, held: HeldLease) -> None:
         try:
             held.lease = await store.write(renew)
         except StaleError:
-            return  # the next write under it finds out and is refused
-        except StoreError as error:  # the next beat may succeed, and it is ours until someone takes it
+            return  # another process has the lease: the holder's next write raises StaleError too
+        except StoreError as error:  # the next try may succeed, and the lease is ours until someone takes it
             log.warning("could not renew %s: %s", wanted.name, error.line())
 
 
 async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
-    """Must not raise: what was done under the lease stands."""
+    """Must not raise: the work is already committed, and the lease expires by itself."""
     try:
         await store.write(lambda tx: wanted.release(tx, held.lease))
     except StaleError:
@@ -120,7 +123,7 @@ class LaneTerms(Struct, frozen=True):
 
 
 class Lane(Struct, frozen=True):
-    """A lane that is held."""
+    """The right to speak in one session, while we hold it."""
 
     session_id: str
     held: HeldLease
@@ -142,7 +145,7 @@ class Lane(Struct, frozen=True):
 
 
 class Entered(Struct, Generic[T], frozen=True):
-    """A lane that was taken, and what the first step in it gave."""
+    """A lane that was taken, and what the step returned that ran in the transaction that took it."""
 
     lane: Lane
     begun: T
@@ -159,6 +162,7 @@ class LaneDoor(Generic[T]):
         self._session_id = session_id
         self._terms = terms
         self._begun: list[T] = []
+        """What `begin` returned; empty until the transaction that takes the lane has run."""
         self._wanted = _wanted_lane(store, session_id, owner, terms, lambda tx, now: self._begun.append(begin(tx, now)))
         self._held = AsyncExitStack()
         self.entered: Entered[T] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Struct
@@ -57,10 +57,13 @@ def keep_injection(tx: Tx, made: Injection) -> None:
     tx.execute("DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?", (made.session_id, made.turn - KEPT))
 
 
-def drop_injections(tx: Tx, is_to_go: Callable[[str], bool]) -> int:
-    """Delete the records of turns that were given a text which is to go; how many there were."""
+def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[str] | None = None) -> int:
+    """Delete the records of turns that were given a text which is to go, of all sessions or those `within`; how many
+    there were."""
     dropped = 0
     for row in tx.execute("SELECT session_id, turn, record FROM hermes_injections").fetchall():
+        if within is not None and row["session_id"] not in within:
+            continue
         made = msgspec.json.decode(row["record"], type=Injection)
         if any(is_to_go(part.text) for part in made.parts):
             tx.execute(

@@ -43,8 +43,10 @@ def take_remarks(tx: Tx, scope: Scope) -> list[MemoryUpdated]:
     return [msgspec.json.decode(row["remark"], type=MemoryUpdated) for row in sorted(taken, key=lambda row: row["id"])]
 
 
-def drop_remarks(tx: Tx, is_to_go: Callable[[str], bool]) -> None:
-    """Delete those whose note is to be forgotten."""
-    for row in tx.execute("SELECT id, remark FROM hermes_note_remarks").fetchall():
+def drop_remarks(tx: Tx, is_to_go: Callable[[str], bool], scope: Scope | None = None) -> None:
+    """Delete those whose note is to be forgotten, of everyone or of one scope."""
+    for row in tx.execute("SELECT id, scope, remark FROM hermes_note_remarks").fetchall():
+        if scope is not None and row["scope"] != scope.name:
+            continue
         if is_to_go(msgspec.json.decode(row["remark"], type=MemoryUpdated).text):
             tx.execute("DELETE FROM hermes_note_remarks WHERE id = ?", (row["id"],))

@@ -1,4 +1,8 @@
-"""Reviews: how far the background review has read each session, and which sessions have unread messages."""
+"""Reviews: how far the background review has read each session, and which sessions have unread messages.
+
+A review that fails is tried again after waits that grow, behind those that never failed; after a few tries it is given
+up until something new is said.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,17 @@ CREATE TABLE hermes_reviews_due (
 ) WITHOUT ROWID
 """
 
+TRIES = (
+    "ALTER TABLE hermes_reviews_due ADD COLUMN tries INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE hermes_reviews_due ADD COLUMN not_before REAL NOT NULL DEFAULT 0",
+)
+"""How often a review has failed since one last succeeded, and when the next may begin."""
+
+WAITS = (300.0, 1800.0, 7200.0, 43200.0)
+"""Seconds from each failed try to the next; also after a review that was begun and cut off, which counts as no try."""
+MOST_TRIES = len(WAITS) + 1
+"""Tries after which a review is given up."""
+
 
 def reviewed_upto(tx: Tx, session_id: str) -> int:
     """The last message that was reviewed, or 0."""
@@ -36,8 +51,45 @@ def mark_reviewed(tx: Tx, session_id: str, upto_message_id: int) -> None:
 
 
 def mark_due(tx: Tx, session_id: str, *, now: float) -> None:
-    """Something was said that no review has read. It waits as long as it takes, also for another process."""
-    tx.execute("INSERT INTO hermes_reviews_due VALUES (?, ?) ON CONFLICT DO NOTHING", (session_id, now))
+    """Something was said that no review has read. It waits as long as it takes, also for another process; where reviews
+    were given up, they are tried again."""
+    tx.execute(
+        "INSERT INTO hermes_reviews_due (session_id, since) VALUES (?, ?) ON CONFLICT (session_id) "
+        "DO UPDATE SET tries = 0, not_before = 0 WHERE tries >= ?",
+        (session_id, now, MOST_TRIES),
+    )
+
+
+def begin_try(tx: Tx, session_id: str, *, now: float) -> bool:
+    """Whether a review may begin now. Until it has ended, also when it never does, none begins before a while."""
+    row = tx.execute("SELECT tries, not_before FROM hermes_reviews_due WHERE session_id = ?", (session_id,)).fetchone()
+    if row is None:
+        return True
+    tries = int(row["tries"])
+    if tries >= MOST_TRIES or now < row["not_before"]:
+        return False
+    _wait(tx, session_id, now + WAITS[max(tries - 1, 0)])
+    return True
+
+
+def count_try(tx: Tx, session_id: str, *, now: float) -> int:
+    """A review failed once more; how often by now."""
+    tx.execute("UPDATE hermes_reviews_due SET tries = tries + 1 WHERE session_id = ?", (session_id,))
+    row = tx.execute("SELECT tries FROM hermes_reviews_due WHERE session_id = ?", (session_id,)).fetchone()
+    if row is None:
+        return 0
+    tries = int(row["tries"])
+    _wait(tx, session_id, now + WAITS[min(tries, len(WAITS)) - 1])
+    return tries
+
+
+def _wait(tx: Tx, session_id: str, until: float) -> None:
+    tx.execute("UPDATE hermes_reviews_due SET not_before = ? WHERE session_id = ?", (until, session_id))
+
+
+def forget_tries(tx: Tx, session_id: str) -> None:
+    """A review came to its end: what is still unread may be read at once."""
+    tx.execute("UPDATE hermes_reviews_due SET tries = 0, not_before = 0 WHERE session_id = ?", (session_id,))
 
 
 def clear_due(tx: Tx, session_id: str) -> None:
@@ -46,8 +98,19 @@ def clear_due(tx: Tx, session_id: str) -> None:
 
 
 def due_sessions(tx: Tx, *, before: float, limit: int) -> list[str]:
-    """Sessions with something unread since before then, the oldest first."""
+    """Sessions with something unread since before then whose review may begin: those that failed least, of these the
+    oldest first."""
     rows = tx.execute(
-        "SELECT session_id FROM hermes_reviews_due WHERE since < ? ORDER BY since LIMIT ?", (before, limit)
+        "SELECT session_id FROM hermes_reviews_due WHERE since < :before AND not_before <= :before AND tries < :most "
+        "ORDER BY tries, since LIMIT :limit",
+        {"before": before, "most": MOST_TRIES, "limit": limit},
     )
     return [str(row["session_id"]) for row in rows]
+
+
+def given_up(tx: Tx) -> int:
+    """How many sessions no review reads any more until something new is said. The file may be of an older version."""
+    if not tx.execute("SELECT 1 FROM pragma_table_info('hermes_reviews_due') WHERE name = 'tries'").fetchone():
+        return 0
+    row = tx.execute("SELECT count(*) FROM hermes_reviews_due WHERE tries >= ?", (MOST_TRIES,)).fetchone()
+    return int(row[0])

@@ -186,6 +186,7 @@ MIGRATIONS = (
             usage.SCHEMA,
             project_files.SCHEMA,
             auto_titles.SCHEMA,
+            *reviews.TRIES,
             *corrections.SCHEMA,
             *undone.SCHEMA,
         ),

@@ -78,6 +78,13 @@ class Search:
         it."""
         return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
+    def sessions_within(self, tx: Tx, scope: Scope) -> frozenset[str] | None:
+        """The sessions that a scope reaches; None for all."""
+        reach = self._reaches.of_person(scope, EVERYWHERE)
+        if reach.sessions is None:
+            return None
+        return frozenset(row["id"] for row in tx.execute(reach.sessions, dict(reach.values)))
+
     def _find(self, tx: Tx, reach: SearchReach, text: str, limit: int) -> list[HistoryHit]:
         """The best hits. Copies of what was said once do not count, and the same words come again only when nothing
         else is left."""

@@ -125,7 +125,8 @@ class Store:
         return await self.read(lambda tx: self.compressions.view_since(tx, seen))
 
     async def unreviewed(self, limit: int) -> list[Session]:
-        """The sessions that were left before now with something that no review has read, the oldest first."""
+        """The sessions that were left before now with something that no review has read and one may read now, those
+        that failed least first."""
         now = self.clock.now()
 
         def find(tx: Tx) -> list[Session]:
@@ -135,7 +136,7 @@ class Store:
         return await self.read(find)
 
     async def untitled(self, limit: int) -> list[Session]:
-        """The sessions that were left before now and wait for a title, the newest first."""
+        """The sessions that were left before now and wait for a title, those that failed least first."""
         now = self.clock.now()
 
         def find(tx: Tx) -> list[Session]:

@@ -1,7 +1,8 @@
 """A turn in the store: what was said, what each request reads of the session, and what is added up to the reply.
 
-Each is one transaction. What was said is stored in the one that takes the session's lane, the reply in the one that
-lets it go. A memory and a `TurnRecord` are told inside them, so that what they write is written with the turn.
+Opening the turn, each batch added on the way, and the reply are one transaction each. The first also takes the
+session's lane, the last releases it. The memory's and the `TurnRecord`'s callbacks run inside these transactions, so
+that what they write is committed with the turn.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
 class TurnRecord(Protocol):
-    """Told of a turn's two commits, inside them."""
+    """Callbacks of whoever starts a turn (the gateway's inbox, /retry), run inside the transactions that open and end
+    it."""
 
     @property
     def reminder(self) -> str:
-        """What the model is told after what was said, beside the conversation; nothing of it is stored."""
+        """A note for the model, put right after the person's messages in every request of this turn. Never stored."""
         ...
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
@@ -48,7 +50,7 @@ class TurnRecord(Protocol):
 
 
 class NoRecord:
-    """Nobody keeps one."""
+    """Does nothing: for a turn whose starter needs no callbacks."""
 
     reminder = ""
 
@@ -81,6 +83,8 @@ class TurnOpening(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
+    """Fingerprint of what the kept system prompt was built from; None if none is kept, or if another program wrote
+    it."""
     model: ChosenModel | None
     corrections: tuple[Correction, ...]
     """What the person of the session's scope has corrected."""
@@ -111,10 +115,10 @@ def opening(
 
 
 class StoredTurn:
-    """A turn that holds its session's lane. Writing raises StaleError once another process has taken it.
+    """A turn that holds its session's lane. Writing raises StaleError once another process has taken the lane.
 
-    The session is read once, and on from there for each request: nobody else speaks in it meanwhile, and what arrives
-    all the same is seen.
+    The turn reads its session once, and for each later request only the messages that are new: while it holds the lane,
+    nobody else speaks in the session. If another program adds a message anyway, the next request includes it.
     """
 
     def __init__(self, store: Store, entered: Entered[TurnOpening], memory: TurnMemory, record: TurnRecord) -> None:
@@ -132,7 +136,8 @@ class StoredTurn:
         return self._view
 
     async def keep_prompt(self, prompt: str, made_of: str) -> None:
-        """A later turn, also after a restart, uses the very same prompt."""
+        """Store the system prompt and the fingerprint of its parts: later turns, also after a restart, use it
+        unchanged."""
 
         def keep(tx: Tx, _: float) -> None:
             self._store.sessions.set_system_prompt(tx, self._lane.session_id, prompt)
@@ -141,7 +146,8 @@ class StoredTurn:
         await self._lane.write(self._store, keep)
 
     async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
-        """Store what was said on the way to the reply, and the tokens that it took."""
+        """Store tool calls, tool results and partial replies, and add the tokens that they took to the session's
+        usage."""
 
         def append(tx: Tx, now: float) -> list[Message]:
             add_usage(tx, self._lane.session_id, spent)
@@ -156,8 +162,8 @@ class StoredTurn:
     async def conclude(
         self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool, title_due: bool = False
     ) -> Message:
-        """Store the reply that ends the turn, and let the lane go with it. `review_due`: no review has read it yet;
-        `title_due`: the session may want a title."""
+        """Store the reply that ends the turn, and release the lane in the same transaction. `review_due`: mark the
+        session for the background review; `title_due`: mark it for a title made by the model."""
 
         def append(tx: Tx, now: float) -> Message:
             add_usage(tx, self._lane.session_id, spent)

@@ -155,7 +155,9 @@ def require(allowed: bool) -> None:
 
 
 Admin = Annotated[Caller, Depends(Gate())]
+"""For paths without a workspace: the admin key alone."""
 WorkspaceCaller = Annotated[Caller, Depends(Gate())]
+"""For paths with a workspace: its own key, or the admin key."""
 OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
 OwnSession = Annotated[Caller, Depends(Gate("session"))]
 Member = Annotated[Caller, Depends(Gate("session", "member"))]

@@ -156,7 +156,7 @@ def _letters(text: str) -> str | bytes:
 
 
 def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
-    """The part of the place that a filter leaves when it names sessions or one author."""
+    """The search area, narrowed to the sessions, and to the one author, that the filter names."""
     sessions_, peer = place.sessions, place.peer
     if (names := named(filters.get("session_id"))) is not None:
         found = rows_named(tx, sessions, place.workspace_id, names)
@@ -170,7 +170,8 @@ def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> Sear
 def _heard_within(
     tx: Tx, seen: Seen | None, place: SearchArea, filters: Mapping[str, Any] | None
 ) -> tuple[SearchArea, Mapping[str, Any] | None]:
-    """The place and the filter. A filter "as this peer heard it" becomes a list of sessions where that is the same."""
+    """The search area and the filter. Where possible, the filter `peer_perspective` (messages that a peer heard) is
+    replaced by a list of sessions, which is faster than a condition on each message."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)
     if seen is None or not isinstance(perspective, str):
@@ -181,7 +182,7 @@ def _heard_within(
 
 
 def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
-    """What a search's filter means; None when it says nothing."""
+    """The SQL condition of a search's filter; None for no filter."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)
     parts = [build_filter(given, FIELDS)] if given else []
@@ -191,7 +192,7 @@ def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | Non
 
 
 def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
-    """Messages, whoever wrote them, that came while the peer was in their session."""
+    """SQL condition: the peer was a member of the message's session when the message came, whoever wrote it."""
     if not isinstance(peer, str):
         raise Invalid("peer_perspective takes the id of a peer")
     found = find_peer(tx, workspace_id, peer)
@@ -205,7 +206,7 @@ def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
 
 
 MOST = 2000
-"""Stays of a peer that are looked at."""
+"""Memberships of a peer that `heard_part` reads at most; it gives up on a peer with more."""
 STAYS = PreparedStatement(
     select(memberships.c.session_id, memberships.c.joined_seq, memberships.c.left_seq)
     .where(memberships.c.peer_id == bindparam("peer_id"))
@@ -214,8 +215,9 @@ STAYS = PreparedStatement(
 
 
 def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchArea | None:
-    """The place, narrowed to sessions of which the peer has heard every message. None where whole sessions do not tell:
-    in one that matters it joined late or left, or there are too many."""
+    """The search area, narrowed to the sessions of which the peer has heard every message. None if a list of sessions
+    cannot express what it heard (it joined late or left in a session that has messages of the area), or would be too
+    long; the caller then checks each message."""
     stays = STAYS.rows(tx, peer_id=listener)
     if len(stays) > MOST:
         return None
@@ -233,6 +235,6 @@ def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchAr
 
 
 def _speaks_in(seen: Seen, place: SearchArea, sessions: set[int]) -> bool:
-    """Whether any message of the place is in one of these sessions."""
+    """Whether one of these sessions has a message of the search area."""
     inside = np.isin(seen.rows.sessions, np.array([*sessions], dtype=np.int32))
     return bool(inside.any() if place.peer is None else (seen.rows.peers[inside] == place.peer).any())
