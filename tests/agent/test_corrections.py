@@ -11,14 +11,18 @@ import pytest
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.recall_tool import recollect
 from hermes.agent.review import PROMPT, review
+from hermes.db import queue
+from hermes.db.queue_items import find
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
+from hermes.memory.corrections import Corrections
 from hermes.memory.forgetting import find_kept, forget_kept
 from hermes.memory.likeness import telling_words
+from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
-from hermes.store.corrections import KEPT, corrections_of, keep_correction, keep_forgotten
+from hermes.store.corrections import KEPT, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.memory.providers import Recorder
 
@@ -165,14 +169,69 @@ async def test_recalled_lines_that_say_what_was_corrected_say_what_holds_too(tmp
         assert "corrected" not in said
 
 
-async def test_without_a_model_an_old_statement_is_quoted_with_its_correction(tmp_path: Path) -> None:
+RIGHT = "My dog is called Max."
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("My dog is called Rex.", RIGHT),
+        ("my dog's name is Rex", RIGHT),
+        ("I live in Oslo. My dog is called Rex.", f"I live in Oslo. {RIGHT}"),
+        ("My dog is called Max.", RIGHT),
+        (
+            "My dog Rex is four.",
+            "My dog Rex is four. [corrected by the person, 01 January 1970: My dog is called Max.]",
+        ),
+    ],
+)
+async def test_without_a_model_what_holds_is_quoted_in_place_of_what_was_corrected(
+    tmp_path: Path, said: str, answer: str
+) -> None:
     async with open_seam(tmp_path, model(), None) as agent:
-        await say(agent, "My dog is called Rex.")
-        now = agent.clock.now()
-        await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", MAX, now=now))
-        [found] = await recollect(agent.store, agent.notes, "What is my dog called?")
-        assert found.startswith("My dog is called Rex. [corrected by the person")
-        assert MAX in found
+        await say(agent, said)
+        await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", RIGHT, now=1.0))
+        assert await recollect(agent.store, agent.notes, "What is my dog called?") == [answer]
+
+
+def corrected(wrong: str, right: str) -> Corrections:
+    return Corrections((Correction(1, 1.0, wrong, right),))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "line"),
+    [
+        ("My dog is called Rex.", RIGHT, "hermes: Rex is a good one, I will remember it."),
+        ("My locker code is 8899.", "My locker code is 7788.", "hermes: 8899 is a good one."),
+        ("I live in New York", "I live in Boston", "hermes: New York is loud."),
+        ("I have a dog, Rex", "I have a dog", "hermes: Say hello to Rex."),
+    ],
+)
+def test_a_line_that_has_the_replaced_name_or_number_says_what_holds(wrong: str, right: str, line: str) -> None:
+    marked = corrected(wrong, right).marked(f"hermes: Good.\n{line}")
+    assert marked == f"hermes: Good.\n{line} [corrected by the person, 01 January 1970, if it is about this: {right}]"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "line"),
+    [
+        ("My dog is called Rex.", RIGHT, "hermes: Max, not Rex, I see."),
+        ("My dog is called Rex.", RIGHT, "hermes: A good one, I will remember it."),
+        ("My dog is called Rex.", RIGHT, "T. rex is a dinosaur."),
+        ("I like coffee", "I like tea", "The coffee machine is broken."),
+        ("Coffee is my drink", "Tea is my drink", "Coffee grows in Kenya."),
+        ("I live in New York", "I live in Boston", "New shoes were bought."),
+        ("I have 12 cats", "I have 13 cats", "The train leaves at 12."),
+        ("I moved in 2019", "I moved in 2020", "[2019-04-01, session 1] user: hello"),
+    ],
+)
+def test_a_line_that_only_has_a_common_word_of_it_stays_as_it_is(wrong: str, right: str, line: str) -> None:
+    assert corrected(wrong, right).marked(line) == line
+
+
+def test_what_was_corrected_to_the_same_name_stays_as_it_is() -> None:
+    rows = (Correction(2, 2.0, "My cat is Tom", "My cat is Rex"), Correction(1, 1.0, "My dog is Rex", "My dog is Max"))
+    assert Corrections(rows).marked("My cat is Rex") == "My cat is Rex"
 
 
 async def test_a_chain_of_corrections_leads_to_the_last(tmp_path: Path) -> None:
@@ -200,6 +259,15 @@ async def test_what_is_forgotten_after_it_was_corrected_comes_back_in_neither_fo
         await say(agent, "My dog is called Rex, or Max.")
         await finish(agent)
         assert agent.notes.entries("user") == []
+
+
+async def test_forgetting_by_words_finds_a_correction_that_waits_for_the_server(tmp_path: Path) -> None:
+    async with open_seam(tmp_path, model(), None) as agent:
+        store, wording, name = agent.store, Wording(("rex",)), queue_name("honcho")
+        told = {"kind": "correct", "text": MAX, "data": {"id": "c1", "old": REX}}
+        await store.write(lambda tx: queue.enqueue(tx, name, "lane", "correct:1", told, now=1.0))
+        await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
+        assert "Rex" not in str(await store.read(lambda tx: find(tx, name, "correct:1")))
 
 
 async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_bounded(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.editor import find_editor
+from hermes.errors import UsageError
 from tests.cli.chatting import chat as run_chat
 from tests.cli.screen import ENTER, Chat, plain_env, stored
 
@@ -89,3 +91,8 @@ def test_a_plain_terminal_edits_too_and_lists_instead_of_choosing(chat: Chat, tm
         screen.wait(lambda _: len(stored(home)) == 2).type("/resume" + ENTER)
         screen.wait_for("which session? `/sessions` lists them")
     assert said(home) == ["edited"]
+
+
+def test_an_editor_whose_command_has_half_a_quote_is_named() -> None:
+    with pytest.raises(UsageError, match="EDITOR is no command: No closing quotation"):
+        find_editor({"EDITOR": "vi '"})

@@ -64,6 +64,17 @@ def test_a_terminal_that_cannot_redraw_is_told_once_that_it_takes_a_while(chat: 
     assert b"\x1b" not in screen.raw
 
 
+@pytest.mark.contract("10.52")
+def test_ctrl_c_where_the_prompt_cannot_be_changed_names_what_was_typed_ahead(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "late", "delay": 60}}, env={"TERM": "dumb"}) as screen:
+        screen.wait_for("›").type("go\n")
+        screen.wait_for("Ctrl-C stops it").type("later\n\n")  # an empty line is answered at once
+        screen.wait(lambda screen: "\n".join(screen.rows).count("›") == 2).process.send_signal(signal.SIGINT)
+        screen.wait_for("(not said: later)").wait_for("(stopped)").type("now\n")
+        screen.wait(lambda _: "now" in [content for _, content in stored(home)])
+    assert "later" not in [content for _, content in stored(home)]
+
+
 @pytest.mark.contract("10.6")
 def test_one_ctrl_c_does_not_leave_a_terminal_that_cannot_redraw(chat: Chat, home: Path) -> None:
     with chat(env={"TERM": "dumb"}) as screen:

@@ -48,6 +48,21 @@ def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said
         assert [content for _, content in stored(home)] == ["one", "So it goes", "and then two", "and then two"]
 
 
+@pytest.mark.contract("10.52")
+def test_ctrl_c_stops_the_reply_and_what_was_typed_ahead_stands_in_the_prompt_again(chat: Chat, home: Path) -> None:
+    with chat({"says": {"text": "So it goes", "ending": "hang"}}) as screen:
+        screen.wait_for_prompt().type("one" + ENTER)
+        screen.wait_for("So it goes").type("two" + ENTER)
+        screen.wait_for("next: two").type("three" + ENTER)
+        screen.wait_for("next: three").type("half")
+        screen.wait(lambda screen: screen.prompt == "› half").type(CTRL_C)
+        screen.wait_for_rows("› one", "So it goes", "(stopped)", "", "› two", "", "  three", "", "  half")
+        screen.type(CTRL_C)
+        screen.wait_for_rows("(stopped)", "", "›").type("four" + ENTER)
+        screen.wait(lambda _: len(stored(home)) == 4)
+        assert [content for _, content in stored(home)] == ["one", "So it goes", "four", "four"]
+
+
 @pytest.mark.contract("2.6")
 def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat: Chat, home: Path) -> None:
     said = "".join(f"{number} {'stamps from Malta ' * 60}\n" for number in range(8))

@@ -21,6 +21,8 @@ TOLD = "My dog is called Rex."
 FILLER = "Here is a long story about the garden, the shed and the fence. " * 100
 BACKSPACE = "\x7f"
 OK, DONE = {"says": {"text": "ok"}}, {"says": {"text": "done"}}
+NAMED = "Rex is a good one, I will remember it."
+REPLY = {"says": {"text": f"Got it. {NAMED}"}}
 SUMMARY = "The person has a dog called Rex and told a long story about the garden."
 
 
@@ -30,7 +32,7 @@ def notes(text: str, says: str = "") -> Json:
 
 
 SCRIPT = [
-    *(OK, notes("Has a dog called Rex"), DONE),  # it is told, and a review notes it
+    *(REPLY, notes("Has a dog called Rex"), DONE),  # it is told, and a review notes it
     *(OK, notes("The user's dog is named Rex"), DONE),  # after the correction: a turn, and a review that reads it again
     *(OK, DONE) * 3,  # a longer conversation
     *(OK, DONE),  # what is asked in the end
@@ -125,5 +127,6 @@ def check_request(messages: list[Json]) -> None:
     assert f"- wrong: {TOLD} | right: My dog is called Max." in prompt
     assert any(SUMMARY in str(message["content"]) for message in messages), "the compression says it still"
     assert "Max" in asked, "the fact is recalled"
+    assert NAMED in asked, "so is what was replied"
     for line in asked.splitlines():
         assert "Rex" not in line or "corrected by the person" in line

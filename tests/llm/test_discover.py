@@ -71,9 +71,10 @@ async def test_a_port_that_is_closed_or_silent_is_passed_over() -> None:
 
 async def test_models_are_listed_in_the_endpoints_order_with_what_is_known_of_their_context() -> None:
     models = [{"id": "b", "max_model_len": 4096}, {"id": "a", "context_length": 9000}, {"id": "c"}, {"no": "name"}]
+    models.append({"id": "d", "context_length": 10**30})
     async with LoopbackServer(pages={"/v1/models": page({"data": models})}) as server:
         listed = await list_models(server.base_url, KEY)
-    assert listed == [ListedModel("b", 4096), ListedModel("a", 9000), ListedModel("c")]
+    assert listed == [ListedModel("b", 4096), ListedModel("a", 9000), ListedModel("c"), ListedModel("d")]
 
 
 def test_models_made_for_something_else_are_passed_over_where_others_are_there() -> None:

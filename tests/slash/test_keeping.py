@@ -69,6 +69,15 @@ async def test_the_end_of_the_name_says_what_is_written(tmp_path: Path, monkeypa
         assert refused.value.hint == "`/save FILE` names another place"
 
 
+@pytest.mark.parametrize("name", ["~nobody-at-all/x.md", "a\0b.md", f"{'x' * 300}.md", "half\ud800.md"])
+async def test_what_can_be_no_file_is_refused_in_words(tmp_path: Path, name: str) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        await say(conversation, "hello")
+        for command in (f"/save {name}", f"/save {name} --force"):
+            with pytest.raises(UsageError, match="cannot be a file"):
+                await ask(conversation, command)
+
+
 async def test_before_anything_was_said_there_is_nothing_to_take_along(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
         for command in ("/save", "/copy"):

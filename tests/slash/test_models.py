@@ -128,11 +128,14 @@ async def test_without_a_name_the_one_that_answers_and_the_list_are_shown(tmp_pa
 
 
 async def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
-    names = {"data": [{"id": f"m{number:03}"} for number in range(400)]}
+    names = {"data": [{"id": f"m{number:05}"} for number in range(20_000)]}
     async with serving(names) as server, talking(tmp_path, server) as conversation:
         shown = (await ask(conversation, "/model")).splitlines()
         assert len(shown) == 44
-        assert "  … and 360 more, which Tab completes" in shown
+        assert "  … and 19,960 more, which Tab completes" in shown
+        here = AtTerminal(conversation, asyncio.Event())
+        assert len(await complete(here, "/model m")) == 500
+        assert await complete(here, "/model m19999") == [("m19999", "")]
 
 
 @pytest.mark.contract("10.50")

@@ -65,7 +65,7 @@ async def recollect(store: Store, notes: Notes, question: str, limit: int = 3) -
     ]
     await store.index()
     corrections = await store.read(lambda tx: Corrections.read(tx, notes.scope))
-    told = [corrections.marked(text) for text in await _told(store, notes.scope, question, limit)]
+    told = [corrections.replaced(text) for text in await _told(store, notes.scope, question, limit)]
     return list(dict.fromkeys([*noted, *told]))[:limit]
 
 

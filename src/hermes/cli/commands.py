@@ -15,6 +15,7 @@ from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.editor import edit_text
 from hermes.cli.output import printable, show_time
+from hermes.cli.recap import Recap
 from hermes.cli.rows import head
 from hermes.cli.talk import Front, which_session
 from hermes.errors import UsageError
@@ -32,12 +33,13 @@ LISTED, OFFERED = 10, 300
 
 class Answered(Struct, frozen=True):
     """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
-    the person to change, and `over` ends the conversation."""
+    the person to change, and `over` ends the conversation. `recap` is of a session that is gone on with."""
 
     text: str
     over: bool = False
     say: Say | Again | None = None
     draft: str = ""
+    recap: Recap | None = None
 
 
 async def run_command(
@@ -54,7 +56,7 @@ async def run_command(
     if isinstance(answer, Say | Again):
         told = f"Asking again: “{head(printable(answer.said), SHOWN)}”" if isinstance(answer, Again) else ""
         return Answered(told, here.is_over, answer)
-    return Answered(answer, here.is_over, draft=here.draft)
+    return Answered(answer, here.is_over, draft=here.draft, recap=here.recap)
 
 
 class AtTerminal(Struct):
@@ -67,6 +69,7 @@ class AtTerminal(Struct):
     surface: Surface = "terminal"
     cause: str = field(default_factory=lambda: secrets.token_hex(16))
     draft: str = ""
+    recap: Recap | None = None
 
     @property
     def console(self) -> Console:
@@ -113,7 +116,8 @@ class AtTerminal(Struct):
     async def resume(self, name: str) -> str:
         store = self.conversation.store
         await self.conversation.resume(await store.read(lambda tx: find_live(store, tx, name)))
-        return await self.conversation.recap()
+        self.recap = await self.conversation.recap()
+        return "" if self.recap is None else self.recap.headline
 
     async def copy(self, text: str) -> str:
         return await copy_text(text)

@@ -30,7 +30,7 @@ from hermes.cli.memory_default import take_default_notice
 from hermes.cli.memory_status import read_remarks
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
-from hermes.cli.recap import recap
+from hermes.cli.recap import Recap, recap
 from hermes.cli.status import ChatStatus
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
@@ -102,6 +102,11 @@ class TerminalConversation:
         return self._agent
 
     @property
+    def is_incognito(self) -> bool:
+        """Whether what is said now stays out of memory."""
+        return self._is_incognito
+
+    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         made = self._agent.given_title if self._agent else None
@@ -168,9 +173,9 @@ class TerminalConversation:
             )
             self._session = session or self._session  # the next message finds out that it was deleted
 
-    async def recap(self) -> str:
-        """Which session is gone on with and what was said in it last; "" for a new one."""
-        return "" if self._session is None else await recap(self.store, self._session)
+    async def recap(self) -> Recap | None:
+        """Which session is gone on with and what was said in it last; None for a new one."""
+        return None if self._session is None else await recap(self.store, self._session)
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""

@@ -40,7 +40,10 @@ def find_editor(env: Mapping[str, str]) -> list[str]:
     """The editor's command line: what the person set, else one that is there."""
     for name in VARIABLES:
         if given := env.get(name, "").strip():
-            return shlex.split(given)
+            try:
+                return shlex.split(given)
+            except ValueError as error:  # a quote without its end
+                raise UsageError(f"{name} is no command: {error}", hint=f"{name} is '{given[:80]}'") from error
     found = next((program for program in FALLBACKS if shutil.which(program, path=env.get("PATH"))), None)
     if found is None:
         raise UsageError("there is no editor", hint="`EDITOR` names the one that you want")

@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct, to_builtins
 
 from hermes.app import App
+from hermes.cli.chat_history import take_out
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.forgetting import HostMemory, find_there, forget_all
@@ -144,7 +145,11 @@ def _look(app: App, wording: Wording) -> Kept:
 
 def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: FoundEverywhere) -> list[str]:
     others = [HostMemory(App.load(name), seen) for name, seen in found.profiles.items()]
-    return forget_all([HostMemory(app, found.here), *others], plugin, wording)
+    hosts = [HostMemory(app, found.here), *others]
+    stays = forget_all(hosts, plugin, wording)
+    for host in hosts:
+        take_out(host.app.home.chat_history_file, wording.is_in)
+    return stays
 
 
 def _is_confirmed(found: FoundEverywhere) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from hermes.cli.chat_history import open_history
 from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.editor import edit_text
 from hermes.cli.output import printable
-from hermes.cli.pastes import Pastes, open_history
+from hermes.cli.pastes import Pastes
 from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
 from hermes.cli.session_picker import pick_session
@@ -148,12 +149,13 @@ class LivePrompt:
         history = self._conversation.app.home.chat_history_file
         try:
             history.touch(mode=0o600)
+            history.chmod(0o600)
             check_file(history)
         except OSError as error:
             raise HomeError(f"cannot write {history}: {error.strerror}") from error
         prompt: PromptSession[str] = PromptSession(
             lambda: self._message(talk),
-            history=open_history(history, self._pastes),
+            history=open_history(history, self._pastes, lambda: not self._is_incognito(talk)),
             completer=_make_completer(self._conversation),
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
@@ -171,6 +173,11 @@ class LivePrompt:
         self._printed.heed_width(prompt.app)
         prompt.default_buffer.on_text_changed += lambda _: self._calm()
         return prompt
+
+    def _is_incognito(self, talk: Talk) -> bool:
+        """Also while a command may be about to make it so."""
+        ahead = (talk.doing, *(typed.shown for typed in talk.waiting))
+        return self._conversation.is_incognito or any(text.startswith("/memory") for text in ahead)
 
     def _keys(self, talk: Talk) -> KeyBindings:
         from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -208,6 +215,7 @@ class LivePrompt:
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
             if talk.interrupt():
+                self._put_back(talk, event.app.current_buffer)
                 return
             if event.app.current_buffer.text:
                 event.app.current_buffer.reset()
@@ -217,6 +225,12 @@ class LivePrompt:
                 self._asks_again = True
 
         return keys
+
+    def _put_back(self, talk: Talk, buffer: Buffer) -> None:
+        """What was typed ahead stands in the prompt again, before what is being typed."""
+        if ahead := [typed.shown for typed in talk.take_back()]:
+            buffer.text = "\n\n".join([*ahead, *([buffer.text] if buffer.text else [])])
+            buffer.cursor_position = len(buffer.text)
 
     async def _edit(self, talk: Talk, buffer: Buffer) -> None:
         """Let the person's editor have what is typed; what it leaves stands in the prompt."""

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from prompt_toolkit.history import History
 
 LINES, CHARACTERS = 10, 800
 """A pasted text with more than that is shown as a mark."""
@@ -41,17 +35,3 @@ class Pastes:
         """The mark that `text` ends with, "" when it ends with something else."""
         found = [mark[0] for mark in re.finditer(MARK, text) if mark.end() == len(text)]
         return found[0] if found and found[0] in self._texts else ""
-
-
-def open_history(path: Path, pastes: Pastes) -> History:
-    """What was typed before, whole in the file and with marks for what is long."""
-    from prompt_toolkit.history import FileHistory
-
-    class ShortenedHistory(FileHistory):
-        def load_history_strings(self) -> Iterable[str]:
-            return map(pastes.shorten, super().load_history_strings())
-
-        def store_string(self, string: str) -> None:
-            super().store_string(pastes.expand(string))
-
-    return ShortenedHistory(str(path))

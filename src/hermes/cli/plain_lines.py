@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from hermes.cli.output import printable
 from hermes.cli.talk import PROMPT, Talk, Typed, which_session
 from hermes.store.sessions import Listed
 
@@ -56,6 +57,8 @@ class PlainLines:
 
         def interrupt() -> None:
             if talk.interrupt():
+                for typed in talk.take_back():
+                    self._write(f"(not said: {printable(typed.shown)})\n")
                 return
             if self._asks_again:
                 talk.leave()

@@ -118,6 +118,11 @@ class Screen:
         self._add_lines(text, PERSON)
         self._begun = False
 
+    def put(self, rows: list[str]) -> None:
+        """Rows that were made elsewhere."""
+        self.end_text()
+        self._finished += rows
+
     def overhear(self, overheard: Overheard) -> None:
         """What others said in the session, each marked as theirs."""
         if overheard.left_out:

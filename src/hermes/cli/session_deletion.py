@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated
 
 import typer
 from msgspec import to_builtins
 
 from hermes.cli.asking import agreed
+from hermes.cli.chat_history import take_out
 from hermes.cli.output import note, print_json, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
 from hermes.memory.outbox import Outbox
+from hermes.scope import TERMINAL
 from hermes.store.deletion import Deletion
 from hermes.store.memory_rows import providers_of
 from hermes.store.store import Store
@@ -47,17 +50,26 @@ def delete_session(
         note("Nothing was deleted.")
         raise typer.Exit(1)
 
-    def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
+    def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str], set[str]]:
         unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
-        return store.deletions.delete(tx, planned.session_ids[-1]), unasked
+        typed = _typed(store, tx, planned.session_ids)
+        return store.deletions.delete(tx, planned.session_ids[-1]), unasked, typed
 
-    done, unasked = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
+    done, unasked, typed = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
+    take_out(host.home.chat_history_file, typed.__contains__)
     if json:
         print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
         return
     say("Deleted.")
     for provider in unasked:
         say(f"{provider} takes no wish to forget: what it was told stays there.")
+
+
+def _typed(store: Store, tx: Tx, session_ids: Sequence[str]) -> set[str]:
+    """What was typed at terminals in these sessions."""
+    terminal = [key for key in session_ids if store.sessions.get(tx, key).source == TERMINAL]
+    said = chain.from_iterable(store.messages.with_undone(tx, key) for key in terminal)
+    return {message.content.strip() for message in said if message.role == "user" and message.content}
 
 
 def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:

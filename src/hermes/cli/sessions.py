@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,6 +22,7 @@ from hermes.files import replacing
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
+from hermes.store.incognito import is_hidden
 from hermes.store.memory_rows import hide_title
 from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
@@ -32,6 +33,8 @@ app = typer.Typer(
     help="List, read, search, name, export and delete sessions.", no_args_is_help=True, rich_markup_mode=None
 )
 
+INCOGNITO = "kept out of memory"
+"""The mark of what was said incognito or forgotten later."""
 UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
 
 
@@ -205,7 +208,13 @@ def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool)
         print_json({**told, "continued_in": following if following != session.id else None})
         return
     _print_head(session)
-    _print_messages(messages, compressions, marked)
+    hidden = store.incognito.ranges(tx, session.id)
+
+    def mark(message: Message) -> str:
+        taken_back = f" · {TAKEN_BACK}" if message.id in marked else ""
+        return f"{taken_back} · {INCOGNITO}" if is_hidden(hidden, message.id) else taken_back
+
+    _print_messages(messages, compressions, mark)
     if marked and not undone:
         note(f"({len(marked)} messages were taken back; --undone shows them)")
     if following != session.id:
@@ -217,10 +226,12 @@ def _print_head(session: Session) -> None:
     say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
 
 
-def _print_messages(messages: Iterator[Message], compressions: list[Compression], undone: Collection[int]) -> None:
+def _print_messages(
+    messages: Iterator[Message], compressions: list[Compression], mark_of: Callable[[Message], str]
+) -> None:
     marks = {compression.horizon_message_id: compression for compression in compressions}
     for message in messages:
-        say(_message_text(message, f" · {TAKEN_BACK}" if message.id in undone else ""))
+        say(_message_text(message, mark_of(message)))
         if mark := marks.get(message.id):
             say(f"\n--- the model sees what is above as a summary ({mark.snapshot_id}) ---")
 

@@ -57,6 +57,10 @@ class Talk(Protocol):
         """End what is under way; False when nothing is, or it was told already."""
         ...
 
+    def take_back(self) -> tuple[Typed, ...]:
+        """What was typed ahead, which is not said now."""
+        ...
+
     def leave(self, code: int = 0) -> None:
         """End the conversation."""
         ...

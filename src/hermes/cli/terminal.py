@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from hermes.cli.output import can_redraw, use_color
 from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
-from hermes.cli.rows import fold
+from hermes.cli.recap_rows import recap_rows
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
 from hermes.cli.status import ChatStatus
@@ -46,12 +46,15 @@ LOOK = 1.0
 
 async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
-    recap = await conversation.recap()
     columns = shutil.get_terminal_size().columns
-    greeting: list[str] = []
-    for line in (GREETING if can_redraw() else PLAIN_GREETING, "", *([*recap.split("\n"), ""] if recap else [])):
-        full, rest = fold(line, columns)
-        greeting += [*full, rest]
+    screen = _screen_of(conversation, lambda: columns, redraws=can_redraw())
+    screen.say(GREETING if can_redraw() else PLAIN_GREETING)
+    screen.end()
+    if (recap := await conversation.recap()) is not None:
+        screen.say(recap.headline)
+        screen.put(recap_rows(recap, _screen_of(conversation, lambda: columns, redraws=can_redraw())))
+        screen.end()
+    greeting = screen.take()
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     conversation.ask_for_models()
@@ -72,9 +75,7 @@ class Terminal:
     def __init__(self, conversation: TerminalConversation, front: Front) -> None:
         self._conversation = conversation
         self._front = front
-        app = conversation.app
-        colored = use_color(app.settings.get(COLOR), app.env)
-        self._screen = Screen(app.settings, lambda: front.columns, colored=colored, redraws=front.redraws)
+        self._screen = self._new_screen()
         self._waiting: deque[Typed] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
@@ -82,6 +83,9 @@ class Terminal:
         self._doing = ""
         self._watch = SessionWatch(conversation.store)
         self._known: ChatStatus | None = None
+
+    def _new_screen(self) -> Screen:
+        return _screen_of(self._conversation, lambda: self._front.columns, redraws=self._front.redraws)
 
     @property
     def status(self) -> ChatStatus:
@@ -121,6 +125,12 @@ class Terminal:
             return False
         self._stop.set()
         return True
+
+    def take_back(self) -> tuple[Typed, ...]:
+        """What was typed ahead, which is not said now."""
+        taken = self.waiting
+        self._waiting.clear()
+        return taken
 
     def leave(self, code: int = 0) -> None:
         """End the conversation; a reply that is coming is stopped and kept as far as it came."""
@@ -185,6 +195,8 @@ class Terminal:
         answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
             self._screen.say(advise(answered.text))
+        if answered.recap is not None:
+            self._screen.put(recap_rows(answered.recap, self._new_screen()))
         if answered.say is not None:
             if isinstance(answered.say, Say):
                 self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
@@ -204,6 +216,12 @@ class Terminal:
                 self._front.refresh(self)
         if self._conversation.session_id is not None:
             await self._watch.turn_over(self._conversation.session_id)
+
+
+def _screen_of(conversation: TerminalConversation, columns: Callable[[], int], *, redraws: bool) -> Screen:
+    settings = conversation.app.settings
+    colored = use_color(settings.get(COLOR), conversation.app.env)
+    return Screen(settings, columns, colored=colored, redraws=redraws)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from hermes.llm.patience import Patience, Timeouts
 from hermes.types import Json
 
 LARGEST_LIST = 16 * 1024 * 1024
+MOST_TOKENS = 2**53
+"""No context is as long: what an endpoint says beyond it is no length."""
 NO_TALK = ("embed", "rerank", "whisper", "tts", "dall-e", "moderation")
 """What the names of models hold that are made for something else than talking."""
 GLANCE = 0.3
@@ -59,7 +61,7 @@ class Probe(Struct, frozen=True):
 
 
 def _largest(values: list[Json]) -> int | None:
-    counts = [value for value in values if isinstance(value, int) and value > 0]
+    counts = [value for value in values if isinstance(value, int) and 0 < value < MOST_TOKENS]
     return max(counts, default=None)
 
 

@@ -4,6 +4,7 @@ recalled lines that repeat a corrected fact get the right one added, and the pro
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -11,12 +12,13 @@ from hashlib import sha256
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.memory.likeness import telling_words
+from hermes.memory.likeness import marking_words, telling_words
 from hermes.scope import Scope
 from hermes.store.corrections import KEPT, Correction, corrections_of
 
 TOLD, LONGEST = 30, 300
 """Corrections that a model is told of, the newest first, and characters of each side."""
+SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 MOST_LINES = 2000
 """Lines of a recalled text that are looked at; those behind them are left as they are."""
 
@@ -61,10 +63,35 @@ class Corrections(Struct, frozen=True):
         lines = text.split("\n")
         return "\n".join([*map(self._marked, lines[:MOST_LINES]), *lines[MOST_LINES:]])
 
+    def replaced(self, text: str) -> str:
+        """A text that a person said, in which each sentence that says no more than what was corrected says what holds
+        instead; where it says more, what holds stands beside it."""
+        if not self.told:
+            return text
+        sentences = [self._in_place_of(sentence) or sentence for sentence in SENTENCE.split(text)]
+        return self.marked(" ".join(dict.fromkeys(sentences)))
+
+    def _in_place_of(self, sentence: str) -> str | None:
+        said = telling_words(sentence)
+        holds = (row.right for row in self.rows if row.right and _sides(row)[0] == said != _sides(row)[1])
+        return next(holds, None) if said else None
+
     def _marked(self, line: str) -> str:
         said = telling_words(line)
         found = next((row for row in self.rows if row.right and _holds_wrong(said, row)), None)
-        return line if found is None else f"{line} [corrected by the person, {_date(found)}: {_cut(found.right)}]"
+        if found is not None:
+            return f"{line} [corrected by the person, {_date(found)}: {_cut(found.right)}]"
+        found = self._find_named(line, said)
+        if found is not None:
+            return f"{line} [corrected by the person, {_date(found)}, if it is about this: {_cut(found.right)}]"
+        return line
+
+    def _find_named(self, line: str, said: frozenset[str]) -> Correction | None:
+        """The newest correction of names or numbers that a line has, where it says nothing of what holds."""
+        if any(row.right and _sides(row)[1] <= said for row in self.rows):
+            return None
+        shown = marking_words(line)
+        return next((row for row in self.rows if row.right and _names_wrong(shown, said, row)), None)
 
 
 def _repeats(said: frozenset[str], row: Correction) -> bool:
@@ -78,6 +105,19 @@ def _repeats(said: frozenset[str], row: Correction) -> bool:
 
 def _holds_wrong(said: frozenset[str], row: Correction) -> bool:
     return _sides(row)[0] <= said and _is_against(said, row)
+
+
+def _names_wrong(shown: frozenset[str], said: frozenset[str], row: Correction) -> bool:
+    """Whether a line has all the names and numbers that were replaced, and no word of those that took their place."""
+    wrong, right = _sides(row)
+    names = _names(row)
+    return bool(names) and names <= shown and not (right - wrong) & said
+
+
+@lru_cache(maxsize=2 * KEPT)
+def _names(row: Correction) -> frozenset[str]:
+    """The names and numbers that were replaced: words that stand for one thing, wherever they are said."""
+    return marking_words(row.wrong, first=False) - _sides(row)[1]
 
 
 def _is_against(said: frozenset[str], row: Correction) -> bool:

@@ -29,7 +29,7 @@ PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
 KIND, KEY, REPLIES = "forgotten", "at", "replies"
 OLD = "it was fetched before something was forgotten"
-WORDS_OF = {"note": ("old",), "delegation": ("task",)}
+WORDS_OF = {"note": ("old",), "correct": ("old",), "delegation": ("task",)}
 """Where the data of an entry has words that people or agents wrote."""
 NO_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
 """Names under which an entry of the provider's own has marks and ids; elsewhere it may have words."""

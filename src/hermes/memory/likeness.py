@@ -7,6 +7,7 @@ import unicodedata
 
 WORD = re.compile(r"[^\W_]+")
 MARKS = re.compile("['\u2019]")
+LONG_NUMBER, YEAR, BEGINS = 4, re.compile("(19|20)[0-9][0-9]"), ".!?…:\n"
 FILLERS = frozenset(
     """
     a an and are am be been has have he her his i is it its my of on our person persons s she that the their they this
@@ -30,6 +31,20 @@ def says_the_same(one: str, other: str) -> bool:
 def telling_words(text: str) -> frozenset[str]:
     """The words of a text that carry a fact, as they are compared."""
     return frozenset(word for word in _words(text) if word not in LINKS)
+
+
+def marking_words(text: str, *, first: bool = True) -> frozenset[str]:
+    """Those telling words that look like names, with a capital, or like numbers that are no year: of four digits or
+    more. A capital at the beginning of a sentence tells little: without `first` such words are left out."""
+    words = WORD.finditer(MARKS.sub("", unicodedata.normalize("NFKC", text)))
+    return telling_words(" ".join(found[0] for found in words if _is_marking(found, first)))
+
+
+def _is_marking(found: re.Match[str], first: bool) -> bool:
+    word, before = found[0], found.string[: found.start()].rstrip(' \t"“„«([')
+    if word.isdecimal():
+        return len(word) >= LONG_NUMBER and YEAR.fullmatch(word) is None
+    return word[0].isupper() and (first or (before != "" and before[-1] not in BEGINS))
 
 
 def _words(text: str) -> list[str]:

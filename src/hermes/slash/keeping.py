@@ -34,11 +34,11 @@ async def save(here: Here, text: str) -> str:
     agent = await _agent_here(here)
     store, session_id = agent.store, agent.session_id
     session = await store.read(lambda tx: store.sessions.get(tx, session_id))
-    path = _path_of(name, session)
+    path = _find_path(name, session)
     form = FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(f"'{path.name}' does not say what to write", hint=f"End it in {', '.join(FORMS)}")
-    if path.exists() and not forced:
+    if not forced and path.exists():
         raise UsageError(f"{path} is there already", hint=f"`/save {name} {FORCE}` replaces it")
 
     def write(tx: Tx) -> int:
@@ -94,6 +94,19 @@ async def _agent_here(here: Here) -> Agent:
     if isinstance(place, Beginning):
         raise UsageError(NOTHING_SAID)
     return place
+
+
+def _find_path(name: str, session: Session) -> Path:
+    """Where to write. Raises UsageError for what can be no file's name."""
+    try:
+        if name.isprintable():  # no NUL, no half of a character
+            path = _path_of(name, session)
+            path.exists()
+            return path
+        why = "it has characters that no name may have"
+    except (OSError, RuntimeError) as error:  # RuntimeError: `~` of someone whom this machine does not know
+        why = getattr(error, "strerror", None) or str(error)
+    raise UsageError(f"'{name[:LONGEST_NAME]}' cannot be a file: {why}", hint="`/save FILE` names another")
 
 
 def _path_of(name: str, session: Session) -> Path:

@@ -116,7 +116,7 @@ async def _show(place: Agent | Beginning) -> str:
         return f"{_answering(place, offer)}\nWhat else there is could not be asked: {error.line()}"
     lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:SHOWN]]
     if len(listed) > SHOWN:
-        lines.append(f"  … and {len(listed) - SHOWN} more, which Tab completes")
+        lines.append(f"  … and {len(listed) - SHOWN:,} more, which Tab completes")
     how = f"`/model NAME` switches this session, `/model {DEFAULT}` goes back. {HOW_TO_KEEP}"
     has = f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none."
     return "\n".join([_answering(place, offer), has, *lines, how])

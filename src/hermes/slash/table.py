@@ -19,6 +19,8 @@ from hermes.slash.here import Answer, Here, Surface, Word
 
 WIDEST = 24
 """Columns for a command's usage in the list of /help at a terminal; a longer usage has its help on the next line."""
+MOST_OFFERED = 500
+"""Words that are offered at once: an endpoint may list any number of models."""
 QUOTED = 40
 """Characters of an unknown command's name that the error message repeats."""
 
@@ -170,7 +172,7 @@ async def complete(here: Here, typed: str) -> list[Word]:
         return [(text, meaning) for text, meaning in known if text.startswith(name)]
     found = find_command(here.surface, name)
     words = () if found is None else await found.command.words(here)
-    return [(text, meaning) for text, meaning in words if text.startswith(word)]
+    return [(text, meaning) for text, meaning in words if text.startswith(word)][:MOST_OFFERED]
 
 
 def _split(text: str) -> tuple[str, str]:
