@@ -90,11 +90,11 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path, tmp_p
 def test_at_a_terminal_model_asks_which_one_shall_answer(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
-        for typed in ("", "loop-2"):
+        for typed, taken in (("", "loop-1"), ("loop-2", "loop-2")):
             with Screen("model", env=environment(home), columns=100) as screen:
                 screen.wait_for("*1  loop-1").wait_for("Number or word [loop-1]:").type(typed + ENTER)
                 assert screen.ended() == 0
-            assert ("default: loop-2" in (home / "config.yaml").read_text()) == bool(typed)
+            assert f"default: {taken}" in (home / "config.yaml").read_text()
 
 
 @pytest.mark.contract("10.50")

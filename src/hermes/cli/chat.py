@@ -20,7 +20,7 @@ from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import InputLines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
-from hermes.cli.output import can_redraw, note, print_error, say
+from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.start import load_app
@@ -230,7 +230,7 @@ def _stop_on_interrupt() -> Iterator[asyncio.Event]:
 def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:
     match event:
         case Notice(text):
-            note(text)
+            note(printable(text))
         case Waiting():
             note(WAITING)
         case Failed(message=message):

@@ -115,7 +115,7 @@ def _print_listed(offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
 
 
 def _let_choose(app: App, offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
-    """Ask which one shall answer; Enter leaves it as it is."""
+    """Ask which one shall answer; Enter takes the one that answers now."""
     now = offer.answering
     options = {one.name: f"{one.context_length:,} tokens" if one.context_length else "" for one in listed[:SHOWN]}
     options.setdefault(now, "configured" if all(one.name != now for one in listed) else "")
@@ -123,7 +123,7 @@ def _let_choose(app: App, offer: ModelOffer, listed: Sequence[ListedModel]) -> N
         say(advise(f"{len(listed) - SHOWN} more are there; `hermes model NAME` takes any of them."))
     printed = {name: meaning for name, meaning in options.items() if printable(name) == name}
     chosen = TerminalDialog().choose(f"{offer.endpoint} has these. Which one shall answer?", printed, now)
-    if chosen != now:
+    if chosen != offer.default:
         _take(app, chosen)
 
 
