@@ -71,7 +71,7 @@ async def test_who_goes_on_with_one_message_reads_one_message(home: Path) -> Non
     session = await asyncio.to_thread(fill, home, "stamps")
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         found = await store.read(lambda tx: store.sessions.get(tx, session))
-        assert (await recap(store, found)).startswith(f"Going on with {session} (1 message).")
+        assert (await recap(store, found)).headline == f"Going on with {session} (1 message)."
 
 
 def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:
