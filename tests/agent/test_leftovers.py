@@ -72,10 +72,10 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
         await agent.close()
 
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-        await see_to_leftovers(store, lambda session: session.source == "telegram", lend)
+        await see_to_leftovers(store, lambda session: session.source == "telegram", lend, store.clock.now())
         assert model.requests == [], "it is for whoever serves that source"
         for _ in range(2):
-            await see_to_leftovers(store, lambda session: session.source == "cli", lend)
+            await see_to_leftovers(store, lambda session: session.source == "cli", lend, store.clock.now())
     assert len([request for request in model.requests if len(request.messages) == 2]) == 1
     assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
 

@@ -59,7 +59,7 @@ async def test_a_review_that_fails_waits_longer_each_time_and_is_given_up_until_
             await review_now(agent)
             clock.ahead += 10 * WAITS[-1]
         assert (asked(agent), rows(tmp_path, TRIES)) == (MOST_TRIES, [(MOST_TRIES,)])
-        assert await agent.store.unreviewed(10) == []
+        assert await agent.store.unreviewed(clock.now(), 10) == []
         assert [f.code for f in examine(Home(tmp_path), clock) if f.check == "reviews"] == ["reviews-given-up"]
         await say(agent, "and dates")
         await review_now(agent)
@@ -120,9 +120,9 @@ async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Pa
         def say_nothing(request: ModelRequest) -> ScriptedAnswer:
             return Reply("done") if "message 4" in str(request.messages[1]["content"]) else failing(request)
 
-        model = ScriptedModel(say_nothing)
+        model, left = ScriptedModel(say_nothing), clock.now()
         for _ in range(2):
-            await see_to_leftovers(store, lambda _: True, lending(store, model))
+            await see_to_leftovers(store, lambda _: True, lending(store, model), left)
             clock.ahead += WAITS[0] + 1
     read = [str(request.messages[1]["content"]).split("user: ")[1].splitlines()[0] for request in model.requests]
     first, second = read[:FAILURES], read[FAILURES:]
@@ -139,3 +139,17 @@ def lending(store: Store, model: ScriptedModel) -> Callable[[Session], AbstractA
         await agent.close()
 
     return lend
+
+
+@pytest.mark.contract("4.12")
+async def test_a_later_look_takes_what_failed_and_not_what_is_being_talked_of(tmp_path: Path) -> None:
+    clock = AdvancedClock()
+    async with open_seam(tmp_path, failing, None, SELDOM, clock=clock) as agent:
+        started = clock.now()
+        clock.ahead += 1
+        await say(agent, "I like figs")
+        assert await agent.store.unreviewed(started, 10) == []
+        await review_now(agent)
+        assert await agent.store.unreviewed(started, 10) == []
+        clock.ahead += WAITS[0] + 1
+        assert [session.id for session in await agent.store.unreviewed(started, 10)] == [agent.session_id]

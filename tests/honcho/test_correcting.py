@@ -244,6 +244,8 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
         assert await store.read(lambda tx: store.incognito.remembered(tx, "s1", [said])) == []
         [mark] = await store.read(lambda tx: corrections_of(tx, SCOPE))
         assert (mark.wrong, mark.right) == ("", "")
+        queued = await store.read(lambda tx: tx.execute("SELECT payload FROM hermes_queue").fetchall())
+        assert not any("Rex" in row["payload"] for row in queued), "nor are its words in what was delivered"
     with recalling.at_server() as http:
         assert "Rex" not in http.post("/search", json={"query": "dog Rex", "limit": 10}).text
     assert "Rex" not in held(recalling)

@@ -27,21 +27,24 @@ AGAIN = 600.0
 
 
 async def see_to_leftovers(
-    store: Store, ours: Callable[[Session], bool], use: Callable[[Session], AbstractAsyncContextManager[Agent]]
+    store: Store,
+    ours: Callable[[Session], bool],
+    use: Callable[[Session], AbstractAsyncContextManager[Agent]],
+    left_before: float,
 ) -> None:
-    """Review and name those sessions that are `ours` and were left before now, one after another; `use` lends an agent
-    of each. What failed comes last.
+    """Review and name those sessions that are `ours` and were left before then, or failed since, one after another;
+    `use` lends an agent of each. What failed comes last.
 
     Must not raise but for being cancelled: what is not done stays due.
     """
     try:
         failures = 0
-        for session in islice(filter(ours, await store.unreviewed(LOOKED_AT)), REVIEWS):
+        for session in islice(filter(ours, await store.unreviewed(left_before, LOOKED_AT)), REVIEWS):
             async with use(session) as agent:
                 failures = 0 if await review_now(agent) else failures + 1
             if failures == FAILURES:
                 break
-        for session in islice(filter(ours, await store.untitled(LOOKED_AT)), TITLES):
+        for session in islice(filter(ours, await store.untitled(left_before, LOOKED_AT)), TITLES):
             async with use(session) as agent:
                 await title_now(agent)
     except HermesError as error:

@@ -83,6 +83,7 @@ class TerminalConversation:
         self._said_floor = False
         self._said_default = False
         self._looks_back_at = 0.0
+        self._left_before: float | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._is_hurried = False
@@ -276,7 +277,9 @@ class TerminalConversation:
         now = asyncio.get_running_loop().time()
         if now >= self._looks_back_at and not self._background:
             self._looks_back_at = now + AGAIN
-            self._in_background(unless_stopped(see_to_leftovers(self.store, self._is_left, self._lend), self._ending))
+            self._left_before = self._left_before or now
+            leftovers = see_to_leftovers(self.store, self._is_left, self._lend, self._left_before)
+            self._in_background(unless_stopped(leftovers, self._ending))
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:

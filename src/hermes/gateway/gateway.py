@@ -210,8 +210,9 @@ class Gateway:
             async with self._agents.use(session, session.session_key or "", scope, Person(session.user_id)) as agent:
                 yield agent
 
+        started = self._store.clock.now()
         while True:
-            await see_to_leftovers(self._store, lambda session: session.session_key is not None, use)
+            await see_to_leftovers(self._store, lambda session: session.session_key is not None, use, started)
             await self._store.clock.sleep(AGAIN)
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:

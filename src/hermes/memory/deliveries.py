@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Defect, Done, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim
-from hermes.db.queue_items import prune, stats
+from hermes.db.queue import Claim, Item
+from hermes.db.queue_items import drop, prune, stats
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.memory.active import ActiveProvider
 from hermes.memory.delivery import (
@@ -133,6 +133,8 @@ class Deliveries(Work):
         if is_waiting_lane(claimed.lane) or not recorded:
             return
         last, now = recorded[-1], self._store.clock.now()
+        over = [item for item, outcome in zip(claimed.items, recorded, strict=False) if isinstance(outcome, Done)]
+        drop(tx, [item.id for item in over if _is_forgetting(item)])
         if any(item.payload and item.payload["kind"] == "undo" for item in claimed.items[: len(recorded)]):
             mark_forgotten(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
         if isinstance(last, Done) and last.note != GONE:
@@ -183,3 +185,9 @@ class Deliveries(Work):
             self.provider.health.missed("delivery", f"delivery is put off: {later.reason}")
         if later.everyone:
             self._worker.pause(self._store.clock.now() + (PAUSE if later.after is None else asked_pause(later.after)))
+
+
+def _is_forgetting(item: Item) -> bool:
+    """Whether an entry holds only what a person had forgotten: once it is delivered, its words go too."""
+    told = item.payload
+    return bool(told) and told["kind"] in ("correct", "note") and not told["text"]

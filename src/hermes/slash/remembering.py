@@ -40,6 +40,7 @@ MORE = "There is more: `/memory more`."
 NOT_LISTED = "`/memory` lists what there is, with numbers"
 GROUPS = "what is noted in a group belongs to all of it: ask the agent to change it, or the owner"
 GOING = "With it memory loses these messages, what it learnt from them alone, and a title that was made of them:"
+ELSEWHERE = " Where it was said in other turns, `hermes memory forget WORDS` finds it."
 OTHERS = " Another memory has the replies still."
 OUTCOMES = {
     "done": "",
@@ -141,7 +142,7 @@ async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
         going = _going(sources, await book.replies(sources))
-        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, _confirm(number)])
+        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, _confirm(book, number)])
     done = await book.forget(entry, sources)
     _retire(book, entry)
     place = await here.place()
@@ -159,8 +160,9 @@ def _staying(book: MemoryBook, sources: Sequence[FactSource], done: Forgotten) -
     return left + (OTHERS if done.stays else "")
 
 
-def _confirm(number: str) -> str:
-    return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
+def _confirm(book: MemoryBook, number: str) -> str:
+    elsewhere = ELSEWHERE if book.notes.scope == OWNER else ""
+    return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said.{elsewhere}"
 
 
 def _going(sources: Sequence[FactSource], replies: Sequence[str]) -> list[str]:

@@ -61,10 +61,12 @@ def count_title_try(tx: Tx, session_id: str) -> int:
     return 0 if row is None else int(row["tries"])
 
 
-def untitled_sessions(tx: Tx, *, before: float, limit: int) -> list[str]:
-    """Sessions that have waited for a title since before then: those that failed least, of these the newest first."""
+def untitled_sessions(tx: Tx, *, left_before: float, limit: int) -> list[str]:
+    """Sessions that have waited for a title since before then, or for which one failed: those that failed least, of
+    these the newest first."""
     rows = tx.execute(
-        "SELECT session_id FROM hermes_auto_titles WHERE is_due AND since < ? ORDER BY tries, since DESC LIMIT ?",
-        (before, limit),
+        "SELECT session_id FROM hermes_auto_titles WHERE is_due AND (since < ? OR tries > 0) "
+        "ORDER BY tries, since DESC LIMIT ?",
+        (left_before, limit),
     )
     return [str(row["session_id"]) for row in rows]

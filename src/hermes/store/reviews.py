@@ -97,13 +97,13 @@ def clear_due(tx: Tx, session_id: str) -> None:
     tx.execute("DELETE FROM hermes_reviews_due WHERE session_id = ?", (session_id,))
 
 
-def due_sessions(tx: Tx, *, before: float, limit: int) -> list[str]:
-    """Sessions with something unread since before then whose review may begin: those that failed least, of these the
-    oldest first."""
+def due_sessions(tx: Tx, *, left_before: float, now: float, limit: int) -> list[str]:
+    """Sessions whose review may begin, with something unread since before `left_before` or after one that did not come
+    to its end: those that failed least, of these the oldest first."""
     rows = tx.execute(
-        "SELECT session_id FROM hermes_reviews_due WHERE since < :before AND not_before <= :before AND tries < :most "
-        "ORDER BY tries, since LIMIT :limit",
-        {"before": before, "most": MOST_TRIES, "limit": limit},
+        "SELECT session_id FROM hermes_reviews_due WHERE (since < :left OR not_before > 0) AND not_before <= :now "
+        "AND tries < :most ORDER BY tries, since LIMIT :limit",
+        {"left": left_before, "now": now, "most": MOST_TRIES, "limit": limit},
     )
     return [str(row["session_id"]) for row in rows]
 

@@ -124,26 +124,22 @@ class Store:
         """What the model sees now, where `seen` was read before; only what is new is read."""
         return await self.read(lambda tx: self.compressions.view_since(tx, seen))
 
-    async def unreviewed(self, limit: int) -> list[Session]:
-        """The sessions that were left before now with something that no review has read and one may read now, those
-        that failed least first."""
+    async def unreviewed(self, left_before: float, limit: int) -> list[Session]:
+        """The sessions that were left before then, or whose review failed since, with something that no review has read
+        and one may read now, those that failed least first."""
         now = self.clock.now()
+        return await self._find(lambda tx: due_sessions(tx, left_before=left_before, now=now, limit=limit))
 
-        def find(tx: Tx) -> list[Session]:
-            due = due_sessions(tx, before=now, limit=limit)
-            return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
+    async def untitled(self, left_before: float, limit: int) -> list[Session]:
+        """The sessions that wait for a title and were left before then, or whose title failed since, those that failed
+        least first."""
+        return await self._find(lambda tx: untitled_sessions(tx, left_before=left_before, limit=limit))
 
-        return await self.read(find)
-
-    async def untitled(self, limit: int) -> list[Session]:
-        """The sessions that were left before now and wait for a title, those that failed least first."""
-        now = self.clock.now()
-
-        def find(tx: Tx) -> list[Session]:
-            due = untitled_sessions(tx, before=now, limit=limit)
-            return [self.sessions.get(tx, key) for key in due if self.sessions.exists(tx, key)]
-
-        return await self.read(find)
+    async def _find(self, find: Callable[[Tx], list[str]]) -> list[Session]:
+        """The sessions of these ids that are there."""
+        return await self.read(
+            lambda tx: [self.sessions.get(tx, key) for key in find(tx) if self.sessions.exists(tx, key)]
+        )
 
     async def take_remarks(self, scope: Scope) -> list[MemoryUpdated]:
         """What reviews have noted within a scope and was told nowhere yet. Whoever takes it tells it."""
