@@ -127,6 +127,8 @@ def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, tmp_path: Pat
     with serving(tmp_path, [], pages=pages) as endpoint:
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n  default: tea-1\n")
         assert f"ok    model     tea-1 at {endpoint.base_url} is there" in hermes("doctor").out
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
+        assert f"ok    model     tea-1, the first of 1 at {endpoint.base_url}, is there" in hermes("doctor").out
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n  default: tee-1\n")
         assert f"WARN  model     tee-1 at {endpoint.base_url} is not among its models: tea-1" in hermes("doctor").out
     ran = hermes("doctor")
