@@ -277,7 +277,7 @@ class TerminalConversation:
         now = asyncio.get_running_loop().time()
         if now >= self._looks_back_at and not self._background:
             self._looks_back_at = now + AGAIN
-            self._left_before = self._left_before or now
+            self._left_before = self._left_before or self.store.clock.now()
             leftovers = see_to_leftovers(self.store, self._is_left, self._lend, self._left_before)
             self._in_background(unless_stopped(leftovers, self._ending))
 
